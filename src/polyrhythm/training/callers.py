@@ -18,12 +18,17 @@ _THEIRS = ("polyrhythm.workloads", "polyrhythm.reproductions", "polyrhythm.frame
 """Parts of the package that are training functions, or run those of others."""
 
 
+def is_ours(module: str) -> bool:
+    """Whether a module is of the package, and runs the training functions of others."""
+    return module == "polyrhythm" or (module.startswith("polyrhythm.") and not module.startswith(_THEIRS))
+
+
 def users() -> Iterator[FrameType]:
     """The frames of the training function and of what it has called, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        own = name == "polyrhythm" or (name.startswith("polyrhythm.") and not name.startswith(_THEIRS))
+        own = is_ours(name)
         if own and frame.f_code.co_name == "program":
             return
         if not own and not name.startswith(("torch.", "contextlib")):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dis
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
+
+from polyrhythm.training.liveness import JUMPS, accesses, live, live_at
+from polyrhythm.training.readings import clock_variables
 
 
 class Path(NamedTuple):
@@ -25,12 +29,52 @@ class Path(NamedTuple):
 
 
 class _Region(NamedTuple):
-    """A loop: the offsets of its first and last instruction, and what it carries on; the `targets` of a `for` are numbers at most."""
+    """A loop: the offsets of its first and last instruction, what it carries on, and all variables that it sets.
+
+    The `targets` of a `for` are numbers at most.
+    """
 
     start: int
     end: int
     carried: frozenset[Path]
     targets: frozenset[Path]
+    stored: frozenset[str]
+
+
+_NO_LOOP = _Region(-1, -1, frozenset(), frozenset(), frozenset())
+
+
+class Held(NamedTuple):
+    """A variable whose value is read later.
+
+    A loop under way has `carried` it on from an iteration before; if the innermost does, it is `set_here`. It is `lasting` if it has been
+    there for longer than the iteration under way.
+    """
+
+    name: str
+    value: Any
+    carried: bool = False
+    set_here: bool = False
+    lasting: bool = False
+
+
+def held(frame: FrameType) -> Iterator[Held]:
+    """The variables of `frame`, without those of the functions around it, that it may read before it writes them."""
+    code, local = frame.f_code, dict(frame.f_locals)
+    under_way = sorted((each for each in _regions(code) if each.start <= frame.f_lasti <= each.end), key=lambda each: each.end - each.start)
+    carried = {path.name for region in under_way for path in region.carried if not (path.attribute or path.item)}
+    here = under_way[0] if under_way else _NO_LOOP
+    for name in sorted((live_at(code, frame.f_lasti) | carried) & local.keys()):
+        if name not in code.co_freevars and not name.startswith("__"):
+            lasting = bool(under_way) and (name in carried or name not in here.stored)
+            yield Held(name, local[name], name in carried, Path(name) in here.carried and name in here.stored, lasting)
+
+
+def bound(frame: FrameType) -> Iterator[Held]:
+    """All of them that have a value."""
+    for name, value in list(frame.f_locals.items()):
+        if name not in frame.f_code.co_freevars and not name.startswith("__"):
+            yield Held(name, value)
 
 
 def numbers(frame: FrameType) -> dict[str, Any]:
@@ -58,14 +102,15 @@ def _value(path: Path, frame: FrameType, local: Mapping[str, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A number, a list of numbers, or how many items a list has; None for anything else."""
+    """A number, or a list of numbers; None for anything else."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        value = value.item()
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, Tensor) and value.numel() == 1 and value.device.type == "cpu":
         return value.item()
-    if isinstance(value, (list, deque)):
-        short = len(value) <= _MOST and all(isinstance(item, (bool, int, float)) for item in value)
-        return list(value) if short else f"{len(value)} items"
+    if isinstance(value, (list, deque)) and len(value) <= _MOST and all(type(item) in (bool, int, float) for item in value):
+        return list(value)
     return None
 
 
@@ -74,31 +119,29 @@ def _regions(code: CodeType) -> tuple[_Region, ...]:
     instructions = list(dis.get_instructions(code))
     ends: dict[int, int] = {}
     for each in instructions:
-        if each.opcode in _JUMPS and isinstance(each.argval, int) and each.argval <= each.offset:
+        if each.opcode in JUMPS and isinstance(each.argval, int) and each.argval <= each.offset:
             ends[each.argval] = max(each.offset, ends.get(each.argval, 0))
     nested = frozenset().union(*(_nested(const, code) for const in code.co_consts if isinstance(const, CodeType)), frozenset())
     regions = []
     for start, end in ends.items():
         inside = [each for each in instructions if start <= each.offset <= end]
-        carried = _carried(inside) | _in_place(inside) | _grown(inside, code) | nested
-        regions.append(_Region(start, end, carried, _targets(inside)))
+        stored = frozenset(name for deed, name in accesses(inside) if deed == "STORE")
+        names = (stored & _at_begin(inside, code)) - clock_variables(code)
+        carried = frozenset(map(Path, names)) | _in_place(inside) | _grown(inside, code) | nested
+        regions.append(_Region(start, end, carried, _targets(inside), stored.union(path.name for path in nested)))
     return tuple(regions)
 
 
-def _accesses(instructions: Iterable[dis.Instruction]) -> Iterator[tuple[str, str]]:
-    """LOAD or STORE, and the name, in the order of the code."""
-    for each in instructions:
-        names = each.argval if isinstance(each.argval, tuple) else (each.argval,)
-        deeds = [part for part in each.opname.split("_") if part in ("LOAD", "STORE")]
-        if each.opname.endswith(_VARIABLES) and len(deeds) == len(names):
-            yield from zip(deeds, names, strict=True)
+def _at_begin(inside: list[dis.Instruction], code: CodeType) -> frozenset[str]:
+    """What may be read, when an iteration begins, before it is written."""
+    return live(code)[inside[1 if inside[0].opname == "FOR_ITER" and len(inside) > 1 else 0].offset]
 
 
 def _carried(instructions: list[dis.Instruction]) -> frozenset[Path]:
     """What is read before it is written."""
     first: dict[str, str] = {}
     stored = set()
-    for deed, name in _accesses(instructions):
+    for deed, name in accesses(instructions):
         first.setdefault(name, deed)
         if deed == "STORE":
             stored.add(name)
@@ -111,10 +154,10 @@ def _targets(inside: list[dis.Instruction]) -> frozenset[Path]:
     if inside and inside[0].opname == "FOR_ITER":
         for each in inside[1:]:
             if each.opname.startswith("STORE_") and each.opname.endswith(_VARIABLES):
-                found |= {Path(name) for _, name in _accesses([each])}
+                found |= {Path(name) for _, name in accesses([each])}
             elif each.opname != "UNPACK_SEQUENCE":
                 break
-    stored = [name for deed, name in _accesses(inside) if deed == "STORE"]
+    stored = [name for deed, name in accesses(inside) if deed == "STORE"]
     return frozenset(path for path in found if stored.count(path.name) == 1)  # others say nothing about how far the loop is
 
 
@@ -142,9 +185,11 @@ def _grown(inside: list[dis.Instruction], code: CodeType) -> frozenset[Path]:
 
 
 def _nested(inner: CodeType, outer: CodeType) -> frozenset[Path]:
-    """Variables of a function that one defined in it changes."""
+    """Variables of a function, or of a script, that one defined in it changes."""
+    here = inner.co_names if outer.co_name == "<module>" else outer.co_cellvars
     instructions = list(dis.get_instructions(inner))
-    return frozenset(path for path in _carried(instructions) if path.name in inner.co_freevars and path.name in outer.co_cellvars)
+    shared = {each.argval for each in instructions if each.opname in ("STORE_DEREF", "STORE_GLOBAL")}
+    return frozenset(path for path in _carried(instructions) if path.name in shared and path.name in here)
 
 
 @lru_cache(maxsize=128)
@@ -159,7 +204,6 @@ def _of_methods(kind: type) -> frozenset[Path]:
     return frozenset(found)
 
 
-_JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 _VARIABLES = ("_FAST", "_FAST_CHECK", "_FAST_BORROW", "_NAME", "_GLOBAL", "_DEREF")
 _GROWING = frozenset(("append", "extend", "appendleft", "insert"))
 _MOST = 10_000

@@ -18,6 +18,7 @@ from polyrhythm.errors import CheckpointError, CompositionError, RecordWarning, 
 from polyrhythm.training import carried
 from polyrhythm.training.callers import users
 from polyrhythm.training.loops import REQUEST, STEP
+from polyrhythm.training.own_state import OwnState, called
 from polyrhythm.trees import StateTree, separate
 
 
@@ -56,10 +57,11 @@ class OwnVariables:
     """
 
     def __init__(self, before: StateTree, mine: Callable[[], Collection[int]], accept: Collection[str]) -> None:
-        self.before: StateTree = before or {"kind": "", "numbers": {}, "objects": {}}
+        self.before: StateTree = {"kind": "", "numbers": {}, "objects": {}, "own": {}} | (before or {})
         self.mine = mine
         self.accept = accept
-        self.seen: dict[str, Any] = {"kind": "", "numbers": {}, "objects": {}}
+        self.seen: dict[str, Any] = {"kind": "", "numbers": {}, "objects": {}, "own": {}}
+        self.own = OwnState(self.before["own"], mine, self._has_a_state, accept)
         self._first: dict[str, Any] | None = None
         self._kind = ""
         self._told: set[str] = set()
@@ -69,7 +71,7 @@ class OwnVariables:
     @property
     def names(self) -> set[str]:
         """The variables that the checkpoint has."""
-        return {name.rpartition(":")[2] for name in (*self.before["numbers"], *self.before["objects"])}
+        return {name.rpartition(":")[2] for name in (*self.before["numbers"], *self.before["objects"], *self.before["own"])}
 
     def look(self, kind: str, kept_by_user: Sequence[str]) -> None:
         """Remember the variables as they are, for a checkpoint that is written now.
@@ -91,7 +93,10 @@ class OwnVariables:
             except CompositionError as problem:
                 self._tell(name, problem)
                 del objects[name]
-        self.seen = {"kind": kind, "numbers": _numbers(), "objects": objects}
+        self.seen = {"kind": kind, "numbers": _numbers(), "objects": objects, "own": self.own.look()}
+
+    def _has_a_state(self, value: Any) -> bool:
+        return not isinstance(value, nn.Module) and _kept(value, ()) is not None
 
     def _tell(self, name: str, problem: CompositionError) -> None:
         if name not in self._told:
@@ -110,6 +115,8 @@ class OwnVariables:
                 kept.restore(known[name])
                 self.schedules += [kept.schedule] if kept.schedule is not None else []
                 self._missing.discard(name)
+        if STEP not in (kind, self.before["kind"]):
+            self.own.arrived()
         if kind == self.before["kind"] and kind != STEP:
             now = _numbers()
             for name, value in self.before["numbers"].items():
@@ -126,6 +133,8 @@ class OwnVariables:
         if self._first is None:
             self._first = now
             self._refuse_missing()
+            if STEP in (kind, self.before["kind"]):
+                self.own.moved_on()
             return
         self._kind = ""
         for name, value in self.before["numbers"].items():
@@ -152,7 +161,7 @@ class OwnVariables:
             for each, value in known.items():
                 if _plain_name(each.rpartition(":")[2]) == name:
                     return value
-        return None
+        return self.own.recorded(name)
 
     def _refuse(self, name: str, there: Any, here: Any) -> None:
         function, _, variable = name.rpartition(":")
@@ -174,7 +183,7 @@ class OwnVariables:
                 kept = _kept(value, mine)
                 if kept is not None:
                     met.add(id(value))
-                    yield f"{_called(frame)}:{name}", kept
+                    yield f"{called(frame)}:{name}", kept
 
 
 def multiply(schedules: Iterable[LRScheduler], factors: Sequence[float]) -> None:
@@ -191,12 +200,7 @@ def _plain_name(variable: str) -> str:
 
 
 def _numbers() -> dict[str, Any]:
-    return {f"{_called(frame)}:{name}": value for frame in users() for name, value in carried.numbers(frame).items()}
-
-
-def _called(frame: FrameType) -> str:
-    name = frame.f_code.co_qualname
-    return "the script" if name == "<module>" else f"{name.replace('<locals>.', '')}()"
+    return {f"{called(frame)}:{name}": value for frame in users() for name, value in carried.numbers(frame).items()}
 
 
 def _variables(frame: FrameType) -> Iterator[tuple[str, Any]]:
@@ -258,7 +262,7 @@ def _untree(state: StateTree) -> Any:
 
 def _same(a: Any, b: Any) -> bool:
     both = isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b)
-    return both or (type(a) is type(b) and a == b) or (_size(a) is None and _size(b) is None)
+    return both or (type(a) is type(b) and a == b)
 
 
 def _size(value: Any) -> float | None:

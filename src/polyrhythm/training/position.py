@@ -26,6 +26,10 @@ def _unwatched(kind: str) -> None:
     """Nobody looks at the moments between iterations."""
 
 
+def _begun() -> None:
+    """Nobody looks when loops begin."""
+
+
 class DataPosition:
     """The loops that a training function has begun: passes over data, and loops over numbers (`worker.range`).
 
@@ -43,6 +47,7 @@ class DataPosition:
         self.joined = False
         self.passed_over: Callable[[], bool] = _never
         self.watch: Callable[[str], None] = _unwatched
+        self.begins: Callable[[], None] = _begun
         self._passes = 0
         self._way = WayBack(())
         self._unskipped: list[Loop] = []
@@ -119,6 +124,7 @@ class DataPosition:
 
     def _begin(self, data: DataFacts) -> int:
         """The place of the loop that is begun, which the broken-off run had begun too, or a new one."""
+        self.begins()
         if (ended := self._way.just_ended(data)) is not None:
             return ended
         if self.returning and self._way.left:
@@ -243,6 +249,7 @@ class DataPosition:
                 self.loops[innermost].stepped = True
         else:
             self._outside = True
+            self.begins()
             self.watch(STEP)
             self._stepping = True
             try:

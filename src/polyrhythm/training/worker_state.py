@@ -53,6 +53,8 @@ class WorkerState:
             self.position.restore(self.before["position"], plan.override)
         self.variables = OwnVariables(None if self.before is None else self.before["variables"], self._mine, plan.override)
         self.position.watch = self.variables.moment
+        if plan.store is not None:
+            self.position.begins = self.variables.own.begin
 
     def report(self, metrics: Mapping[str, float | Tensor], clock: int) -> None:
         """Record `metrics`, unless the broken-off run has."""
