@@ -44,5 +44,5 @@ def test_a_job_that_makes_its_own_batches_is_planned() -> None:
 def test_sparse_gradients_rule_out_those_systems_that_cannot_exchange_them() -> None:
     plan = planner(findings(("allreduce", "ssp", "sparknet"), (2,), train=sparse_rows), 4.0).plan()
     assert plan.best is not None
-    assert {each.system for each in plan.choices} <= {"ssp", "sparknet"}
+    assert {each.system for each in plan.choices} <= {"single", "ssp", "sparknet"}
     assert any("sparse" in each.reason for each in plan.refused if each.name.startswith("allreduce"))

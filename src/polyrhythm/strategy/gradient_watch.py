@@ -75,7 +75,8 @@ class GradientWatch:
         if taken and not self.reached and not any(watch.has_changed for watch in self.watches):
             raise WorkloadError(
                 f"Gradients were computed, but no attached parameter had one at any of {taken} steps, so nothing was trained: give "
-                f"worker.attach the model whose loss is computed, and no copy of it. {_OTHER_GRADIENTS}"
+                "worker.attach the model whose loss is computed, and no copy of it, and call zero_grad() before backward() and not "
+                f"between it and step(). {_OTHER_GRADIENTS}"
             )
 
     def _parameters(self) -> Iterable[Tensor]:
