@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from polyrhythm.engines.slurm import Slurm as Slurm
     from polyrhythm.engines.spark import Spark as Spark
     from polyrhythm.engines.torchrun import Torchrun as Torchrun
+    from polyrhythm.errors import AliasWarning as AliasWarning
     from polyrhythm.errors import CheckpointError as CheckpointError
     from polyrhythm.errors import DriftWarning as DriftWarning
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
@@ -304,7 +305,7 @@ _PLACES = {
     "engines.slurm": "Slurm",
     "engines.spark": "Spark",
     "engines.torchrun": "Torchrun",
-    "errors": "CheckpointError DriftWarning PolyrhythmError RecordError RecordWarning ResumedWarning UnshardedWarning",
+    "errors": "AliasWarning CheckpointError DriftWarning PolyrhythmError RecordError RecordWarning ResumedWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut DatagramFaults Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",

@@ -18,8 +18,8 @@ PolyrhythmError
 
 Stopped is outside of the tree, as KeyboardInterrupt is: a signal such as SIGTERM has asked the process to end.
 
-DriftWarning, RecordWarning, ResumedWarning and UnshardedWarning are not errors: the run continued although its replicas had drifted apart
-by rounding, its record could not be written, its file is not what it was at the checkpoint, or its workers may all train on the same data.
+AliasWarning, DriftWarning, RecordWarning, ResumedWarning and UnshardedWarning are not errors: the run continued although a tensor made
+before it does not follow a parameter any more, its replicas had drifted apart by rounding, its record could not be written, its file is not what it was at the checkpoint, or its workers may all train on the same data.
 """
 
 from __future__ import annotations
@@ -133,6 +133,10 @@ class Stopped(KeyboardInterrupt, SystemExit):
 
     def __reduce__(self) -> tuple[type[Stopped], tuple[int, bool | None, str]]:
         return (Stopped, (self.number, self.kept, self.reason))
+
+
+class AliasWarning(UserWarning):
+    """A tensor that was made before `worker.attach` has the memory of a parameter, and keeps the numbers of then."""
 
 
 class DriftWarning(UserWarning):

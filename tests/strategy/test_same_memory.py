@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from toy import data, network
 
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import AliasWarning, CompositionError
 from polyrhythm.kernel.job import Runtime
 from polyrhythm.processes import Processes
 from polyrhythm.simulator import Instant, Simulator
@@ -91,6 +91,36 @@ def attaching(change: Callable[[Twins], object], times: int = 1) -> Callable[[An
 def test_what_attaching_would_untie_is_refused_with_its_name(change: Callable[[Twins], object], on: Runtime) -> None:
     with pytest.raises(CompositionError, match=r"(a\.weight|b\.weight).*worker\.attach would"):
         run(attaching(change), workers=2, strategy="allreduce", on=on, seed=5)
+
+
+def a_state(model: Twins) -> object:
+    return model.state_dict()
+
+
+def an_array(model: Twins) -> object:
+    return model.a.weight.detach().numpy()
+
+
+def a_view(model: Twins) -> object:
+    return model.a.weight.data.t()
+
+
+def a_copy(model: Twins) -> object:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("on", RUNTIMES.values(), ids=RUNTIMES)
+@pytest.mark.parametrize("taken", [a_state, an_array, a_view])
+def test_a_tensor_that_attaching_leaves_behind_is_told_of(taken: Callable[[Twins], object], on: Runtime) -> None:
+    def train(worker: Any) -> None:
+        with pytest.warns(AliasWarning, match=r"has the memory of .*after worker\.attach"):
+            attaching(taken)(worker)
+
+    run(train, workers=2, strategy="mxnet", on=on, seed=5)
+
+
+def test_a_copy_is_none_that_is_told_of() -> None:
+    run(attaching(a_copy), workers=2, strategy="mxnet", on=RUNTIMES["simulator"], seed=5)
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "mxnet", "easgd", "hogwild"])

@@ -35,6 +35,19 @@ def refuse_same_memory(model: nn.Module, trained: Collection[int]) -> None:
             _refuse_holder(beside)
 
 
+def seen_elsewhere(model: nn.Module) -> list[str]:
+    """The parameters that are trained and whose whole memory another tensor has too, which the model does not have: it stays behind."""
+    return [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and parameter.numel() and parameter.layout == torch.strided and _is_seen(parameter)
+    ]
+
+
+def _is_seen(parameter: Tensor) -> bool:
+    return parameter.nbytes == parameter.untyped_storage().nbytes() and _holders(parameter) > 1
+
+
 def _distinct(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_parameters()
     yield from model.named_buffers()

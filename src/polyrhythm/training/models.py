@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.errors import AliasWarning, CompositionError, WorkloadError
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.buffers import Keeper
 from polyrhythm.pieces.controller import ControlledSetting
@@ -18,10 +18,12 @@ from polyrhythm.strategy.constraints import Constraint
 from polyrhythm.strategy.gradient_watch import GradientWatch
 from polyrhythm.strategy.losses import Losses
 from polyrhythm.strategy.replica import Replica
+from polyrhythm.strategy.same_memory import seen_elsewhere
 from polyrhythm.strategy.service import announce, dismiss, dismiss_all
 from polyrhythm.strategy.snapshots import TOPIC as SNAPSHOTS
 from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology.losses import GONE
+from polyrhythm.training.callers import warn_user
 from polyrhythm.training.evaluation import Evaluation
 from polyrhythm.training.loops import DataFacts
 
@@ -59,7 +61,10 @@ class Models:
             raise WorkloadError("worker.attach was called after the first step: attach every model and optimizer before training begins.")
         number = len(self.replicas)
         self._refuse_again(model, optimizer, name)
+        aliased = seen_elsewhere(model)
         replica = Replica(model, optimizer, self.plan, self.context, number, clip_norm)
+        if aliased:
+            warn_user(_aliases(aliased), AliasWarning)
         for part in replica.parts:
             self._hear_of_losses([part.scope + nested for nested in part.planned.plan.scopes])
             if part.scope != part.planned.scope(0, 0) and self.group.rank == 0:
@@ -213,3 +218,12 @@ class Models:
             for key, model in self.modules.items()
             for name, tensor in model.state_dict().items()
         }
+
+
+def _aliases(names: Sequence[str]) -> str:
+    further = f" and of {len(names) - 1} more parameters" if names[1:] else ""
+    return (
+        f"Another tensor has the memory of {names[0]}{further}, such as one of state_dict(), detach() or numpy(): worker.attach gives parameters "
+        "memory of their own, so it keeps the numbers of now. If it is to follow the training, make it after worker.attach; if not, delete it or "
+        "make a copy (`.clone()`)."
+    )
