@@ -72,7 +72,8 @@ def polyrhythm(*words: str) -> str:
 def planned(job: str, network: str) -> tuple[dict[str, Any], str]:
     """The plan, as it is written, and its first lines."""
     with tempfile.TemporaryDirectory() as out:
-        printed = polyrhythm("plan", str(HERE / f"{job}.py"), "--to", JOBS[job].target, *machines(network), "--workers", "2..8", "--budget", BUDGET, "--out", out)  # fmt: skip
+        asked = [str(HERE / f"{job}.py"), "--to", JOBS[job].target, *machines(network)]
+        printed = polyrhythm("plan", *asked, "--workers", "2..8", "--budget", BUDGET, "--out", out)
         return json.loads((Path(out) / "plan.json").read_text()), " ".join(printed.split("\n\n", 1)[0].split())
 
 

@@ -11,7 +11,13 @@ X, Y = torch.tensor(DIGITS.images, dtype=torch.float32).unsqueeze(1) / 16, torch
 
 def train(worker, epochs=4, lr=0.1, batch_size=16):
     model = nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 10)
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(256, 10),
     )
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9, nesterov=True))
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)

@@ -1,8 +1,9 @@
 """Own batches: a small GPT draws windows of Python's help texts at random, for a number of iterations."""
 
+from pydoc_data.topics import topics
+
 import torch
 import torch.nn.functional as F
-from pydoc_data.topics import topics
 from torch import nn
 
 TEXT = "".join(topics[key] for key in sorted(topics))[:120_000]

@@ -19,7 +19,8 @@ PolyrhythmError
 Stopped is outside of the tree, as KeyboardInterrupt is: a signal such as SIGTERM has asked the process to end.
 
 AliasWarning, DriftWarning, RecordWarning, ResumedWarning and UnshardedWarning are not errors: the run continued although a tensor made
-before it does not follow a parameter any more, its replicas had drifted apart by rounding, its record could not be written, its file is not what it was at the checkpoint, or its workers may all train on the same data.
+before it does not follow a parameter any more, its replicas had drifted apart by rounding, its record could not be written, its file is not
+what it was at the checkpoint, or its workers may all train on the same data.
 """
 
 from __future__ import annotations

@@ -27,6 +27,8 @@ _TOPIC = ASIDE + "final"
 _DIGITS = 12
 _ROUNDINGS = 8.0
 """In one step: an element of the weights is rounded once, what is added to it a few times before."""
+_UNDONE = 4
+"""Steps whose roundings there may be in a change that was undone."""
 _MOST = 1e-3
 """Of the norm. Beyond it nothing counts as rounding: a thousandth can be seen in a loss."""
 _REMEDY = (
@@ -60,6 +62,11 @@ def distance(weights: Tensor, others: Tensor) -> float:
 def rounding(dtype: torch.dtype, steps: int) -> float:
     """What rounding differently at each of `steps` may amount to: independent errors grow as a random walk does."""
     return min(_MOST, _ROUNDINGS * torch.finfo(dtype).eps * math.sqrt(steps))
+
+
+def is_put_back(weights: Tensor, before: Tensor) -> bool:
+    """Whether they differ from `before` by no more than after a change that was undone, as noise that is added and subtracted again."""
+    return torch.equal(weights, before) or distance(weights, before) <= rounding(weights.dtype, _UNDONE)
 
 
 def processor(device: torch.device) -> str:

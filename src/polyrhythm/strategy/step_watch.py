@@ -14,13 +14,11 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from polyrhythm.errors import WorkloadError
 from polyrhythm.model.wrapped_optimizer import advice
-from polyrhythm.strategy.drift import distance, rounding
+from polyrhythm.strategy.drift import is_put_back
 from polyrhythm.strategy.gradients import Parameters
 
 _SAMPLE = 1024
 """Elements of the weights that are kept, over all of them: a step of an optimizer changes nearly all."""
-_ROUNDINGS = 4
-"""By how many steps' roundings weights may differ that were changed and put back, as by noise that is added and subtracted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +209,7 @@ class StepWatch:
         written = written or not all(share.in_place for share in self.shares)
         if before.awaited or (self.shared and not written and self._versions() == before.versions):
             return written
-        return any(
-            not torch.equal(now, then) and not distance(now, then) <= rounding(now.dtype, _ROUNDINGS)
-            for now, then in zip(self._sample(), before.sample, strict=True)
-        )
+        return not all(is_put_back(now, then) for now, then in zip(self._sample(), before.sample, strict=True))
 
     def _sentence(self, what: str) -> str:
         attached = type(self.optimizer).__name__

@@ -11,7 +11,7 @@ import torch
 from polyrhythm.errors import CompositionError
 from polyrhythm.pieces.topology import Agreement
 from polyrhythm.pieces.traits import Pattern, Payload, TopologyTraits
-from polyrhythm.strategy.drift import distance, rounding
+from polyrhythm.strategy.drift import is_put_back
 from polyrhythm.strategy.gradients import Parameters
 
 _WHOLE = 8
@@ -19,8 +19,6 @@ _WHOLE = 8
 _SMALL = 1 << 14
 """Elements that every look compares."""
 _SPREAD = 64
-_ROUNDINGS = 4
-"""By how many steps' roundings weights may differ that were changed and put back."""
 _CONSTRAIN = "for a bound on weights that is to hold after every step call worker.constrain(function) once."
 _INTEGERS = {4: torch.int32, 8: torch.int64}
 _TOGETHER = frozenset({Pattern.COLLECTIVE, Pattern.COMBINED, Pattern.SUMMED})
@@ -79,7 +77,8 @@ class WatchedWeights:
             if seen.total is None and now.versions != seen.versions:
                 self.looks = 0  # something was written, and maybe put back: look closely for a while
             return now.total != seen.total
-        return not self._rounds(now.sample, seen.sample)
+        dtype = self.parameters.flat.dtype
+        return not is_put_back(_floats(now.sample, dtype), _floats(seen.sample, dtype))
 
     def touched(self) -> bool:
         """Whether torch has counted a write since the last `note`."""
@@ -87,11 +86,6 @@ class WatchedWeights:
 
     def _versions(self) -> int:
         return sum(parameter._version for parameter in self.parameters.parameters)
-
-    def _rounds(self, now: bytes, then: bytes) -> bool:
-        """Whether weights differ as after noise that was added and subtracted again."""
-        dtype = self.parameters.flat.dtype
-        return distance(_floats(now, dtype), _floats(then, dtype)) <= rounding(dtype, _ROUNDINGS)
 
     def _look(self, whole: bool) -> _Seen:
         flat = self.parameters.flat

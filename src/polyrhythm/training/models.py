@@ -223,7 +223,7 @@ class Models:
 def _aliases(names: Sequence[str]) -> str:
     further = f" and of {len(names) - 1} more parameters" if names[1:] else ""
     return (
-        f"Another tensor has the memory of {names[0]}{further}, such as one of state_dict(), detach() or numpy(): worker.attach gives parameters "
-        "memory of their own, so it keeps the numbers of now. If it is to follow the training, make it after worker.attach; if not, delete it or "
-        "make a copy (`.clone()`)."
+        f"Another tensor has the memory of {names[0]}{further}, such as one of state_dict(), detach() or numpy(): worker.attach gives "
+        "parameters memory of their own, so it keeps the numbers of now. If it is to follow the training, make it after worker.attach; if "
+        "not, delete it or make a copy (`.clone()`)."
     )
