@@ -124,7 +124,7 @@ def reached(outcome: Outcome, target: str) -> float:
 def kept(job: str, network: str, grid: dict[str, Any]) -> dict[str, Any]:
     """What was promised and what came of it."""
     plan, first_line = planned(job, network)
-    best, alone = plan["choices"][0], plan.get("compared")
+    best, alone = plan["choices"][0], plan.get("alone")
     row: dict[str, Any] = {"job": job, "network": network, "said": first_line, "choice": best["name"], "grid": grid["seconds"]}
     row["promised"] = [best["seconds"][key] for key in ("low", "middle", "high")]
     row["fresh"] = executed(best["rehearsal"], JOBS[job].target, SEEDS)

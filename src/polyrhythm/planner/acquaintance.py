@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.planner.budget import Budget
+from polyrhythm.planner.candidate import ALONE
 from polyrhythm.planner.findings import Findings
 from polyrhythm.planner.lengths import Observed
 from polyrhythm.planner.look import Look
@@ -60,12 +61,12 @@ class Acquaintance:
                 f"{length.name} is varied like the learning rate, and a choice holds for the {length.name} in its command."
             )
         if not found.counts:
-            size = found.batch(found.alone)
+            size = found.batch(ALONE)
             self.remarks.append(
                 f"The JOB does not count its samples: a step is taken to have {size}. worker.count(n) before each step counts them."
             )
         samples, systems = _FIRST_PART * found.samples, len(found.space.systems)
-        needed = systems * max(seen.real, seen.real * samples / found.batch(found.alone)) / self.at_once / _FIRST_TIME
+        needed = systems * max(seen.real, seen.real * samples / found.batch(ALONE)) / self.at_once / _FIRST_TIME
         if needed > self.budget.seconds:
             few = max(1, int(systems * self.budget.seconds / needed))
             self.remarks.append(

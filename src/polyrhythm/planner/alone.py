@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from polyrhythm.planner.candidate import Candidate
+from polyrhythm.planner.candidate import ALONE, Candidate
 from polyrhythm.planner.findings import LEEWAY, Findings
 
 Wanted = tuple[Candidate, int, int, float]
@@ -42,7 +42,7 @@ class AloneTuning:
 
     def _rates(self) -> None:
         """All of them for a while, as many as a quarter of the field goes on."""
-        own, varied = self.found.alone, self.found.space.varied
+        own, varied = ALONE, self.found.space.varied
         rates = varied["rate"][2] if "rate" in varied else ()
         field = [own, *(self.found.space.changed(own, rate=factor) for factor in sorted(rates, key=_nearness) if factor != 1.0)]
         for part, kept in zip(_PARTS, (*_KEPT, 1), strict=True):

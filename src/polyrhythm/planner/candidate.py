@@ -50,8 +50,6 @@ class Candidate:
 
 ALONE = Candidate("single", 1)
 """One worker that exchanges nothing, with the JOB's own settings."""
-ALONE_LOCALLY = Candidate("sparknet", 1)
-"""The same for sparse gradients, which `single` does not take: a worker that steps by itself, and has no one to average with."""
 
 
 def first_of_each(candidates: Iterable[Candidate]) -> list[Candidate]:

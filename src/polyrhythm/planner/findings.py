@@ -8,7 +8,7 @@ from statistics import median
 
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.kernel.events import Evaluated, Reported
-from polyrhythm.planner.candidate import ALONE, ALONE_LOCALLY, Candidate
+from polyrhythm.planner.candidate import ALONE, Candidate
 from polyrhythm.planner.curves import samples_needed
 from polyrhythm.planner.lengths import Observed
 from polyrhythm.planner.measure_cache import MeasureCache
@@ -152,12 +152,7 @@ class Findings:
             costs = [training.cost(self.objective, 1) for training in found.values()]
             return median(costs) == math.inf, median(costs), -nearest if target.higher_is_better else nearest
 
-        return min(tried, key=order, default=self.alone)
-
-    @property
-    def alone(self) -> Candidate:
-        """One worker with the JOB's own settings."""
-        return ALONE_LOCALLY if self.scenario.observed.sparse else ALONE
+        return min(tried, key=order, default=ALONE)
 
     @property
     def fewest(self) -> float:

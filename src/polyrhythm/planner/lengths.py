@@ -43,7 +43,6 @@ class Observed:
     there; `real` the seconds that a step takes by the clock. `unit` is how many steps one more of its length takes at one worker, None
     where that is not known; `whole` how many it takes by its own settings where no setting says how long; `divided` that workers share
     these among them. Options of the optimizer are `scheduled` if they depend on the length. A pass over the data has `pass_length` batches.
-    Gradients are `sparse` if one worker alone does not exchange them but would.
     """
 
     metrics: frozenset[str] = frozenset()
@@ -54,4 +53,3 @@ class Observed:
     divided: bool = True
     scheduled: bool = False
     pass_length: int | None = None
-    sparse: bool = False

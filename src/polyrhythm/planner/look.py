@@ -9,16 +9,13 @@ from itertools import pairwise
 from time import monotonic
 from typing import Any
 
-from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Device
 from polyrhythm.kernel.events import AnyEvent, Evaluated, Reported, Stepped
 from polyrhythm.planner.lengths import Length, Observed
 from polyrhythm.planner.limited import Limited
 from polyrhythm.planner.scenario import Scenario
 from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems import find
-from polyrhythm.training.calibrate import APART
 from polyrhythm.training.run import attempt
 from polyrhythm.training.worker import Worker
 from polyrhythm.workloads.settings import Train
@@ -59,21 +56,15 @@ class Look:
 
     scenario: Scenario
     seconds: float
-    strategy: Strategy = field(default_factory=lambda: find("single"))
 
     def observed(self) -> Observed:
         """What there is to see. Raises PolyrhythmErrors for a JOB that cannot be run."""
         began = monotonic()
-        try:
-            first = self.trial(self.scenario.set({}), _FEW, evaluated=True)
-        except CompositionError:  # sparse gradients, which one worker alone does not exchange but would
-            self.strategy = APART
-            first = self.trial(self.scenario.set({}), _FEW, evaluated=True)
+        first = self.trial(self.scenario.set({}), _FEW, evaluated=True)
         target, length = self.scenario.target.metric, self.scenario.length
         gaps = [later - before for before, later in pairwise(first.moments)] or [monotonic() - began]
         real = min(gaps)  # the first step loads what all need
-        sparse = self.strategy is APART
-        seen = Observed(frozenset(first.metrics), first.untrained.get(target), real, pass_length=first.pass_length, sparse=sparse)
+        seen = Observed(frozenset(first.metrics), first.untrained.get(target), real, pass_length=first.pass_length)
         if self.scenario.known:
             return seen
         return self._whole(seen) if length is None else self._length(seen, length)
@@ -119,7 +110,7 @@ class Look:
                     limited.end_after(event.clock)
                     found.cut = True
 
-        tried = attempt(limited, workers=1, strategy=self.strategy, on=Simulator(network=Instant(), devices=_SLOW), watch=watch)
+        tried = attempt(limited, workers=1, strategy=find("single"), on=Simulator(network=Instant(), devices=_SLOW), watch=watch)
         if tried.error is not None:
             raise tried.error
         return found

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polyrhythm.errors import CompositionError
 from polyrhythm.planner.limited import Limited
 from polyrhythm.planner.memory import activations
-from polyrhythm.training.calibrate import APART
 from polyrhythm.training.replay import StepShape
 from polyrhythm.training.timing import shape_of
 from polyrhythm.workloads.settings import Train
@@ -23,10 +21,7 @@ class Shapes:
     def shape(self, batch: int | None, train: Train) -> StepShape:
         """Of `train`, which has that batch."""
         if batch not in self.shapes:
-            try:
-                self.shapes[batch] = shape_of(train)
-            except CompositionError:  # sparse gradients, which one worker alone does not exchange but would
-                self.shapes[batch] = shape_of(train, strategy=APART)
+            self.shapes[batch] = shape_of(train)
         return self.shapes[batch]
 
     def activations(self, batch: int | None, train: Train) -> int:
