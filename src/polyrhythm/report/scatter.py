@@ -121,6 +121,8 @@ def _channel(channel: Channel, axis: Axis, values: Sequence[float]) -> Channel:
         written["values"] = decades(values)
         channel = channel.scale(type="log", nice=False, padding=_PADDING)
     else:
+        if values and min(values) >= 0:  # the padding reaches below 0, where there is nothing to name
+            written["labelExpr"] = f"datum.value < 0 ? '' : ({axis.text or 'datum.label'})"
         channel = channel.scale(zero=False, padding=16)
     found: Channel = channel.axis(**written).title(axis.title)
     return found
