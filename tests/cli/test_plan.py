@@ -29,8 +29,6 @@ ASKED = [
     "allreduce,sparknet,ssp",
     "--workers",
     "2",
-    "--budget",
-    "8s",
     "--jobs",
     "2",
 ]
@@ -45,7 +43,8 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (place / "job.py").write_text(TINY)
     write_device(place, Profile("slow", (0.05,)))
     machines = ["--device", str(place)]
-    command = [sys.executable, "-m", "polyrhythm", "plan", str(place / "job.py"), *ASKED, *machines, "--out", str(place / "out")]
+    kept = ["--budget", "15s", "--out", str(place / "out")]
+    command = [sys.executable, "-m", "polyrhythm", "plan", str(place / "job.py"), *ASKED, *machines, *kept]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("the user prints") == 1, done.stderr
@@ -87,7 +86,7 @@ def test_the_plan_and_its_page_are_kept(planned: tuple[Path, str]) -> None:
 
 def test_the_same_command_takes_what_was_measured(planned: tuple[Path, str], polyrhythm: Any) -> None:
     place, _ = planned
-    told = polyrhythm("plan", place / "job.py", *ASKED, "--device", place, "--out", place / "out", "--json")
+    told = polyrhythm("plan", place / "job.py", *ASKED, "--budget", "3s", "--device", place, "--out", place / "out", "--json")
     assert json.loads(told.out)["kept"] >= 3
 
 
