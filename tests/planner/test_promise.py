@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -224,6 +225,18 @@ def test_a_job_that_is_large_for_the_budget_is_told_at_once_and_what_would_do() 
     assert "large for this budget" in remark
     assert "--budget" in remark
     assert "--systems" in remark
+
+
+def test_what_the_first_step_loads_is_no_part_of_a_step() -> None:
+    begun: list[float] = []
+
+    def train(worker: pr.Worker, epochs: int = 4, lr: float = 0.05, batch_size: int = 8) -> None:
+        if not begun:
+            begun.append(time.monotonic())
+            time.sleep(0.3)  # as imports of the first step of all
+        least_squares(worker, epochs, lr, batch_size)
+
+    assert Look(findings(train=train).scenario, 0.2).observed().real < 0.2
 
 
 def test_what_no_run_came_to_has_no_command() -> None:

@@ -33,7 +33,9 @@ def test_weights_that_change_without_a_step_are_refused_and_what_only_looks_so_i
         ("step() forgotten", "allreduce"),
         ("copies, by functional_call", "ssp"),
         ("a copy is trained, and the attached one stepped", "allreduce"),
+        ("a copy is trained, and the attached one stepped", "qsgd"),
         ("evaluates, swaps, adds noise, accumulates", "gossipgrad"),
+        ("evaluates, swaps, adds noise, accumulates", "hogwild"),
     ],
 )
 def test_so_they_are_in_processes(name: str, system: str) -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from toy import data, network
 
 from .scenes import Train, sgd
-from .user_cases import Case
+from .user_cases import OWN_LIMITS, Case
 
 Optimizer = torch.optim.Optimizer
 
@@ -355,6 +355,8 @@ OUTSIDE = r"has stepped on parameters of the attached \w+ and is not attached"
 UNSTEPPED = r"step\(\) of the attached SGD was not called, so nothing of it is exchanged"
 FORGOTTEN = r"Gradients were computed after worker\.attach, but step\(\) of the attached SGD was never called"
 NO_GRADIENT = r"Gradients were computed, but no attached parameter had one at any of \d+ steps"
+PASSES_OVER = r"written by hand at worker/1, after step \d+"
+"""The others' batches of an evaluation are steps where a worker passes steps over, and weights are swapped meanwhile."""
 TO_KEEP = rf"({OUTSIDE}|evaluates the model several times per step).*To keep (Sam|Lookahead), attach the SGD that it steps by"
 
 CASES = {
@@ -379,6 +381,6 @@ CASES = {
     "a copy of the model, by hand": Case(copy_by_hand, FORGOTTEN),
     "a copy is trained, and the attached one stepped": Case(steps_without_gradients, NO_GRADIENT),
     "SAM's two methods, its base attached": Case(sam(lambda optimizer: optimizer.base_optimizer)),
-    "evaluates, swaps, adds noise, accumulates": Case(looks),
+    "evaluates, swaps, adds noise, accumulates": Case(looks, limits=(*OWN_LIMITS, PASSES_OVER)),
     "replaces p.data for an evaluation": Case(replaces),
 }

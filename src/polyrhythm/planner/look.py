@@ -92,8 +92,8 @@ class Look:
         return replace(seen, unit=unit, divided=divided, scheduled=scheduled, metrics=names)
 
     def trial(self, train: Train, steps: int | None, evaluated: bool = False) -> Trial:
-        """A run of at most so many steps. Raises what the run did."""
-        found, until = Trial(), monotonic() + self.seconds
+        """A run of at most so many steps, in its seconds from the first step on, which may load what all need. Raises what the run did."""
+        found = Trial()
         held: list[Worker] = []
         limited = Limited(_watched(train, found, held, evaluated), steps or 1 << 40, moments=_first_moment)
 
@@ -106,7 +106,7 @@ class Look:
                 found.options.append(_options(held[0]))
                 found.moments.append(monotonic())
                 found.cut = event.clock >= limited.last
-                if monotonic() > until:
+                if found.moments[-1] > found.moments[0] + self.seconds:
                     limited.end_after(event.clock)
                     found.cut = True
 

@@ -39,7 +39,13 @@ class GradientWatch:
     def attached(self, watch: StepWatch) -> None:
         """Another model was; gradients that it has from before are none of the run's."""
         self.watches.append(watch)
-        self._before |= {id(each): (each.grad, each.grad._version) for each in watch.parameters if each.grad is not None}
+        self._pass(watch.parameters)
+        self.go_on()
+
+    def stepped(self) -> None:
+        """A step is over; gradients that it has left, such as merged ones, are the library's."""
+        if not self.reached:
+            self._pass(self._parameters())
         self.go_on()
 
     def go_on(self) -> None:
@@ -78,6 +84,9 @@ class GradientWatch:
                 "worker.attach the model whose loss is computed, and no copy of it, and call zero_grad() before backward() and not "
                 f"between it and step(). {_OTHER_GRADIENTS}"
             )
+
+    def _pass(self, parameters: Iterable[Tensor]) -> None:
+        self._before |= {id(each): (each.grad, each.grad._version) for each in parameters if each.grad is not None}
 
     def _parameters(self) -> Iterable[Tensor]:
         return (each for watch in self.watches for each in watch.parameters)

@@ -155,9 +155,12 @@ class StepWatch:
             self._outside = OutsideStep(optimizer, self.look())
 
     def refuse_batch(self, before: Glance) -> None:
-        """Raise WorkloadError if the batch that was drawn `before` has changed the weights, and no step was taken."""
+        """Raise WorkloadError if the batch that was drawn `before` has changed the weights, and no step was taken.
+
+        Where others write to them too, nobody can say that of one batch.
+        """
         self._used = True
-        if self._clock() == before.clock and self.taken == before.taken and self._changed(before):
+        if not self.shared and self._clock() == before.clock and self.taken == before.taken and self._changed(before):
             raise WorkloadError(self._sentence("A batch has changed the weights"))
 
     def refuse_step(self) -> None:
@@ -171,7 +174,7 @@ class StepWatch:
         """The training function says something of its training: raise WorkloadError if that goes on without a step."""
         self._used = True
         self._refuse_outside()
-        if self._clock() == 0 and self.taken == 0:
+        if not self.shared and self._clock() == 0 and self.taken == 0:
             if self._shown is None:
                 self._shown = self.look()
             elif any(each.grad is not None for each in self.parameters) and self._changed(self._shown):

@@ -185,6 +185,8 @@ class HandWrites:
         touched = self.watched.touched()
         self.touches += touched
         if not self.watched.changed():
+            if touched:
+                self.watched.note()  # roundings of what was changed and put back add up else
             return
         if self.resumed:
             raise self._refused(

@@ -49,7 +49,7 @@ class Steps:
         self.data.warn_if_unused()
         self.models.gradients.look()
         self.take(each)
-        self.models.gradients.go_on()
+        self.models.gradients.stepped()
 
     def take(self, each: CommonState) -> None:
         """One step of whatever is shared."""
