@@ -61,7 +61,7 @@ class Models:
             raise WorkloadError("worker.attach was called after the first step: attach every model and optimizer before training begins.")
         number = len(self.replicas)
         self._refuse_again(model, optimizer, name)
-        aliased = seen_elsewhere(model)
+        aliased = seen_elsewhere(model) if id(model) not in self.modules else []
         replica = Replica(model, optimizer, self.plan, self.context, number, clip_norm)
         if aliased:
             warn_user(_aliases(aliased), AliasWarning)
