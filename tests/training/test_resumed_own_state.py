@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from polyrhythm.errors import CheckpointError
+from polyrhythm.errors import CheckpointError, RecordWarning
 from polyrhythm.simulator import Instant
 
 DATA = torch.randn(32, 6, generator=torch.Generator().manual_seed(3))
@@ -507,8 +507,9 @@ def test_it_begins_anew_where_the_user_says_so(program: Program, tmp_path: Path)
 
 def test_what_is_too_large_for_a_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyrhythm.training.own_state.MOST_BYTES", 20)
-    go(averaged_by_an_object, checkpoint=tmp_path, every=2, keep=100)
-    with pytest.raises(CheckpointError, match=r"average of .* too large to be in the checkpoint: give it state_dict\(\) .* worker.keep\("):
+    with pytest.warns(RecordWarning, match=r"average of .* too large.* will be refused\. Give it.* worker.keep\(average=average\)"):
+        go(averaged_by_an_object, checkpoint=tmp_path, every=2, keep=100)
+    with pytest.raises(CheckpointError, match=r"average of .* too large.* to be in the checkpoint\. Give it.* worker.keep\("):
         go(averaged_by_an_object, resume=tmp_path / "step-00000002")
 
 

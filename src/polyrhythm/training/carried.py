@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from types import CodeType, FrameType, FunctionType
@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from polyrhythm.training.liveness import JUMPS, accesses, live, live_at
+from polyrhythm.training.inner_parts import PROXIES
+from polyrhythm.training.liveness import JUMPS, accesses, instructions, live, live_at
 from polyrhythm.training.readings import clock_variables
 
 
@@ -95,7 +96,9 @@ def numbers(frame: FrameType) -> dict[str, Any]:
 
 
 def _value(path: Path, frame: FrameType, local: Mapping[str, Any]) -> Any:
-    value = local.get(path.name, frame.f_globals.get(path.name))
+    code = frame.f_code
+    own = path.name in code.co_varnames or path.name in code.co_cellvars or path.name in code.co_freevars
+    value = local.get(path.name) if own else local.get(path.name, frame.f_globals.get(path.name))
     if path.attribute:
         return getattr(value, "__dict__", {}).get(path.attribute)
     return value.get(path.item) if path.item and isinstance(value, dict) else None if path.item else value
@@ -103,6 +106,8 @@ def _value(path: Path, frame: FrameType, local: Mapping[str, Any]) -> Any:
 
 def _plain(value: Any) -> Any:
     """A number, or a list of numbers; None for anything else."""
+    if type(value) in PROXIES:
+        return None
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
     if isinstance(value, (bool, int, float)):
@@ -116,15 +121,14 @@ def _plain(value: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def _regions(code: CodeType) -> tuple[_Region, ...]:
-    instructions = list(dis.get_instructions(code))
     ends: dict[int, int] = {}
-    for each in instructions:
+    for each in instructions(code):
         if each.opcode in JUMPS and isinstance(each.argval, int) and each.argval <= each.offset:
             ends[each.argval] = max(each.offset, ends.get(each.argval, 0))
     nested = frozenset().union(*(_nested(const, code) for const in code.co_consts if isinstance(const, CodeType)), frozenset())
     regions = []
     for start, end in ends.items():
-        inside = [each for each in instructions if start <= each.offset <= end]
+        inside = [each for each in instructions(code) if start <= each.offset <= end]
         stored = frozenset(name for deed, name in accesses(inside) if deed == "STORE")
         names = (stored & _at_begin(inside, code)) - clock_variables(code)
         carried = frozenset(map(Path, names)) | _in_place(inside) | _grown(inside, code) | nested
@@ -137,11 +141,11 @@ def _at_begin(inside: list[dis.Instruction], code: CodeType) -> frozenset[str]:
     return live(code)[inside[1 if inside[0].opname == "FOR_ITER" and len(inside) > 1 else 0].offset]
 
 
-def _carried(instructions: list[dis.Instruction]) -> frozenset[Path]:
+def _carried(code: CodeType) -> frozenset[Path]:
     """What is read before it is written."""
     first: dict[str, str] = {}
     stored = set()
-    for deed, name in accesses(instructions):
+    for deed, name in accesses(instructions(code)):
         first.setdefault(name, deed)
         if deed == "STORE":
             stored.add(name)
@@ -161,7 +165,7 @@ def _targets(inside: list[dis.Instruction]) -> frozenset[Path]:
     return frozenset(path for path in found if stored.count(path.name) == 1)  # others say nothing about how far the loop is
 
 
-def _in_place(inside: list[dis.Instruction]) -> frozenset[Path]:
+def _in_place(inside: Sequence[dis.Instruction]) -> frozenset[Path]:
     """Attributes and items that an operation such as += changes."""
     found: set[Path] = set()
     for place, each in enumerate(inside):
@@ -187,9 +191,8 @@ def _grown(inside: list[dis.Instruction], code: CodeType) -> frozenset[Path]:
 def _nested(inner: CodeType, outer: CodeType) -> frozenset[Path]:
     """Variables of a function, or of a script, that one defined in it changes."""
     here = inner.co_names if outer.co_name == "<module>" else outer.co_cellvars
-    instructions = list(dis.get_instructions(inner))
-    shared = {each.argval for each in instructions if each.opname in ("STORE_DEREF", "STORE_GLOBAL")}
-    return frozenset(path for path in _carried(instructions) if path.name in shared and path.name in here)
+    shared = {each.argval for each in instructions(inner) if each.opname in ("STORE_DEREF", "STORE_GLOBAL")}
+    return frozenset(path for path in _carried(inner) if path.name in shared and path.name in here)
 
 
 @lru_cache(maxsize=128)
@@ -200,7 +203,7 @@ def _of_methods(kind: type) -> frozenset[Path]:
         if not each.__module__.startswith(("torch", "builtins", "polyrhythm.training")):
             for value in vars(each).values():
                 if isinstance(value, FunctionType):
-                    found |= {path for path in _in_place(list(dis.get_instructions(value))) if path.name == "self" and path.attribute}
+                    found |= {path for path in _in_place(instructions(value.__code__)) if path.name == "self" and path.attribute}
     return frozenset(found)
 
 

@@ -99,6 +99,7 @@ class Data:
         if isinstance(source, (PlainStream, LoaderStream)):
             begin = wanted.limited(lambda number, _: self._shuffle.stream(source, self._group, number, size))
             skip = partial(_read, begin) if source.once else _nothing
+            self.position.sources += [wanted.data] if source.once else []
             return _iterable(partial(self._counted, facts_of(wanted.data, size), begin, skip), None, wanted)
         feed = self._feed(wanted.data, port, perform)
         count = feed.count(source, size)  # refuses data that cannot be sharded

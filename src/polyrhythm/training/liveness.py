@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import pairwise
 from types import CodeType
 
 _VARIABLES = ("_FAST", "_FAST_CHECK", "_FAST_BORROW", "_NAME", "_GLOBAL", "_DEREF")
@@ -13,9 +14,23 @@ _LAST = frozenset(("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"))
 JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 
 
-def accesses(instructions: Iterable[dis.Instruction]) -> Iterator[tuple[str, str]]:
+@lru_cache(maxsize=512)
+def instructions(code: CodeType) -> tuple[dis.Instruction, ...]:
+    """Those of a function, without the prefixes of long arguments: each stands where its first prefix does, to which jumps go."""
+    found: list[dis.Instruction] = []
+    begin: int | None = None
+    for each in dis.get_instructions(code):
+        if each.opname == "EXTENDED_ARG":
+            begin = each.offset if begin is None else begin
+        else:
+            found.append(each if begin is None else each._replace(offset=begin))
+            begin = None
+    return tuple(found)
+
+
+def accesses(several: Iterable[dis.Instruction]) -> Iterator[tuple[str, str]]:
     """LOAD or STORE, and the name, in the order of the code."""
-    for each in instructions:
+    for each in several:
         names = each.argval if isinstance(each.argval, tuple) else (each.argval,)
         deeds = [part for part in each.opname.split("_") if part in ("LOAD", "STORE")]
         if each.opname.endswith(_VARIABLES) and len(deeds) == len(names):
@@ -29,15 +44,14 @@ def live(code: CodeType) -> Mapping[int, frozenset[str]]:
     Every `for` is taken to have an item, since what only its body sets is no state where it has none. A call reads the variables that
     functions defined here read.
     """
-    instructions = list(dis.get_instructions(code))
-    following = _following(instructions, code)
+    following = _following(code)
     inner = frozenset().union(*(_read_by(const, code) for const in code.co_consts if isinstance(const, CodeType)), frozenset())
-    deeds = {each.offset: _deeds(each, inner) for each in instructions}
+    deeds = {each.offset: _deeds(each, inner) for each in instructions(code)}
     found: dict[int, frozenset[str]] = dict.fromkeys(following, frozenset())
     changed = True
     while changed:
         changed = False
-        for each in reversed(instructions):
+        for each in reversed(instructions(code)):
             read, written = deeds[each.offset]
             after = frozenset().union(*(found[other] for other in following[each.offset]), frozenset())
             now = read | (after - written)
@@ -46,14 +60,9 @@ def live(code: CodeType) -> Mapping[int, frozenset[str]]:
     return found
 
 
-@lru_cache(maxsize=512)
-def _offsets(code: CodeType) -> tuple[int, ...]:
-    return tuple(each.offset for each in dis.get_instructions(code))
-
-
 def live_at(code: CodeType, offset: int) -> frozenset[str]:
     """The variables that are read before they are written from the instruction under way at `offset` on; a `for` there has an item."""
-    here = max((each for each in _offsets(code) if each <= offset), default=None)
+    here = max((each.offset for each in instructions(code) if each.offset <= offset), default=None)
     return frozenset() if here is None else live(code)[here]
 
 
@@ -75,12 +84,13 @@ def _deeds(each: dis.Instruction, inner: frozenset[str]) -> tuple[frozenset[str]
     return frozenset(read), frozenset(written)
 
 
-def _following(instructions: list[dis.Instruction], code: CodeType) -> dict[int, list[int]]:
+def _following(code: CodeType) -> dict[int, list[int]]:
     """The offsets of the instructions that may come after each."""
-    exits = {each.offset: each.argval for each in instructions if each.opname == "FOR_ITER"}
+    all_of_it = instructions(code)
+    exits = {each.offset: each.argval for each in all_of_it if each.opname == "FOR_ITER"}
     found: dict[int, list[int]] = {}
-    for place, each in enumerate(instructions):
-        after = [instructions[place + 1].offset] if place + 1 < len(instructions) else []
+    for place, each in enumerate(all_of_it):
+        after = [all_of_it[place + 1].offset] if place + 1 < len(all_of_it) else []
         if each.opname in _LAST:
             found[each.offset] = []
         elif each.opname == "FOR_ITER" or each.opcode not in JUMPS:
@@ -98,13 +108,15 @@ def _following(instructions: list[dis.Instruction], code: CodeType) -> dict[int,
 
 
 def _handlers(code: CodeType) -> Iterator[tuple[int, int, int]]:
-    """From where to where exceptions are handled, and where that is."""
+    """From where to where exceptions are handled, and where that is: not by `with`, as only contextlib.suppress ends one."""
+    following = {one.offset: other.opname for one, other in pairwise(instructions(code))}
     for each in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]
-        yield each.start, each.end, each.target
+        if following.get(each.target) != "WITH_EXCEPT_START" or "suppress" in code.co_names:
+            yield each.start, each.end, each.target
 
 
 def _read_by(inner: CodeType, outer: CodeType) -> frozenset[str]:
     """Variables of a function, or of a script, that one defined in it reads."""
     here = outer.co_cellvars if outer.co_name != "<module>" else inner.co_names
-    names = frozenset(name for deed, name in accesses(dis.get_instructions(inner)) if deed == "LOAD" and name in here)
+    names = frozenset(name for deed, name in accesses(instructions(inner)) if deed == "LOAD" and name in here)
     return names.union(*(_read_by(const, outer) for const in inner.co_consts if isinstance(const, CodeType)))

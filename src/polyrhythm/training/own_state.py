@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from types import FrameType
@@ -9,16 +10,17 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from polyrhythm.errors import CheckpointError
+from polyrhythm.errors import CheckpointError, RecordWarning
 from polyrhythm.training import carried
-from polyrhythm.training.callers import users
-from polyrhythm.training.contents import MOST_BYTES, Description, Node, bounded, fingerprint, lasting, plain, same, shown
+from polyrhythm.training.callers import is_ours, users
+from polyrhythm.training.contents import Description
+from polyrhythm.training.nodes import MOST_BYTES, Node, bounded, fingerprint, lasting, plain, same, shown
 from polyrhythm.training.readings import attributes_set_anew, clock_attributes
 from polyrhythm.training.renewal import renewed
 from polyrhythm.trees import StateTree
 
 _SIMPLE = ("value", "number", "member")
-_SHARED = ("list", "deque", "set", "dict", "object", "modules", "tensor", "array", "tuple")
+_SHARED = ("list", "deque", "set", "dict", "values", "extended", "object", "modules", "callable", "tensor", "array", "tuple")
 
 
 class Holder(NamedTuple):
@@ -50,6 +52,7 @@ class OwnState:
         self.mine = mine
         self.skipped = skipped
         self.accept = accept
+        self._told: set[str] = set()
         self._began: set[str] = set()
         self._first: dict[str, bytes] = {}
         self._known: dict[int, weakref.ref[Tensor]] = {}
@@ -74,7 +77,21 @@ class OwnState:
         for each, node in self._described():
             if self._first.get(each.name) != fingerprint(node):
                 found[each.name], room = bounded(node, room)
+                self._tell(each.name, node)
         return found
+
+    def _tell(self, name: str, node: Node) -> None:
+        """Say once of a variable that a resumed run will be refused because of it."""
+        lost = next(filter(None, map(_lost, _all(node))), None)
+        if lost is not None and name not in self._told and _variable(name) not in self.accept:
+            self._told.add(name)
+            function, _, variable = name.rpartition(":")
+            warnings.warn(
+                f"The variable {variable} of {function} has changed since its loop began, and {lost}: a run that is resumed from this "
+                f"checkpoint will be refused. {_remedy(variable)}",
+                RecordWarning,
+                stacklevel=2,
+            )
 
     def arrived(self) -> None:
         """The training function is where the checkpoint was written: put back what can be, and refuse what has begun anew otherwise."""
@@ -130,6 +147,8 @@ class OwnState:
                 node = Description(mine, self._known).of(each.value)
                 if node["kind"] == "opaque" or (node["kind"] in _SIMPLE and not (each.carried or each.owner is not None)):
                     continue
+                if node["kind"] == "iterator" and not (each.lasting or each.owner is not None):
+                    continue
                 if node["kind"] not in _SIMPLE:
                     if id(each.value) in met:
                         continue
@@ -154,9 +173,13 @@ class OwnState:
 
 
 def called(frame: FrameType) -> str:
-    """The function of a frame, in a sentence."""
-    name = frame.f_code.co_qualname
-    return "the script" if name == "<module>" else f"{name.replace('<locals>.', '')}()"
+    """The function of a frame, in a sentence; with a number where others of its name, such as decorators', are under way around it."""
+    name, around, outer = frame.f_code.co_qualname, 1, frame.f_back
+    while outer is not None:
+        around += outer.f_code.co_qualname == name and not is_ours(str(outer.f_globals.get("__name__")))
+        outer = outer.f_back
+    number = f" number {around}" if around > 1 else ""
+    return "the script" if name == "<module>" else f"{name.replace('<locals>.', '')}(){number}"
 
 
 def _is_number(node: Node) -> bool:
@@ -171,18 +194,30 @@ def _refusal(name: str, there: Node, here: Node) -> str:
     function, _, variable = name.rpartition(":")
     plain_name = variable.rpartition(".")[2]
     was, now = shown(there), shown(here)
-    missing = next((each for each in _all(there) if each["kind"] in ("large", "long")), None)
+    lost = next(filter(None, map(_lost, _all(there))), None)
     what = f"The variable {variable} of {function} was {was} where the checkpoint was written and is {'another' if was == now else now} now"
     override = f"override=[{variable!r}] (--override {variable}) resumes with it as it is."
-    if missing is not None or there["kind"] == "object":
-        why = "is too large to be in the checkpoint" if missing else "cannot be put back into what is there now"
-        return (
-            f"{what}, since a resumed run calls the training function anew, and it {why}: give it state_dict() and load_state_dict(), and "
-            f"call worker.keep({plain_name}={plain_name}) after worker.attach, in the run that writes checkpoints. {override}"
-        )
+    if lost is not None or there["kind"] == "object":
+        why = lost or "it cannot be put back into what is there now"
+        return f"{what}, since a resumed run calls the training function anew, and {why}. {_remedy(variable)} {override}"
     return (
         f"{what}, since a resumed run calls the training function anew. Keep it: own = worker.variables({plain_name}=...), which takes its "
         f"value from this checkpoint, and write own.{plain_name} for it. {override}"
+    )
+
+
+def _lost(node: Node) -> str | None:
+    """Why a checkpoint does not have it; None where it does."""
+    if node["kind"] == "iterator":
+        return "an iterator cannot be put where it was"
+    return "it is too large, or nested too deeply, to be in the checkpoint" if node["kind"] in ("large", "long") else None
+
+
+def _remedy(variable: str) -> str:
+    name = variable.rpartition(".")[2]
+    return (
+        "Give it, or the object that has it, state_dict() and load_state_dict(), and call "
+        f"worker.keep({name}={name}) after worker.attach, in the run that writes checkpoints."
     )
 
 

@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from polyrhythm.errors import CheckpointError, CompositionError, RecordWarning, WorkloadError
 from polyrhythm.training import carried
 from polyrhythm.training.callers import users
+from polyrhythm.training.inner_parts import PROXIES
 from polyrhythm.training.loops import REQUEST, STEP
 from polyrhythm.training.own_state import OwnState, called
 from polyrhythm.trees import StateTree, separate
@@ -96,7 +97,7 @@ class OwnVariables:
         self.seen = {"kind": kind, "numbers": _numbers(), "objects": objects, "own": self.own.look()}
 
     def _has_a_state(self, value: Any) -> bool:
-        return not isinstance(value, nn.Module) and _kept(value, ()) is not None
+        return type(value) not in PROXIES and not isinstance(value, nn.Module) and _kept(value, ()) is not None
 
     def _tell(self, name: str, problem: CompositionError) -> None:
         if name not in self._told:
@@ -215,6 +216,8 @@ def _variables(frame: FrameType) -> Iterator[tuple[str, Any]]:
 
 def _kept(value: Any, mine: Collection[int]) -> Kept | None:
     """How to keep an object that has a state; None for others."""
+    if type(value) in PROXIES:
+        return None
     if isinstance(value, torch.Generator):
         return Kept(value.get_state, value.set_state)
     if isinstance(value, random.Random):
@@ -224,13 +227,21 @@ def _kept(value: Any, mine: Collection[int]) -> Kept | None:
         return Kept(lambda: _tree(bits.state), lambda state: setattr(bits, "state", _untree(state)))
     if isinstance(value, nn.Module):
         return _module(value, mine)
-    if isinstance(value, type) or hasattr(value, "__iter__"):
+    if isinstance(value, type) or hasattr(type(value), "__iter__"):
         return None
-    if callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None)):
+    if all(callable(_method(value, name)) for name in ("state_dict", "load_state_dict")):
         return Kept(
             value.state_dict, value.load_state_dict, isinstance(value, LRScheduler), value if isinstance(value, LRScheduler) else None, True
         )
     return None
+
+
+def _method(value: Any, name: str) -> Any:
+    """Also one that an object passes on from another; what its own __getattr__ raises says that there is none."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
 
 
 def _module(module: nn.Module, mine: Collection[int]) -> Kept | None:

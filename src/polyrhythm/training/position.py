@@ -38,10 +38,12 @@ class DataPosition:
     what precedes the loop can be repeated. `arrived` is called once, where the broken-off run had come to; `watch` at each request and each
     step outside of loops. `joined` is set when a pass goes on in its midst. `passed_over` says of a batch whether it belongs to a step that
     is not taken. Where a pass has such batches only, the last is yielded when it is over, `spare`, for loops that look at their last loss.
+    `sources` are iterators of the user's from which batches are drawn: they are put where they were.
     """
 
     def __init__(self, between: Callable[[], None], arrived: Callable[[str], None]) -> None:
         self.loops: list[Loop] = []
+        self.sources: list[object] = []
         self.returning = False
         self.spare = False
         self.joined = False

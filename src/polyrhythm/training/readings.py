@@ -6,12 +6,14 @@ Readings of another run mean nothing. `carried` and `contents` ask.
 from __future__ import annotations
 
 import dis
+from collections.abc import Sequence
 from functools import lru_cache
 from types import CodeType, FunctionType
 
-from polyrhythm.training.liveness import accesses
+from polyrhythm.training.liveness import accesses, instructions
 
-_CLOCKS = frozenset(("time", "perf_counter", "monotonic", "process_time", "thread_time", "now", "utcnow", "today"))
+_READ = ("time", "perf_counter", "monotonic", "process_time", "thread_time")
+_CLOCKS = frozenset((*_READ, *(f"{name}_ns" for name in _READ), "default_timer", "timer", "now", "utcnow", "today"))
 _PREFIX = 10
 
 
@@ -45,15 +47,14 @@ def attributes_set_anew(kind: type) -> frozenset[str]:
 
 
 def _read(code: CodeType, ends: tuple[str, ...]) -> set[str]:
-    instructions = list(dis.get_instructions(code))
     known: set[str] = set()
     while True:  # until those that are given another such variable are found too
         found: set[str] = set()
         others: set[str] = set()
-        for place, each in enumerate(instructions):
+        for place, each in enumerate(instructions(code)):
             if isinstance(each.argval, str) and each.opname.startswith("STORE_") and each.opname.endswith(ends):
-                before = _statement(instructions[max(0, place - _PREFIX) : place])
-                if before[:1] and before[0].opname == "LOAD_CONST" and len(before) <= (1 if ends != ("_ATTR",) else 2):
+                before = _statement(instructions(code)[max(0, place - _PREFIX) : place])
+                if before[:1] and before[0].opname in ("LOAD_CONST", "LOAD_SMALL_INT") and len(before) <= (1 if ends != ("_ATTR",) else 2):
                     continue  # the number that it has at the beginning
                 (found if _is_reading(before, known, ends) else others).add(each.argval)
         if found - others == known:
@@ -61,14 +62,14 @@ def _read(code: CodeType, ends: tuple[str, ...]) -> set[str]:
         known = found - others
 
 
-def _statement(before: list[dis.Instruction]) -> list[dis.Instruction]:
+def _statement(before: Sequence[dis.Instruction]) -> Sequence[dis.Instruction]:
     """Without the statements before that one, of which the last instruction is a STORE, a POP or a jump."""
     ends = [place for place, each in enumerate(before) if each.opname.startswith(("STORE_", "POP_", "JUMP", "FOR_", "UNPACK"))]
     last = next((place for place in reversed(ends) if place == 0 or before[place - 1].opname != "COPY"), -1)
     return before[last + 1 :]
 
 
-def _is_reading(before: list[dis.Instruction], known: set[str], ends: tuple[str, ...]) -> bool:
+def _is_reading(before: Sequence[dis.Instruction], known: set[str], ends: tuple[str, ...]) -> bool:
     """Whether the instructions before a STORE leave a reading; to a variable, also what is computed from one."""
     attribute = ends == ("_ATTR",)
     while before and (before[-1].opname == "COPY" or (len(before) > 1 and before[-2].opname == "COPY")):
@@ -84,7 +85,7 @@ def _is_reading(before: list[dis.Instruction], known: set[str], ends: tuple[str,
     return any(name in known for deed, name in accesses(before[-1:]) if deed == "LOAD")
 
 
-def _calls(before: list[dis.Instruction]) -> bool:
+def _calls(before: Sequence[dis.Instruction]) -> bool:
     """Whether what was loaded last, besides variables, is a clock."""
     return any(
         each.opname.startswith(("LOAD_GLOBAL", "LOAD_METHOD", "LOAD_ATTR", "LOAD_NAME")) and each.argval in _CLOCKS for each in before[-4:]
@@ -92,4 +93,4 @@ def _calls(before: list[dis.Instruction]) -> bool:
 
 
 def _stored(code: CodeType, ends: tuple[str, ...]) -> set[str]:
-    return {each.argval for each in dis.get_instructions(code) if each.opname.startswith("STORE_") and each.opname.endswith(ends)}
+    return {each.argval for each in instructions(code) if each.opname.startswith("STORE_") and each.opname.endswith(ends)}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.training.contents import Node, numpy_of
+from polyrhythm.training.contents import attribute
+from polyrhythm.training.inner_parts import cells_of, of_callable
+from polyrhythm.training.nodes import Node, numpy_of
 
 _NOTHING: Any = object()
 """Stands where nothing is."""
@@ -57,7 +60,7 @@ def _array(old: Any, node: Node, whole: bool) -> Any:
 
 
 def _parts(old: Any, node: Node) -> list[Any]:
-    before = list(old) if isinstance(old, (list, tuple)) or type(old).__name__ == "deque" else []
+    before = list(old) if isinstance(old, (list, tuple, deque)) else []
     before += [_NOTHING] * (len(node["items"]) - len(before))
     parts = [renewed(each, part, False) for each, part in zip(before, node["items"], strict=False)]
     return [each for each in parts if each is not _NOTHING]
@@ -65,17 +68,21 @@ def _parts(old: Any, node: Node) -> list[Any]:
 
 def _list(old: Any, node: Node, whole: bool) -> Any:
     parts = _parts(old, node)
-    if type(old) is not list:
+    if not isinstance(old, list):
         return parts
     old[:] = parts
     return old
 
 
 def _deque(old: Any, node: Node, whole: bool) -> Any:
-    parts = _parts(old, node)
-    if type(old).__name__ == "deque":
+    return _refilled(old, _parts(old, node))
+
+
+def _refilled(old: Any, parts: Any) -> Any:
+    """A deque or a set, or one of a class of the user's, with these in it."""
+    if isinstance(old, (deque, set)):
         old.clear()
-        old.extend(parts)
+        old.extend(parts) if isinstance(old, deque) else old.update(parts)
     return old
 
 
@@ -89,10 +96,36 @@ def _tuple(old: Any, node: Node, whole: bool) -> Any:
 
 def _set(old: Any, node: Node, whole: bool) -> Any:
     parts = {each["value"] for each in node["items"]}
-    if type(old) is not set:
-        return parts
-    old.clear()
-    old.update(parts)
+    return _refilled(old, parts) if isinstance(old, set) else parts
+
+
+def _values(old: Any, node: Node, whole: bool) -> Any:
+    """What holds nothing but plain values."""
+    value, kind = node["value"], node["of"]
+    if kind == "list" and isinstance(old, list):
+        old[:] = value
+    elif kind == "dict" and isinstance(old, dict):
+        old.clear()
+        old.update(value)
+    elif kind in ("deque", "set") and isinstance(old, (deque, set)):
+        _refilled(old, value)
+    else:
+        return _MADE[kind](value) if kind in _MADE else old
+    return old
+
+
+def _extended(old: Any, node: Node, whole: bool) -> Any:
+    container, attributes = node["items"]
+    return _object(renewed(old, container, whole), attributes, whole)
+
+
+def _callable(old: Any, node: Node, whole: bool) -> Any:
+    """What it changes, in the objects behind it, and in the variables that it has from the function that made it."""
+    cells = cells_of(old)
+    for place, (before, part) in enumerate(zip(of_callable(old) or (), node["items"], strict=False)):
+        after = renewed(before, part, not cells)
+        if cells and after is not before:
+            cells[place].cell_contents = after
     return old
 
 
@@ -117,7 +150,7 @@ def _keyed(places: list[Any], keys: list[Node]) -> list[tuple[Any, Node]]:
 
 def _object(old: Any, node: Node, whole: bool) -> Any:
     for key, part in zip(node["keys"], node["items"], strict=True):
-        before = getattr(old, key["value"], _NOTHING)
+        before = attribute(old, key["value"], _NOTHING)
         after = renewed(before, part, False)
         if after is not before and old is not _NOTHING and old is not None:
             object.__setattr__(old, key["value"], after)
@@ -129,6 +162,10 @@ def _modules(old: Any, node: Node, whole: bool) -> Any:
     for key, part in zip(node["keys"], node["items"], strict=True):
         if key["value"] in there:
             _object(there[key["value"]], part, whole)
+    if isinstance(old, nn.Module):
+        for name, parameter in old.named_parameters():
+            if parameter.is_leaf and parameter.requires_grad != (name in node["value"]):
+                parameter.requires_grad_(name in node["value"])
     return old
 
 
@@ -143,6 +180,10 @@ _KINDS: dict[str, Callable[[Any, Node, bool], Any]] = {
     "tuple": _tuple,
     "set": _set,
     "dict": _dict,
+    "values": _values,
+    "extended": _extended,
     "object": _object,
     "modules": _modules,
+    "callable": _callable,
 }
+_MADE: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "dict": dict, "deque": deque, "set": set}

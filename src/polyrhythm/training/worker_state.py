@@ -12,16 +12,17 @@ from torch.optim.lr_scheduler import LRScheduler
 from polyrhythm import rng
 from polyrhythm.checkpoints.fitting import fitting
 from polyrhythm.checkpoints.plan import CheckpointPlan
-from polyrhythm.errors import CheckpointError, WorkloadError, diverged
+from polyrhythm.errors import CheckpointError, CompositionError, WorkloadError, diverged
 from polyrhythm.kernel.events import Reported
 from polyrhythm.kernel.job import WorkerContext
 from polyrhythm.pieces.common_state import CommonState
 from polyrhythm.strategy.replica import Replica
+from polyrhythm.training.inner_parts import beneath
 from polyrhythm.training.loops import DATA, STEP
 from polyrhythm.training.numbers import number
 from polyrhythm.training.own_variables import OwnVariables, Variables, multiply
 from polyrhythm.training.position import DataPosition
-from polyrhythm.trees import StateTree
+from polyrhythm.trees import StateTree, separate
 
 
 class WorkerState:
@@ -147,6 +148,11 @@ class WorkerState:
 
     def keep_values(self, values: Mapping[str, Any]) -> Variables:
         """Values of the user's that go on from those of the checkpoint; from the variables that it recorded where it has no such values."""
+        for each, value in values.items():
+            try:
+                separate({each: value})
+            except CompositionError as problem:
+                raise WorkloadError(f"worker.variables got {problem}") from None
         own = Variables(dict(values))
         name = f"variables/{sum(isinstance(each, Variables) for each in self.kept.values())}"
         self.kept[name] = own
@@ -163,7 +169,7 @@ class WorkerState:
 
     def _mine(self) -> set[int]:
         """What is restored without being found among the training function's variables."""
-        held: list[Any] = [*self.kept.values()]
+        held: list[Any] = [*self.kept.values(), *(each for source in self.position.sources for each in beneath(source))]
         for replica in self.replicas:
             held += [replica.model, replica.optimizer, *replica.model.parameters(), *replica.model.buffers()]
         return set(map(id, held))
