@@ -125,6 +125,7 @@ def kept(job: str, network: str, grid: dict[str, Any]) -> dict[str, Any]:
     plan = planned(job, network)
     best, alone = plan["choices"][0], plan.get("alone")
     row: dict[str, Any] = {"job": job, "network": network, "choice": best["name"], "grid": grid["seconds"]}
+    row["searched"] = f"{best['reached']} of {best['seeds']} seeds"
     row["promised"] = [best["seconds"][key] for key in ("low", "middle", "high")]
     row["fresh"] = executed(best["rehearsal"], JOBS[job].target, SEEDS)
     same = alone is None or best["system"] == "single"

@@ -159,6 +159,27 @@ def test_a_choice_that_misses_the_target_when_it_is_executed_is_not_first() -> N
     assert planner(found).leading() == [OTHER, ONE]
 
 
+def test_what_seldom_misses_comes_before_what_often_does() -> None:
+    found = findings(workers=(2,))
+    missed = came_in(3.0, reached=-1)
+    found.trainings = {
+        ONE: {**{seed: came_in(1.0) for seed in range(3)}, 3: missed, 4: missed},
+        OTHER: {**{seed: came_in(1.5) for seed in range(5)}, 5: missed},
+    }
+    assert planner(found).leading() == [OTHER, ONE]
+
+
+def test_what_misses_the_target_is_tried_with_a_longer_schedule_under_the_same_seeds() -> None:
+    found = findings(train=scheduled("cosine"))
+    found.observe(looked_at(found.scenario.train))
+    found.trainings = {ALONE: {0: came_in(1.0), 5: came_in(1.0, reached=-1)}}
+    made = planner(found)
+    made._lengthen(ALONE)
+    [longer] = [each for each in found.trainings if each != ALONE]
+    assert dict(longer.settings) == {"epochs": 12}
+    assert found.trainings[longer].keys() == {0, 5}
+
+
 def test_no_command_is_printed_for_what_came_to_the_target_under_some_seeds_only() -> None:
     found = findings(workers=(2,))
     found.trainings = {ONE: {0: came_in(1.0), 1: came_in(1.0), 2: came_in(3.0, reached=-1)}}

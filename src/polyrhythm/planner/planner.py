@@ -35,6 +35,10 @@ _LOOKED_AT = 3
 _DOUBTFUL = 5.0
 """What is extrapolated is listed if it should cost at most so many times what the best does."""
 
+_SELDOM = 0.2
+"""What misses the target under a larger part of its seeds comes after what misses it under a smaller one."""
+_LONGER = 4.0
+"""With twice the length it may cost so many times as much."""
 _REHEARSED = 4
 """At most so many choices are executed before one is printed."""
 _NEARLY = 1.1
@@ -104,6 +108,18 @@ class Planner:
             choice = self.choice(leading[0])
             assert choice is not None
             self.rehearsal.execute(leading[0], choice.seconds, within(choice.seconds, choice.samples))
+            if self._missed(leading[0]):
+                self._lengthen(leading[0])
+
+    def _lengthen(self, candidate: Candidate) -> None:
+        """Where the schedule depends on the length, try twice that of a candidate that missed the target, under the same seeds."""
+        found, space = self.found, self.found.space
+        if "length" in space.varied:
+            length = 2 * space.parameters(candidate)["length"]
+            if length <= max(space.varied["length"][2]):
+                longer = space.changed(candidate, length=length)
+                steps, most = found.steps(longer, length * found.samples), _LONGER * found.cost_of(candidate)
+                self.search.make(((longer, seed, steps, most) for seed in sorted(found.trainings[candidate])), 1.0)
 
     def answer(self, ended: str, maps: Sequence[PhaseMap] = ()) -> Plan:
         """What is known."""
@@ -168,16 +184,16 @@ class Planner:
         confirmed = {each for each in costs if len(found.trainings[each]) > 1}
         lowest = min((self._bounds(each).low for each in confirmed), default=math.inf)
         doubtful = {each for each in costs if each not in confirmed and self._bounds(each).high >= lowest}
-        order = sorted(costs, key=lambda each: (self._missed(each), each in doubtful, found.order(each)))
+        order = sorted(costs, key=lambda each: (self._missed(each) > _SELDOM, self._missed(each) > 0, each in doubtful, found.order(each)))
         reached = self._alone_first([each for each in order if found.cost_of(each) < math.inf])
         worst = _DOUBTFUL * min((costs[each] for each in reached), default=math.inf)
         others = [each for each in order if each not in reached and costs[each] <= worst]
         return first_of_each([*reached, *others])
 
-    def _missed(self, candidate: Candidate) -> bool:
-        """Whether it did not come to the target under a seed, though it did under another."""
+    def _missed(self, candidate: Candidate) -> float:
+        """The part of its seeds under which it did not come to the target, where it has run under several."""
         runs = self.found.trainings[candidate].values()
-        return any(training.end is None for training in runs) and len(runs) > 1
+        return sum(training.end is None for training in runs) / len(runs) if len(runs) > 1 else 0.0
 
     def _alone_first(self, order: list[Candidate]) -> list[Candidate]:
         """With one machine alone before others that are hardly faster."""
