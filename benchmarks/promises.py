@@ -136,6 +136,15 @@ def kept(job: str, network: str, grid: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+def _finite(value: Any) -> Any:
+    """With null for what is infinite, which JSON has no number for."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if value == math.inf else value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", default=",".join(JOBS))
@@ -154,7 +163,7 @@ def main() -> None:
             rows.append(kept(job, network, grids[job, device]))
             print(json.dumps(rows[-1]), flush=True)
             if args.out is not None:
-                args.out.write_text(json.dumps({"budget": BUDGET, "seeds": SEEDS, "rows": rows}, indent=1) + "\n")
+                args.out.write_text(json.dumps(_finite({"budget": BUDGET, "seeds": SEEDS, "rows": rows}), indent=1) + "\n")
 
 
 if __name__ == "__main__":
