@@ -27,8 +27,8 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor
 
-from polyrhythm.sharing import MemoryGroup, SharedSegment
-from polyrhythm.sharing.segment import CHUNK
+from polyrhythm.core.shared_memory import MemoryGroup, SharedSegment
+from polyrhythm.core.shared_memory.segment import CHUNK
 
 SECONDS = 0.15
 """How long each way is measured in each round, at least one call."""
@@ -70,7 +70,7 @@ def _name(kib: int) -> str:
 
 def measure(rank: int, ranks: int, kib: list[int], rounds: int, paths: tuple[str, str], port: int, results: Any) -> None:
     """One rank: all ways at all sizes; rank 0 tells."""
-    import polyrhythm.torch_backend  # noqa: F401
+    import polyrhythm.process_group  # noqa: F401
 
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))

@@ -23,13 +23,13 @@ from datetime import timedelta
 import torch
 from torch import Tensor, distributed
 
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Job
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.rendezvous.join import Joining, enter
-from polyrhythm.processes.transport.frame_link import Wiring
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import Job
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.rendezvous.join import Joining, enter
+from polyrhythm.core.processes.transport.frame_link import Wiring
+from polyrhythm.core.protocols.algorithm import Algorithm, all_gather
 from polyrhythm.topology import Direct, Ring
-from polyrhythm.topology.algorithms.algorithm import Algorithm, all_gather
 
 Reduce = Callable[[Tensor], Tensor]
 

@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm import rng
 from polyrhythm.codec import AdaptiveThreshold, Cast, GapCoded, OneBit, Threshold, TopK, TwoBit, UnitSigns
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.codec import PacketCodec
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.processes.system.allocator import keep_memory
-from polyrhythm.tensors import Layout
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.processes.system.allocator import keep_memory
+from polyrhythm.core.protocols.codec import PacketCodec
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.tensors import Layout
 
 WIDTH = 2500
 """Elements of a row of the gradient."""

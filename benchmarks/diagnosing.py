@@ -26,9 +26,9 @@ from typing import Any
 import torch
 
 import polyrhythm as pr
-from polyrhythm.cli.record import read
-from polyrhythm.report.diagnosis import diagnose, united
-from polyrhythm.report.outcome import Outcome
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.tools.cli.record import read
+from polyrhythm.tools.report.diagnosis import diagnose, united
 
 WIDTH, STEPS, PACE = 256, 60, 0.03
 """A quarter of a megabyte is exchanged in each step, after 30 ms of computing."""

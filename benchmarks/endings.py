@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from polyrhythm.report.load import load
+from polyrhythm.core.records.load import load
 
 _TORCHS = ("torchelastic_", "torchinductor_")
 """Directories that torch leaves behind in every program."""

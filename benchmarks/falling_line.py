@@ -34,14 +34,14 @@ import torch.nn.functional as F
 from torch import nn
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import Adjusted, AnyEvent, Evaluated, Stepped
+from polyrhythm.core.processes.rendezvous.rank_environment import find_rank_environment
+from polyrhythm.core.training.worker import Worker
 from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Adjusted, AnyEvent, Evaluated, Stepped
-from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
-from polyrhythm.training.calibrate import device_profile
-from polyrhythm.training.links import congestion_here
-from polyrhythm.training.worker import Worker
+from polyrhythm.tools.measuring.calibrate import device_profile
+from polyrhythm.tools.measuring.links import congestion_here
 from polyrhythm.workloads.digits import digits
 
 RATE = 0.02

@@ -36,17 +36,17 @@ import msgspec
 import torch
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import AnyEvent, Stepped
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.processes.rendezvous.join import enter
+from polyrhythm.core.processes.rendezvous.rank_environment import find_rank_environment
+from polyrhythm.core.training.worker import Worker
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import Local, WithWorkers
-from polyrhythm.kernel.events import AnyEvent, Stepped
-from polyrhythm.kernel.group import Group
-from polyrhythm.processes.rendezvous.join import enter
-from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
-from polyrhythm.training.calibrate import device_profile
-from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
-from polyrhythm.training.worker import Worker
+from polyrhythm.tools.measuring.calibrate import device_profile
+from polyrhythm.tools.measuring.links import congestion_here, local_between, network_between, survey_job
 from polyrhythm.workloads.digits import digits, wide_mlp
 
 SEED = 7

@@ -17,9 +17,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.simulator.flows import Flows
 from polyrhythm.hardware.network import Network, load
-from polyrhythm.simulator.flows import Flows
 
 Begin = tuple[float, str, str, int]
 

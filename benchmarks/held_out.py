@@ -33,21 +33,21 @@ import torch.nn.functional as F
 from fidelity import seconds_per_step
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import AnyEvent
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import unplaced
+from polyrhythm.core.processes.rendezvous.join import enter
+from polyrhythm.core.processes.rendezvous.rank_environment import find_rank_environment
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.work import make_job
+from polyrhythm.core.training.worker import Worker
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.devices import Device, Machine, Profile
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import WithWorkers
-from polyrhythm.kernel.events import AnyEvent
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import unplaced
-from polyrhythm.processes.rendezvous.join import enter
-from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
-from polyrhythm.strategy.strategy_plan import StrategyPlan
-from polyrhythm.training.calibrate import device_profile
-from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
-from polyrhythm.training.timing import shape_of
-from polyrhythm.training.work import make_job
-from polyrhythm.training.worker import Worker
+from polyrhythm.tools.measuring.calibrate import device_profile
+from polyrhythm.tools.measuring.links import congestion_here, local_between, network_between, survey_job
+from polyrhythm.tools.measuring.timing import shape_of
 from polyrhythm.workloads.chars import corpus, windows
 from polyrhythm.workloads.gpt import Gpt, GptSize
 

@@ -14,14 +14,14 @@ from torch import nn
 from torch.utils.data import Dataset
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import AnyEvent
+from polyrhythm.core.kernel.job import Ending, unplaced
+from polyrhythm.core.processes.rendezvous.join import enter
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.work import Train, make_job
+from polyrhythm.core.training.worker import Worker
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import AnyEvent
-from polyrhythm.kernel.job import Ending, unplaced
-from polyrhythm.processes.rendezvous.join import enter
-from polyrhythm.strategy.strategy_plan import StrategyPlan
-from polyrhythm.training.work import Train, make_job
-from polyrhythm.training.worker import Worker
 
 WORKERS = 3
 BATCH_SIZE = 16

@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of, worker
-from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.simulator import Instant, Simulator
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of, worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.simulator.simulator import Instant, Simulator
 
 Conversation = Callable[[Port, int, int], Coroutine[Effect[Any], Any, None]]
 

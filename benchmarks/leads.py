@@ -13,12 +13,12 @@ import statistics
 
 import torch
 
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import worker
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.rendezvous.join import enter
-from polyrhythm.processes.rendezvous.rank_environment import find_rank_environment
-from polyrhythm.training.links import survey_job
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.rendezvous.join import enter
+from polyrhythm.core.processes.rendezvous.rank_environment import find_rank_environment
+from polyrhythm.tools.measuring.links import survey_job
 
 SENDERS = (1, 2)
 QUIET = 0.15

@@ -20,11 +20,11 @@ import torch
 import torch.nn.functional as F
 
 import polyrhythm as pr
-from polyrhythm.atomic import write
+from polyrhythm.core.atomic import write
 from polyrhythm.errors import DivergedError, RunError
-from polyrhythm.report.repeats import spread
-from polyrhythm.reproductions.jobs.recipes import AdagradRecipe, AdamWRecipe, OptimizerRecipe, SgdRecipe
+from polyrhythm.tools.report.repeats import spread
 from polyrhythm.workloads.chars import CharsGpt, bits_per_character, corpus, network, windows
+from polyrhythm_reproductions.jobs.recipes import AdagradRecipe, AdamWRecipe, OptimizerRecipe, SgdRecipe
 
 FILE = Path(__file__).parent / "results" / "optimizers.json"
 TUNING_SEED, SEEDS = 1000, (0, 1, 2)

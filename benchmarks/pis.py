@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 import polyrhythm as pr
-from polyrhythm.report.metrics import Target
+from polyrhythm.core.records.metrics import Target
 from polyrhythm.workloads.load import load
 
 TARGET = Target("bits", 3.6)

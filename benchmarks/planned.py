@@ -28,13 +28,13 @@ from racing.task import TASKS, Heat
 from time_to_accuracy import CAPS, SHORT, _able, _network, _rates, heard, table
 
 import polyrhythm as pr
-from polyrhythm.cli.record import read
-from polyrhythm.planner.limited import Limited
-from polyrhythm.planner.plan import PlanRequest
-from polyrhythm.planner.verify import Verification
-from polyrhythm.report.metrics import curve_of, parse_target
-from polyrhythm.report.progress import board
-from polyrhythm.training.calibrate import device_profile
+from polyrhythm.core.records.metrics import curve_of, parse_target
+from polyrhythm.core.records.progress import board
+from polyrhythm.tools.cli.record import read
+from polyrhythm.tools.measuring.calibrate import device_profile
+from polyrhythm.tools.planner.limited import Limited
+from polyrhythm.tools.planner.plan import PlanRequest
+from polyrhythm.tools.planner.verify import Verification
 from polyrhythm.workloads.load import load
 
 RIVALS = ("ddp", "ddp-fp16", "ddp-powersgd-2", "local-sgd-8", "local-sgd-16", "local-sgd-32", "hivemind-local")

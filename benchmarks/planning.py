@@ -25,25 +25,25 @@ from typing import Any
 
 import torch
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.records.metrics import parse_target
+from polyrhythm.core.records.progress import ProgressLine
 from polyrhythm.hardware.fleet import fleet
 from polyrhythm.hardware.network import load
-from polyrhythm.parallel.pools import Done, Pool
-from polyrhythm.parallel.run_pool import RunPool
-from polyrhythm.planner.answer import Choice
-from polyrhythm.planner.budget import Budget
-from polyrhythm.planner.candidate import ALONE, Candidate
-from polyrhythm.planner.draws import LEEWAY
-from polyrhythm.planner.findings import Findings
-from polyrhythm.planner.measure_cache import MeasureCache
-from polyrhythm.planner.objective import Objective
-from polyrhythm.planner.planner import Planner
-from polyrhythm.planner.scenario import Scenario
-from polyrhythm.planner.search import Search
-from polyrhythm.planner.space import Space
-from polyrhythm.report.metrics import parse_target
-from polyrhythm.report.progress import ProgressLine
 from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools.planner.answer import Choice
+from polyrhythm.tools.planner.budget import Budget
+from polyrhythm.tools.planner.candidate import ALONE, Candidate
+from polyrhythm.tools.planner.draws import LEEWAY
+from polyrhythm.tools.planner.findings import Findings
+from polyrhythm.tools.planner.measure_cache import MeasureCache
+from polyrhythm.tools.planner.objective import Objective
+from polyrhythm.tools.planner.planner import Planner
+from polyrhythm.tools.planner.scenario import Scenario
+from polyrhythm.tools.planner.search import Search
+from polyrhythm.tools.planner.space import Space
+from polyrhythm.tools.pools.pools import Done, Pool
+from polyrhythm.tools.pools.run_pool import RunPool
 from polyrhythm.workloads.load import load as load_workload
 
 SEED = 29

@@ -26,9 +26,9 @@ from typing import Any
 import torch
 
 import polyrhythm as pr
-from polyrhythm.cli.record import read
-from polyrhythm.report.metrics import curve_of, parse_target
-from polyrhythm.report.outcome import Outcome
+from polyrhythm.core.records.metrics import curve_of, parse_target
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.tools.cli.record import read
 
 HERE = Path(__file__).parent / "own_jobs"
 SEEDS = (901, 902, 903, 904, 905)

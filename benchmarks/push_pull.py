@@ -20,10 +20,10 @@ from pathlib import Path
 import torch
 
 import polyrhythm as pr
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
 
 PIECE = 4 << 20
 SECONDS = 0.3

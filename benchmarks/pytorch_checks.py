@@ -31,7 +31,7 @@ def checks(backend: str) -> type[unittest.TestCase]:
     import torch.multiprocessing
     from torch.testing._internal.distributed import distributed_test as shipped
 
-    import polyrhythm.torch_backend  # noqa: F401
+    import polyrhythm.process_group  # noqa: F401
 
     if backend == OURS:
         begin = shipped.dist.init_process_group

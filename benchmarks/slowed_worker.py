@@ -5,8 +5,8 @@
 Two, three and four workers train `digits-mlp`'s model, on one thread each, once with nobody slowed (`even`) and once with worker 0
 slowed. The gradients of a sample take `PACE` seconds at least, for which the training function sleeps, as on a slower device: so few cores
 are enough for all. The worker that is slowed then computes for `SLOWNESS - 1` times as long as its gradients took, in a loop that never
-sleeps. All stop after as many steps. Rates and shares are those of the report (`polyrhythm.report.each_worker`): a worker's samples by the
-time of its last step, and the parts of that time.
+sleeps. All stop after as many steps. Rates and shares are those of the report (`polyrhythm.tools.report.each_worker`): a worker's samples
+by the time of its last step, and the parts of that time.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import torch
 import torch.nn.functional as F
 
 import polyrhythm as pr
-from polyrhythm.report.each_worker import totals
-from polyrhythm.report.page import write
+from polyrhythm.tools.report.each_worker import totals
+from polyrhythm.tools.report.page import write
 from polyrhythm.workloads.digits import digits, measured, wide_mlp
 
 BATCH_SIZE = 16

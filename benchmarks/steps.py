@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from polyrhythm.kernel.events import Reported
+from polyrhythm.core.kernel.events import Reported
 
 RANKS = 2
 WARM_UP = 5
@@ -195,7 +195,7 @@ def _powersgd(model: nn.Module) -> nn.Module:
 
 
 def _on_ours(model: nn.Module) -> nn.Module:
-    import polyrhythm.torch_backend  # noqa: F401
+    import polyrhythm.process_group  # noqa: F401
 
     return _ddp(model, "polyrhythm")
 

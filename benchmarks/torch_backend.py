@@ -30,7 +30,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import polyrhythm as pr
-import polyrhythm.torch_backend
+import polyrhythm.process_group
 
 RANKS = 2
 WARM_UP_STEPS = 4

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from polyrhythm.kernel.events import AnyEvent, Evaluated
-from polyrhythm.report.load import load
-from polyrhythm.report.metrics import Target
-from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.plot import metric_over_time
+from polyrhythm.core.kernel.events import AnyEvent, Evaluated
+from polyrhythm.core.records.load import load
+from polyrhythm.core.records.metrics import Target
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.tools.report.plot import metric_over_time
 
 TARGET = Target("bits", 3.4)
 SHOWN_BITS = 4.6

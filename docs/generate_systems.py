@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyrhythm.cli.presets import AXES, published
-from polyrhythm.pieces.traits import Pattern
-from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.core.protocols.traits import Pattern
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find
+from polyrhythm.tools.cli.presets import AXES, published
 
 PAGE = Path(__file__).parent / "systems.md"
 

@@ -82,7 +82,7 @@ def pages() -> Iterator[tuple[str, str]]:
         names = [name for module in modules.split() for name in public_names(module)]
         yield f"api/{page}.md", f"# {title}\n\n{about}\n\n" + "".join(f"::: polyrhythm.{name}\n\n" for name in names)
     yield "api/systems.md", _of_modules("Systems", "Published systems, as functions that return a `Strategy`.", "systems")
-    yield "api/protocols.md", _of_modules("Protocols", "What a piece must have: the protocols of `polyrhythm.pieces`.", "pieces")
+    yield "api/protocols.md", _of_modules("Protocols", "What a piece must have: the protocols of `polyrhythm.core.protocols`.", "pieces")
 
 
 def _of_modules(title: str, about: str, package: str) -> str:

@@ -17,17 +17,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import polyrhythm as pr
-from polyrhythm.cli.planned_run import PlannedRun
-from polyrhythm.kernel.job import Runtime
-from polyrhythm.parallel.run_pool import RunPool
-from polyrhythm.planner.page import write as write_plan
-from polyrhythm.report.metrics import Target, not_yet
-from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.page import write
-from polyrhythm.report.progress import board, ignore
-from polyrhythm.report.table import text
-from polyrhythm.training.run import Attempt
-from polyrhythm.units import show_window
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.records.metrics import Target, not_yet
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.core.records.progress import board, ignore
+from polyrhythm.core.training.run import Attempt
+from polyrhythm.core.units import show_window
+from polyrhythm.tools.cli.planned_run import PlannedRun
+from polyrhythm.tools.planner.page import write as write_plan
+from polyrhythm.tools.pools.run_pool import RunPool
+from polyrhythm.tools.report.page import write
+from polyrhythm.tools.report.table import text
 
 OUT = Path("runs/demo")
 TARGET = Target("bits", 3.4)

@@ -14,7 +14,7 @@ import ctypes, importlib.abc, multiprocessing.context, os, signal, socket, sys
 import altair, cloudpickle, greenlet, jinja2, msgspec, networkx, numpy, rich.progress, rich.table, safetensors.torch, typer, vl_convert
 import torch, torch.utils.data
 
-ABSENT = {"fcntl", "resource", "grp", "pwd", "termios", "polyrhythm.sharing._native"}
+ABSENT = {"fcntl", "resource", "grp", "pwd", "termios", "polyrhythm.core.shared_memory._native"}
 
 class Absent(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -81,7 +81,7 @@ run.plot().save("curve.svg")
 @pytest.mark.long
 def test_the_commands_compare_and_report_where_there_is_no_linux(tmp_path: Path) -> None:
     code = """
-from polyrhythm.cli import main
+from polyrhythm.tools.cli import main
 for line in ("systems", "networks", "compare chars-gpt --systems single,ssp --workers 2 --on simulator --network slow --out here "
              "--set samples=16 --set layers=1 --set width=8 --set heads=1 --set context=8", "report here"):
     sys.argv = ["polyrhythm", *line.split()]
@@ -102,7 +102,7 @@ for ask in (pr.Processes, lambda: pr.run(train, workers=2), pr.join):
         ask()
     except pr.PolyrhythmError as error:
         print(error)
-from polyrhythm.cli import main
+from polyrhythm.tools.cli import main
 sys.argv = "polyrhythm compare chars-gpt --systems single --network slow --jobs 2".split()
 main()
 """

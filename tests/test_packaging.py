@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BUILD_SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
-ENGINE = "import polyrhythm.sharing.group as group; print(group.Native.__name__, group.__file__)"
+ENGINE = "import polyrhythm.core.shared_memory.group as group; print(group.Native.__name__, group.__file__)"
 TRAINING = """
 import torch
 
@@ -95,7 +95,7 @@ def test_a_wheel_built_from_the_source_distribution_works(sources: Path, tmp_pat
     assert {
         "polyrhythm/py.typed",
         "polyrhythm/report/templates/page.html.jinja",
-        "polyrhythm/sharing/_native.pyi",
+        "polyrhythm/core/shared_memory/_native.pyi",
         "polyrhythm/reproductions/verdicts.json",
     } <= set(names)
     assert not [name for name in names if name.endswith(".c")]

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polyrhythm.core.trees import separate, unite
 from polyrhythm.errors import CompositionError
-from polyrhythm.trees import separate, unite
 
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5))
 KEYS = st.one_of(st.text(max_size=5), st.integers(-5, 5), st.sampled_from(["tensor", "tuple", "float", "pairs"]))

@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import Reported
+from polyrhythm.core.kernel.port import Port
 from polyrhythm.hardware import network as networks
-from polyrhythm.kernel.events import Reported
-from polyrhythm.kernel.port import Port
 from racing.ours import STRATEGIES, attached, named
 from racing.task import Task
 

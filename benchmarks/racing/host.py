@@ -23,8 +23,8 @@ import torch
 import torch._dynamo  # what the first step of an optimizer imports, in seconds
 import torch.distributed as dist
 
-import polyrhythm.training.join  # noqa: F401  what pr.join imports
-from polyrhythm.processes.system.prctl import die_with_parent
+import polyrhythm.core.training.join  # noqa: F401  what pr.join imports
+from polyrhythm.core.processes.system.prctl import die_with_parent
 from racing import ours, rivals
 from racing.task import TASKS, Found, Heat, Seat, Way, train
 

@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional as F
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.job import Runtime
 from polyrhythm.errors import WorkerFailed
-from polyrhythm.kernel.job import Runtime
 
 STEPS = 40
 CONVERGED = 1.05

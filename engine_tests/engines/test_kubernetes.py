@@ -15,8 +15,8 @@ import laws
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.engines.protocol import TaskOrder
 from polyrhythm.errors import CompositionError
+from polyrhythm.launchers.protocol import TaskOrder
 
 VERSIONS = ("1.33", "1.37")
 

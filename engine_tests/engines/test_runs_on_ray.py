@@ -9,12 +9,12 @@ import ray
 import torch
 
 import polyrhythm as pr
-from polyrhythm.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.records.outcome import Outcome, Summary
+from polyrhythm.core.records.progress import ProgressLine, Watch, ignore
+from polyrhythm.core.training.run import Attempt, attempt
 from polyrhythm.errors import PolyrhythmError, WorkloadError
-from polyrhythm.parallel.pools import pool_of
-from polyrhythm.report.outcome import Outcome, Summary
-from polyrhythm.report.progress import ProgressLine, Watch, ignore
-from polyrhythm.training.run import Attempt, attempt
+from polyrhythm.tools.pools.pools import pool_of
 
 X = torch.linspace(-1, 1, 256).view(-1, 1)
 

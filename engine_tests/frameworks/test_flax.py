@@ -10,12 +10,12 @@ import optax
 import pytest
 from framework_examples import CLOSE, changed, loss_in, original_loss, trained
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, WorkloadError
-from polyrhythm.frameworks.flax import TrainState
-from polyrhythm.frameworks.jax import TreeExchange
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.training.run import run
+from polyrhythm.integrations.flax import TrainState
+from polyrhythm.integrations.jax import TreeExchange
 
 NAME = "flax_model"
 pytestmark = pytest.mark.filterwarnings("default")  # JAX warns of fork

@@ -15,11 +15,11 @@ import pytest
 from framework_examples import CLOSE, changed, original_loss, trained
 from torch.utils.data import DataLoader
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, DataError
-from polyrhythm.frameworks.keras import attach
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.training.run import run
+from polyrhythm.integrations.keras import attach
 
 NAME = "keras_model"
 pytestmark = pytest.mark.filterwarnings("default")  # Keras warns of what numpy and torch have deprecated

@@ -14,11 +14,11 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
-from polyrhythm.frameworks.lightning import FabricStrategy, WorkerStrategy
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.training.run import run
+from polyrhythm.integrations.lightning import FabricStrategy, WorkerStrategy
 
 NAMES = ("lightning_module", "fabric_loop")
 pytestmark = pytest.mark.filterwarnings("default")  # Lightning warns of few cores, of srun, and of what torch has deprecated

@@ -12,11 +12,11 @@ from framework_examples import CLOSE, changed, original_loss, trained
 from skorch import NeuralNetRegressor
 from skorch.callbacks import Checkpoint, EarlyStopping
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import DataError
-from polyrhythm.frameworks.skorch import OnWorker
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.training.run import run
+from polyrhythm.integrations.skorch import OnWorker
 
 NAME = "skorch_net"
 pytestmark = pytest.mark.filterwarnings("default")  # skorch warns of what scikit-learn has deprecated

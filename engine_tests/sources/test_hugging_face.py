@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import polyrhythm as pr
-from polyrhythm.simulator import Instant
+from polyrhythm.core.simulator import Instant
 
 ROWS = 301
 

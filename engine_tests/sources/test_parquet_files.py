@@ -14,8 +14,8 @@ import torch
 from torch.utils.data import DataLoader
 
 import polyrhythm as pr
-from polyrhythm.pieces.sharded import ShardRequest
-from polyrhythm.simulator import Instant
+from polyrhythm.core.protocols.sharded import ShardRequest
+from polyrhythm.core.simulator import Instant
 
 ROWS = 1003
 

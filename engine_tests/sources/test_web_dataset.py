@@ -13,7 +13,7 @@ import webdataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import polyrhythm as pr
-from polyrhythm.simulator import Instant
+from polyrhythm.core.simulator import Instant
 
 ROWS = 230
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-import polyrhythm.torch_backend  # noqa: F401
+import polyrhythm.process_group  # noqa: F401
 
 
 def main():

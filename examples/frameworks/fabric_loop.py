@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from lightning.fabric import Fabric
 from torch.utils.data import DataLoader, TensorDataset
 
-from polyrhythm.frameworks.lightning import FabricStrategy
+from polyrhythm.integrations.lightning import FabricStrategy
 
 
 def train(worker):

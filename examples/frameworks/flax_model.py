@@ -8,7 +8,7 @@ import optax
 import sklearn.datasets
 import torch
 
-from polyrhythm.frameworks.flax import TrainState
+from polyrhythm.integrations.flax import TrainState
 
 
 class Perceptron(flax.linen.Module):

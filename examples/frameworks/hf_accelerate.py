@@ -6,7 +6,7 @@ import sklearn.datasets
 import torch
 import torch.nn.functional as F
 
-from polyrhythm.frameworks.accelerate import Accelerator
+from polyrhythm.integrations.accelerate import Accelerator
 
 
 def train(worker):

@@ -8,7 +8,7 @@ import torch
 import transformers
 from torch.utils.data import Dataset
 
-from polyrhythm.frameworks.transformers import Trainer, TrainingArguments
+from polyrhythm.integrations.transformers import Trainer, TrainingArguments
 
 
 class Windows(Dataset):

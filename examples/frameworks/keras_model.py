@@ -8,7 +8,7 @@ os.environ["KERAS_BACKEND"] = "torch"
 import keras
 import sklearn.datasets
 
-from polyrhythm.frameworks.keras import attach
+from polyrhythm.integrations.keras import attach
 
 
 def train(worker):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from polyrhythm.frameworks.lightning import WorkerStrategy
+from polyrhythm.integrations.lightning import WorkerStrategy
 
 
 class Classifier(lightning.LightningModule):

@@ -10,7 +10,7 @@ from sklearn.preprocessing import MinMaxScaler
 from skorch import NeuralNetClassifier
 from skorch.callbacks import GradientNormClipping, LRScheduler
 
-from polyrhythm.frameworks.skorch import OnWorker
+from polyrhythm.integrations.skorch import OnWorker
 
 
 class Perceptron(torch.nn.Module):

@@ -79,12 +79,26 @@ if TYPE_CHECKING:
     from polyrhythm.controllers import SharedPartitions as SharedPartitions
     from polyrhythm.controllers import StepBytes as StepBytes
     from polyrhythm.controllers import TotalBatch as TotalBatch
-    from polyrhythm.engines.kubernetes import Kubernetes as Kubernetes
-    from polyrhythm.engines.mpi import Mpi as Mpi
-    from polyrhythm.engines.ray import Ray as Ray
-    from polyrhythm.engines.slurm import Slurm as Slurm
-    from polyrhythm.engines.spark import Spark as Spark
-    from polyrhythm.engines.torchrun import Torchrun as Torchrun
+    from polyrhythm.core.processes import Processes as Processes
+    from polyrhythm.core.simulator import ClosedForm as ClosedForm
+    from polyrhythm.core.simulator import Instant as Instant
+    from polyrhythm.core.simulator import Messages as Messages
+    from polyrhythm.core.simulator import Simulator as Simulator
+    from polyrhythm.core.strategy import ByHost as ByHost
+    from polyrhythm.core.strategy import BySite as BySite
+    from polyrhythm.core.strategy import Exchange as Exchange
+    from polyrhythm.core.strategy import Given as Given
+    from polyrhythm.core.strategy import Hierarchical as Hierarchical
+    from polyrhythm.core.strategy import InGroups as InGroups
+    from polyrhythm.core.strategy import Leaders as Leaders
+    from polyrhythm.core.strategy import OfSize as OfSize
+    from polyrhythm.core.strategy import Strategy as Strategy
+    from polyrhythm.core.strategy import Stripes as Stripes
+    from polyrhythm.core.tables.table import Table as Table
+    from polyrhythm.core.training.join import join as join
+    from polyrhythm.core.training.result import Run as Run
+    from polyrhythm.core.training.run import run as run
+    from polyrhythm.core.training.worker import Worker as Worker
     from polyrhythm.errors import AliasWarning as AliasWarning
     from polyrhythm.errors import CheckpointError as CheckpointError
     from polyrhythm.errors import DriftWarning as DriftWarning
@@ -109,33 +123,28 @@ if TYPE_CHECKING:
     from polyrhythm.hardware.fleet import RandomStragglers as RandomStragglers
     from polyrhythm.hardware.fleet import Straggler as Straggler
     from polyrhythm.hardware.network import Network as Network
-    from polyrhythm.local import AverageMoments as AverageMoments
-    from polyrhythm.local import Consensus as Consensus
-    from polyrhythm.local import CorrectedWeights as CorrectedWeights
-    from polyrhythm.local import GossipNesterov as GossipNesterov
-    from polyrhythm.local import KeepLateSteps as KeepLateSteps
-    from polyrhythm.local import KeepOwn as KeepOwn
-    from polyrhythm.local import OneBlock as OneBlock
-    from polyrhythm.local import PlainSteps as PlainSteps
-    from polyrhythm.local import Proximal as Proximal
-    from polyrhythm.local import RandomComponent as RandomComponent
-    from polyrhythm.local import ResetMoments as ResetMoments
-    from polyrhythm.local import TrackedGradients as TrackedGradients
+    from polyrhythm.launchers.kubernetes import Kubernetes as Kubernetes
+    from polyrhythm.launchers.mpi import Mpi as Mpi
+    from polyrhythm.launchers.ray import Ray as Ray
+    from polyrhythm.launchers.slurm import Slurm as Slurm
+    from polyrhythm.launchers.spark import Spark as Spark
+    from polyrhythm.launchers.torchrun import Torchrun as Torchrun
+    from polyrhythm.local_rules import AverageMoments as AverageMoments
+    from polyrhythm.local_rules import Consensus as Consensus
+    from polyrhythm.local_rules import CorrectedWeights as CorrectedWeights
+    from polyrhythm.local_rules import GossipNesterov as GossipNesterov
+    from polyrhythm.local_rules import KeepLateSteps as KeepLateSteps
+    from polyrhythm.local_rules import KeepOwn as KeepOwn
+    from polyrhythm.local_rules import OneBlock as OneBlock
+    from polyrhythm.local_rules import PlainSteps as PlainSteps
+    from polyrhythm.local_rules import Proximal as Proximal
+    from polyrhythm.local_rules import RandomComponent as RandomComponent
+    from polyrhythm.local_rules import ResetMoments as ResetMoments
+    from polyrhythm.local_rules import TrackedGradients as TrackedGradients
     from polyrhythm.loggers import CSV as CSV
     from polyrhythm.loggers import MLflow as MLflow
     from polyrhythm.loggers import TensorBoard as TensorBoard
     from polyrhythm.loggers import WandB as WandB
-    from polyrhythm.memory import AccessTrace as AccessTrace
-    from polyrhythm.memory import IndexList as IndexList
-    from polyrhythm.memory import KeyedRows as KeyedRows
-    from polyrhythm.memory import MemoryPlan as MemoryPlan
-    from polyrhythm.memory import PagedModel as PagedModel
-    from polyrhythm.memory import TracedOperation as TracedOperation
-    from polyrhythm.memory import Transfers as Transfers
-    from polyrhythm.memory import demand_seconds as demand_seconds
-    from polyrhythm.memory import plan_memory as plan_memory
-    from polyrhythm.memory import planned_seconds as planned_seconds
-    from polyrhythm.memory import unlimited_seconds as unlimited_seconds
     from polyrhythm.merge import LARC as LARC
     from polyrhythm.merge import LARS as LARS
     from polyrhythm.merge import Adagrad as Adagrad
@@ -160,48 +169,33 @@ if TYPE_CHECKING:
     from polyrhythm.merge import Sum as Sum
     from polyrhythm.merge import VersionedMean as VersionedMean
     from polyrhythm.merge import Yogi as Yogi
-    from polyrhythm.planner.answer import Plan  # noqa: F401
-    from polyrhythm.planner.objective import Prices  # noqa: F401
-    from polyrhythm.planner.plan import PlanRequest, plan  # noqa: F401
-    from polyrhythm.planner.table import plan_text  # noqa: F401
-    from polyrhythm.processes import Processes as Processes
-    from polyrhythm.scheduling import RandomBlocks as RandomBlocks
-    from polyrhythm.scheduling import Strads as Strads
-    from polyrhythm.scheduling import balanced as balanced
-    from polyrhythm.selection import CheaperAsFactors as CheaperAsFactors
-    from polyrhythm.selection import Dimensions as Dimensions
-    from polyrhythm.selection import FewerAsFactors as FewerAsFactors
-    from polyrhythm.selection import Fragment as Fragment
-    from polyrhythm.selection import Modules as Modules
-    from polyrhythm.selection import Named as Named
-    from polyrhythm.selection import Optionally as Optionally
-    from polyrhythm.selection import Where as Where
+    from polyrhythm.parameters import CheaperAsFactors as CheaperAsFactors
+    from polyrhythm.parameters import Dimensions as Dimensions
+    from polyrhythm.parameters import FewerAsFactors as FewerAsFactors
+    from polyrhythm.parameters import Fragment as Fragment
+    from polyrhythm.parameters import Modules as Modules
+    from polyrhythm.parameters import Named as Named
+    from polyrhythm.parameters import Optionally as Optionally
+    from polyrhythm.parameters import Where as Where
     from polyrhythm.shuffle import GlobalShuffle as GlobalShuffle
     from polyrhythm.shuffle import OwnPace as OwnPace
     from polyrhythm.shuffle import RingShuffle as RingShuffle
-    from polyrhythm.simulator import ClosedForm as ClosedForm
-    from polyrhythm.simulator import Instant as Instant
-    from polyrhythm.simulator import Messages as Messages
-    from polyrhythm.simulator import Simulator as Simulator
     from polyrhythm.sources import HuggingFaceStream as HuggingFaceStream
     from polyrhythm.sources import LocalShard as LocalShard
     from polyrhythm.sources import ParquetFiles as ParquetFiles
     from polyrhythm.sources import RayShards as RayShards
     from polyrhythm.sources import TarShards as TarShards
     from polyrhythm.sources import spark_frame as spark_frame
-    from polyrhythm.strategy import ByHost as ByHost
-    from polyrhythm.strategy import BySite as BySite
-    from polyrhythm.strategy import Exchange as Exchange
-    from polyrhythm.strategy import Given as Given
-    from polyrhythm.strategy import Hierarchical as Hierarchical
-    from polyrhythm.strategy import InGroups as InGroups
-    from polyrhythm.strategy import Leaders as Leaders
-    from polyrhythm.strategy import OfSize as OfSize
-    from polyrhythm.strategy import Strategy as Strategy
-    from polyrhythm.strategy import Stripes as Stripes
     from polyrhythm.tables import DenseRows as DenseRows
     from polyrhythm.tables import SparseRows as SparseRows
-    from polyrhythm.tables import Table as Table
+    from polyrhythm.tools.measuring.batch_size import largest_batch as largest_batch
+    from polyrhythm.tools.measuring.timing import time as time
+    from polyrhythm.tools.planner.answer import Plan  # noqa: F401
+    from polyrhythm.tools.planner.objective import Prices  # noqa: F401
+    from polyrhythm.tools.planner.plan import PlanRequest, plan  # noqa: F401
+    from polyrhythm.tools.planner.table import plan_text  # noqa: F401
+    from polyrhythm.tools.recipes.recipe import lint_recipe as lint_recipe
+    from polyrhythm.tools.recipes.recipe_check import check_recipe as check_recipe
     from polyrhythm.topology import Adasum as Adasum
     from polyrhythm.topology import AggregationTree as AggregationTree
     from polyrhythm.topology import AllReduce as AllReduce
@@ -276,14 +270,9 @@ if TYPE_CHECKING:
     from polyrhythm.topology import UniformWeights as UniformWeights
     from polyrhythm.topology import WeightedGossip as WeightedGossip
     from polyrhythm.topology import ZerosInBits as ZerosInBits
-    from polyrhythm.training.batch_size import largest_batch as largest_batch
-    from polyrhythm.training.join import join as join
-    from polyrhythm.training.recipe import lint_recipe as lint_recipe
-    from polyrhythm.training.recipe_check import check_recipe as check_recipe
-    from polyrhythm.training.result import Run as Run
-    from polyrhythm.training.run import run as run
-    from polyrhythm.training.timing import time as time
-    from polyrhythm.training.worker import Worker as Worker
+    from polyrhythm.workloads.block_schedules import RandomBlocks as RandomBlocks
+    from polyrhythm.workloads.block_schedules import Strads as Strads
+    from polyrhythm.workloads.block_schedules import balanced as balanced
     from polyrhythm.workloads.load import load as load_workload  # noqa: F401
 
 _PLACES = {
@@ -299,37 +288,33 @@ _PLACES = {
         "SoftSync Switched WarmStart"
     ),
     "controllers": "BatchShares BestWorker Fixed LinkPartitions LocalStepShares Several SharedPartitions StepBytes TotalBatch",
-    "engines.kubernetes": "Kubernetes",
-    "engines.mpi": "Mpi",
-    "engines.ray": "Ray",
-    "engines.slurm": "Slurm",
-    "engines.spark": "Spark",
-    "engines.torchrun": "Torchrun",
+    "launchers.kubernetes": "Kubernetes",
+    "launchers.mpi": "Mpi",
+    "launchers.ray": "Ray",
+    "launchers.slurm": "Slurm",
+    "launchers.spark": "Spark",
+    "launchers.torchrun": "Torchrun",
     "errors": "AliasWarning CheckpointError DriftWarning PolyrhythmError RecordError RecordWarning ResumedWarning UnshardedWarning",
     "hardware.devices": "Device Profile",
     "hardware.faults": "Crash Cut DatagramFaults Drop RandomCrashes RandomCuts RandomStalls Stall",
     "hardware.fleet": "Fleet Jitter Mixed RandomStragglers Straggler",
     "hardware.network": "Network",
-    "local": (
+    "local_rules": (
         "AverageMoments Consensus CorrectedWeights GossipNesterov KeepLateSteps KeepOwn OneBlock PlainSteps Proximal RandomComponent "
         "ResetMoments TrackedGradients"
     ),
     "loggers": "CSV MLflow TensorBoard WandB",
-    "memory": (
-        "AccessTrace IndexList KeyedRows MemoryPlan PagedModel TracedOperation Transfers demand_seconds plan_memory planned_seconds "
-        "unlimited_seconds"
-    ),
     "merge": (
         "Adagrad Adam BatchWeighted DelayedNesterov Elastic FrozenAdam HeavyBall LARC LARS LinearScaling Mean Nesterov "
         "OuterOptimizer ParzenGate PolynomialStaleness ProximalSGD SampleMean SignDescent SlowMomentum SquareRootScaling "
         "StalenessScaled Sum VersionedMean Yogi"
     ),
-    "processes": "Processes",
+    "core.processes": "Processes",
     "shuffle": "GlobalShuffle OwnPace RingShuffle",
-    "simulator": "ClosedForm Instant Messages Simulator",
-    "selection": "CheaperAsFactors Dimensions FewerAsFactors Fragment Modules Named Optionally Where",
+    "core.simulator": "ClosedForm Instant Messages Simulator",
+    "parameters": "CheaperAsFactors Dimensions FewerAsFactors Fragment Modules Named Optionally Where",
     "sources": "HuggingFaceStream LocalShard ParquetFiles RayShards TarShards spark_frame",
-    "strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
+    "core.strategy": "ByHost BySite Exchange Given Hierarchical InGroups Leaders OfSize Strategy Stripes",
     "topology": (
         "Adasum AggregationTree AllReduce AllToAll AllWeights Alone AsAgreed Autotune AverageWeights BipartiteGraph BitVector "
         "BlockStore Blockwise BroadcastTree Bucketed Butterfly ByKey ByLayer ByPattern ChangedRows CompleteGraph "
@@ -340,20 +325,21 @@ _PLACES = {
         "Separately ServedSums Server ServerRing SharedMemory Star StochasticRounding Summation Torus Tree Truncated "
         "UniformWeights WeightedGossip ZerosInBits"
     ),
-    "planner.answer": "Plan",
-    "planner.objective": "Prices",
-    "planner.plan": "PlanRequest plan",
-    "planner.table": "plan_text",
-    "scheduling": "RandomBlocks Strads balanced",
-    "tables": "DenseRows SparseRows Table",
-    "training.batch_size": "largest_batch",
-    "training.join": "join",
-    "training.recipe": "lint_recipe",
-    "training.recipe_check": "check_recipe",
-    "training.result": "Run",
-    "training.run": "run",
-    "training.timing": "time",
-    "training.worker": "Worker",
+    "tools.planner.answer": "Plan",
+    "tools.planner.objective": "Prices",
+    "tools.planner.plan": "PlanRequest plan",
+    "tools.planner.table": "plan_text",
+    "workloads.block_schedules": "RandomBlocks Strads balanced",
+    "tables": "DenseRows SparseRows",
+    "core.tables.table": "Table",
+    "tools.measuring.batch_size": "largest_batch",
+    "core.training.join": "join",
+    "tools.recipes.recipe": "lint_recipe",
+    "tools.recipes.recipe_check": "check_recipe",
+    "core.training.result": "Run",
+    "core.training.run": "run",
+    "tools.measuring.timing": "time",
+    "core.training.worker": "Worker",
 }
 _HOMES = {name: (f"polyrhythm.{place}", name) for place, names in _PLACES.items() for name in names.split()}
 _HOMES["load_workload"] = ("polyrhythm.workloads.load", "load")

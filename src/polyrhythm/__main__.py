@@ -1,5 +1,5 @@
 """`python -m polyrhythm`, where the program itself is not on the path."""
 
-from polyrhythm.cli.app import main
+from polyrhythm.tools.cli.app import main
 
 main()

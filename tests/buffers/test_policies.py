@@ -12,11 +12,11 @@ from toy import SLOW, data
 
 from polyrhythm import systems
 from polyrhythm.buffers import MEMBERS, MeanBuffers, OwnBuffers, RecalibratedBuffers
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.faults import Crash
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy.strategy import Strategy
-from polyrhythm.training.run import run
 
 every = pytest.mark.parametrize("policy", MEMBERS, ids=repr)
 

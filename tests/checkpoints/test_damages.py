@@ -11,11 +11,11 @@ import pytest
 import torch
 from damages import DAMAGES
 
-from polyrhythm.checkpoints.checkpoint import Checkpoint
-from polyrhythm.checkpoints.manifest import Manifest
-from polyrhythm.checkpoints.store import CheckpointStore
+from polyrhythm.core.checkpoints.checkpoint import Checkpoint
+from polyrhythm.core.checkpoints.manifest import Manifest
+from polyrhythm.core.checkpoints.store import CheckpointStore
+from polyrhythm.core.trees import StateTree, separate
 from polyrhythm.errors import CheckpointError
-from polyrhythm.trees import StateTree, separate
 
 ACTORS = ("worker/0", "worker/1", "worker/2", "server/0")
 

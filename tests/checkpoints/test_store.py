@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from polyrhythm.checkpoints.checkpoint import PartialCheckpoint
-from polyrhythm.checkpoints.manifest import Manifest
-from polyrhythm.checkpoints.store import CheckpointStore, find
+from polyrhythm.core.checkpoints.checkpoint import PartialCheckpoint
+from polyrhythm.core.checkpoints.manifest import Manifest
+from polyrhythm.core.checkpoints.store import CheckpointStore, find
 from polyrhythm.errors import CheckpointError
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from polyrhythm.cli.app import app
+from polyrhythm.tools.cli.app import app
 
 TINY = """
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ from ports import reserved_port
 
 from polyrhythm.errors import RunError
 from polyrhythm.hardware import devices, network
-from polyrhythm.training import links
+from polyrhythm.tools.measuring import links
 
 
 def test_a_step_is_timed_and_written_where_the_simulator_reads_it(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:

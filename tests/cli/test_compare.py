@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from polyrhythm.cli.compare import exit_code
-from polyrhythm.cli.comparison import ComparisonResult
-from polyrhythm.cli.prepare import typed
-from polyrhythm.cli.record import Comparison
-from polyrhythm.cli.request import ComparisonOptions, requested
-from polyrhythm.cli.runtimes import RuntimeOptions
-from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools.cli.compare import exit_code
+from polyrhythm.tools.cli.comparison import ComparisonResult
+from polyrhythm.tools.cli.prepare import typed
+from polyrhythm.tools.cli.record import Comparison
+from polyrhythm.tools.cli.request import ComparisonOptions, requested
+from polyrhythm.tools.cli.runtimes import RuntimeOptions
 
 FRAGILE = """
 import math, torch

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from polyrhythm.cli.fairness import parse_seeds
-from polyrhythm.cli.record import tuning_place
-from polyrhythm.cli.tuning import choices, parse_grid
 from polyrhythm.errors import CompositionError
+from polyrhythm.tools.cli.fairness import parse_seeds
+from polyrhythm.tools.cli.record import tuning_place
+from polyrhythm.tools.cli.tuning import choices, parse_grid
 
 JOB = """
 import torch

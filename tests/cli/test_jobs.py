@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from polyrhythm.lock import hold
+from polyrhythm.core.lock import hold
 
 from .test_run import heed_interruptions
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from polyrhythm import cli
-from polyrhythm.cli.app import app
-from polyrhythm.cli.complete import complete_devices, complete_jobs, complete_networks, complete_systems, system_names, workload_names
 from polyrhythm.hardware.devices import DEVICES
 from polyrhythm.hardware.presets import PRESETS
 from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools import cli
+from polyrhythm.tools.cli.app import app
+from polyrhythm.tools.cli.complete import complete_devices, complete_jobs, complete_networks, complete_systems, system_names, workload_names
 from polyrhythm.workloads import WORKLOADS
 
 
@@ -31,7 +31,7 @@ def test_networks_are_listed_with_their_sources(polyrhythm: Any) -> None:
 
 
 def test_networks_are_listed_without_waiting_for_torch() -> None:
-    code = "import sys, polyrhythm.cli.networks as it; it.networks(); sys.exit('torch' in sys.modules)"
+    code = "import sys, polyrhythm.tools.cli.networks as it; it.networks(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
@@ -88,7 +88,8 @@ def test_a_shell_completes_names_and_files_without_waiting_for_torch(tmp_path: P
             "COMP_CWORD": str(len(words.split())),
         }
         code = (
-            "import sys; from polyrhythm.cli.app import app\ntry: app(prog_name='polyrhythm')\nfinally: assert 'torch' not in sys.modules"
+            "import sys; from polyrhythm.tools.cli.app import app\n"
+            "try: app(prog_name='polyrhythm')\nfinally: assert 'torch' not in sys.modules"
         )
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
         assert expected in done.stdout.split(), done

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from polyrhythm.cli.app import app
-from polyrhythm.cli.parsing import StrictCommand
+from polyrhythm.tools.cli.app import app
+from polyrhythm.tools.cli.parsing import StrictCommand
 
 from .conftest import Command
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from polyrhythm.cli.calibrated import write_device
 from polyrhythm.hardware.devices import Profile
+from polyrhythm.tools.cli.calibrated import write_device
 
 from .test_run import heed_interruptions
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.report.load import load
+from polyrhythm.core.records.load import load
 
 LONG = """
 import os, signal, time

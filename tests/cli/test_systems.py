@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from polyrhythm.cli.presets import AXES, compose, deal, published
 from polyrhythm.errors import CompositionError, PolyrhythmError, UnknownNameError
 from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools.cli.presets import AXES, compose, deal, published
 
 
 def test_every_system_is_listed_with_its_pieces(polyrhythm: Any) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.message import DTYPES, Message, wire_bytes
-from polyrhythm.pieces.codec import Aggregated, Codec
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest, CollectiveRequest, Packet
-from polyrhythm.tensors import Layout, State
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import DTYPES, Message, wire_bytes
+from polyrhythm.core.protocols.codec import Aggregated, Codec
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest, CollectiveRequest, Packet
+from polyrhythm.core.tensors import Layout, State
 
 Values = Callable[[int, int], Tensor]
 """The value of a round and a rank."""

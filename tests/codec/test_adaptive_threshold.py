@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from polyrhythm.codec import AdaptiveThreshold, ClippedFeedback, ErrorFeedback, Threshold, TopK, TwoBit
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
-from polyrhythm.tensors import Layout
 
 from .aggregation import alone, normal
 

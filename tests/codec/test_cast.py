@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from polyrhythm.codec import Cast, ErrorFeedback
-from polyrhythm.pieces.requests import AllReduceRequest
-from polyrhythm.tensors import Layout
+from polyrhythm.core.protocols.requests import AllReduceRequest
+from polyrhythm.core.tensors import Layout
 
 from .aggregation import CollectiveClient, alone, normal, payload
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from polyrhythm.codec import E3M0
-from polyrhythm.tensors import Layout
+from polyrhythm.core.tensors import Layout
 
 from .aggregation import alone, normal
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyrhythm import rng
 from polyrhythm.codec import KKT, ErrorFeedback, Identity, KeyList, RandomSkip
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.tensors import NO_GRADIENT, Layout
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.tensors import NO_GRADIENT, Layout
 
 LAYOUT = Layout(("w",), ((6,),))
 CONTEXT = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "test"), 1)

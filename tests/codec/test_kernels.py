@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.codec import kernels, native, portable
+from polyrhythm.codec.kernels import kernels, native, portable
 
 from .aggregation import normal, same_bits
 
@@ -87,7 +87,7 @@ def test_rounding_chunk_by_chunk_is_rounding(dtype: torch.dtype, small: torch.dt
 
 def test_without_the_extension_codecs_work() -> None:
     script = (
-        "import sys; sys.modules['polyrhythm.codec._kernels'] = None\n"
+        "import sys; sys.modules['polyrhythm.codec.kernels._kernels'] = None\n"
         "from polyrhythm.codec import kernels, portable\n"
         "assert kernels.above is portable.above"
     )

@@ -27,12 +27,12 @@ from polyrhythm.codec import (
     Significant,
     TopK,
 )
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.processes.transport.wire import encode
+from polyrhythm.core.protocols.codec import Codec, PacketCodec, packets
+from polyrhythm.core.protocols.requests import AllReduceRequest
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.pieces.codec import Codec, PacketCodec, packets
-from polyrhythm.pieces.requests import AllReduceRequest
-from polyrhythm.processes.transport.wire import encode
-from polyrhythm.tensors import Layout
 
 from .aggregation import LAYOUT, CollectiveClient, alone, check_for_the_wire, normal, same_bits, total
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from polyrhythm.codec import ErrorFeedback, LowRank
-from polyrhythm.pieces.requests import AllReduceRequest
-from polyrhythm.tensors import Layout
+from polyrhythm.core.protocols.requests import AllReduceRequest
+from polyrhythm.core.tensors import Layout
 
 from .aggregation import LAYOUT, CollectiveClient, normal
 

@@ -18,8 +18,8 @@ from polyrhythm.codec import (
     TopK,
     TopKWarmup,
 )
+from polyrhythm.core.protocols.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest
 
 from .aggregation import LAYOUT, CollectiveClient, alone, normal, same_bits
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrhythm.codec import ErrorFeedback, OneBit, Striped
-from polyrhythm.tensors import Layout
+from polyrhythm.core.tensors import Layout
 
 from .aggregation import CollectiveClient, alone, normal, payload, total
 

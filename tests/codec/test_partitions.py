@@ -6,12 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm import rng
 from polyrhythm.codec import ErrorFeedback, MaxN, Partitions
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.controller import ControlledSetting
-from polyrhythm.tensors import Layout, State
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.controller import ControlledSetting
+from polyrhythm.core.tensors import Layout, State
 
 
 class Told:

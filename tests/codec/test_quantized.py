@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from polyrhythm.codec import ErrorFeedback, LocalMomentum, ScaledSign, Sign, StochasticLevels, Striped, Ternary
-from polyrhythm.codec.bits import pack, unpack
+from polyrhythm.codec.kernels.bits import pack, unpack
+from polyrhythm.core.protocols.requests import AllGatherRequest, AllToAllRequest
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.requests import AllGatherRequest, AllToAllRequest
-from polyrhythm.tensors import Layout
 
 from .aggregation import LAYOUT, CollectiveClient, alone, normal, payload, same_bits
 

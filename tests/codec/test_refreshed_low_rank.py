@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from polyrhythm.codec import LowRank, RefreshedLowRank
+from polyrhythm.core.protocols.requests import AllReduceRequest
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.requests import AllReduceRequest
-from polyrhythm.tensors import Layout
 
 from .aggregation import CollectiveClient, normal, same_bits
 

@@ -29,9 +29,9 @@ from polyrhythm.codec import (
     UnitSigns,
     Warmup,
 )
+from polyrhythm.core.protocols.codec import Codec, packets
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Codec, packets
-from polyrhythm.tensors import Layout
 
 HUGE = Layout(("p",), ((2**31 + 1,),))
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec import ErrorFeedback, Relative
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.tensors import Layout
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.tensors import Layout
 
 from .aggregation import alone, normal
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrhythm.codec import Identity, Rows
+from polyrhythm.core.tensors import NO_GRADIENT, Layout, without_gradient
 from polyrhythm.errors import CompositionError
-from polyrhythm.tensors import NO_GRADIENT, Layout, without_gradient
 
 from .aggregation import CollectiveClient, alone, normal, payload, same_bits
 

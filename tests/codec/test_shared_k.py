@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from polyrhythm.codec import SharedK
-from polyrhythm.pieces.requests import AllReduceRequest
+from polyrhythm.core.protocols.requests import AllReduceRequest
 
 from .aggregation import LAYOUT, CollectiveClient, alone, normal, same_bits, total
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec import SufficientFactors
+from polyrhythm.core.protocols.codec import Encoded
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.factors import Factors
+from polyrhythm.core.tensors import NO_GRADIENT, Layout
 from polyrhythm.errors import WorkloadError
-from polyrhythm.pieces.codec import Encoded
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.factors import Factors
-from polyrhythm.tensors import NO_GRADIENT, Layout
 
 from .aggregation import alone, check_for_the_wire, normal, payload, same_bits
 

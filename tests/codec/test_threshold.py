@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from polyrhythm.codec import ErrorFeedback, Threshold
-from polyrhythm.tensors import Layout
+from polyrhythm.core.tensors import Layout
 
 from .aggregation import alone, normal, payload, same_bits
 

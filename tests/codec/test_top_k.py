@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from polyrhythm.codec import TopK
-from polyrhythm.tensors import Layout
+from polyrhythm.core.tensors import Layout
 
 from .aggregation import CollectiveClient, alone, normal, payload
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec import AdaptiveThreshold, ErrorFeedback, GapCoded, OneBit, OneBitTensorwise, Threshold, TwoBit, UnitSigns
-from polyrhythm.pieces.codec import PacketCodec
-from polyrhythm.tensors import Layout
+from polyrhythm.core.protocols.codec import PacketCodec
+from polyrhythm.core.tensors import Layout
 
 from .aggregation import alone, normal, payload, same_bits
 

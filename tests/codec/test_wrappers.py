@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from polyrhythm.codec import Cast, ErrorFeedback, Identity, LowRank, OneBit, PerTensor, Striped, Threshold, TopK, Warmup
-from polyrhythm.pieces.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest
-from polyrhythm.tensors import Layout
+from polyrhythm.core.protocols.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest
+from polyrhythm.core.tensors import Layout
 
 from .aggregation import LAYOUT, CollectiveClient, alone, normal, payload, same_bits, total
 

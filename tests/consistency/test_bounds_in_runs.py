@@ -6,13 +6,13 @@ import pytest
 from toy import Toy, trained
 
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
+from polyrhythm.core.kernel.events import Merged, Stepped
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.hardware.devices import DEVICES
 from polyrhythm.hardware.fleet import Fleet, Jitter, Mixed
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Merged, Stepped
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.simulator.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllToAll, Server
 
 UNEVEN = Fleet((DEVICES["cpu-core"],), (Mixed((1.0, 0.6, 0.2)), Jitter(0.5)))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from polyrhythm.consistency import MEMBERS, Asynchronous, Bounded, BulkSynchronous, Every, Intervals, LocalSteps, SoftSync, Switched
 from polyrhythm.consistency.schedules import ExchangeSchedule
+from polyrhythm.core.protocols.consistency import Consistency
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.consistency import Consistency
 
 each = pytest.mark.parametrize("rule", MEMBERS, ids=repr)
 clocks = st.integers(1, 50)

@@ -16,18 +16,18 @@ from polyrhythm import systems
 from polyrhythm.codec import ErrorFeedback, MaxN, Partitions, TopK
 from polyrhythm.consistency import Asynchronous, BulkSynchronous
 from polyrhythm.controllers import MEMBERS, BatchShares, LinkPartitions, Several, SharedPartitions, StepBytes, TotalBatch
+from polyrhythm.core.kernel.events import Adjusted, Stepped
+from polyrhythm.core.protocols.controller import ControlledSetting, Controller, Decision, Measurements, WorkerMeasure
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.strategy.control_loop import ControlLoop
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Adjusted, Stepped
-from polyrhythm.pieces.controller import ControlledSetting, Controller, Decision, Measurements, WorkerMeasure
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.strategy.control_loop import ControlLoop
 from polyrhythm.topology import AllToAll, LinkExchange, PartialExchange
-from polyrhythm.training.run import run
 
 TWO = {"worker/0": WorkerMeasure(0.1, 8.0), "worker/1": WorkerMeasure(0.3, 8.0)}
 MEASURED = Measurements(10, "worker/0", TWO, {"": 1e5, "worker/1": 2e4}, 40_000, 2)

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from ports import reserved_port
 
-from polyrhythm.pieces.traits import Pattern
-from polyrhythm.strategy.fit import CHOICES
+from polyrhythm.core.catalogue import CHOICES
+from polyrhythm.core.protocols.traits import Pattern
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TOS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/how-to/*.md"))

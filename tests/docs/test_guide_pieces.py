@@ -7,7 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from polyrhythm import codec, consistency, controllers, local, merge, shuffle, topology
+from polyrhythm import codec, consistency, controllers, merge, shuffle, topology
+from polyrhythm import local_rules as local
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
 

@@ -13,14 +13,14 @@ import torch
 from kinds import sampled
 from torch import nn
 
-from polyrhythm import rng
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.training.run import run
+from polyrhythm.core.training.worker import Worker
 from polyrhythm.systems import SYSTEMS, find
-from polyrhythm.tensors import Layout
-from polyrhythm.training.run import run
-from polyrhythm.training.worker import Worker
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 WORKERS, BATCH, FEATURES = 4, 4, 64

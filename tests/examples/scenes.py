@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.kernel.job import Runtime
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.training.result import Run
-from polyrhythm.training.run import run
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.training.result import Run
+from polyrhythm.core.training.run import run
 from polyrhythm.workloads.load import load
 
 ORIGINALS = Path(__file__).parent / "originals"

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import ModuleType
 
 import polyrhythm as pr
-from polyrhythm.kernel.events import Evaluated
-from polyrhythm.report.directory import save
-from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.core.kernel.events import Evaluated
+from polyrhythm.core.records.directory import save
+from polyrhythm.core.records.outcome import Outcome, Summary
 
 ROOT = Path(__file__).resolve().parents[2]
 

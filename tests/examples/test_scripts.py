@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from polyrhythm.cli.app import app
+from polyrhythm.tools.cli.app import app
 
 from .scenes import EXAMPLES, ORIGINALS, REAL, SCRIPTS, SYSTEMS, VIRTUAL, check, trained
 

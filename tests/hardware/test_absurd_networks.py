@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from polyrhythm import units
-from polyrhythm.cli.app import app
+from polyrhythm.core import units
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.network import load
+from polyrhythm.tools.cli.app import app
 
 SITES = [{"name": "a", "egress": "1 Gbit/s"}, {"name": "b", "egress": "1 Gbit/s"}]
 LINK = {"from": "a", "to": "b", "latency": "1 ms"}

@@ -1,7 +1,7 @@
 """What all must say alike, and the sentence where they do not; and the one about uneven numbers of steps."""
 
-from polyrhythm.kernel.agreement import Agreements, difference
-from polyrhythm.kernel.uneven import uneven
+from polyrhythm.core.kernel.agreement import Agreements, difference
+from polyrhythm.core.kernel.uneven import uneven
 
 
 def test_the_first_difference_is_named_with_who_says_what() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.kernel.serial_queue import SerialQueue
+from polyrhythm.core.kernel.serial_queue import SerialQueue
 
 
 def test_an_item_is_admitted_when_it_is_due_and_the_one_before_has_left() -> None:

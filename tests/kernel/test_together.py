@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 
+from polyrhythm.core.kernel.events import Event
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.together import together
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import DeadlockError, RunError
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Event
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.kernel.together import together
-from polyrhythm.processes import Processes
-from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.topology import Direct
 
 VIRTUAL = Simulator(network=Network.uniform("one second", "1 Gbit/s", "1 s"))

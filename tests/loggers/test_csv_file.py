@@ -18,8 +18,8 @@ from ports import reserved_port
 from typer.testing import CliRunner
 
 import polyrhythm as pr
-from polyrhythm.cli.app import app
-from polyrhythm.loggers.protocol import RunDescription
+from polyrhythm.core.protocols.metrics_logger import RunDescription
+from polyrhythm.tools.cli.app import app
 
 SIMULATOR = pr.Simulator(network="lan")
 

@@ -10,23 +10,23 @@ from endpoints import context_of, server_end
 from torch import Tensor
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
+from polyrhythm.core.kernel.effects import Send
+from polyrhythm.core.kernel.events import Merged
+from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.kernel.names import server, worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import Contribution, Merge, Rule, combining, mixing, rule_of, scale_of_all
+from polyrhythm.core.protocols.traits import DIFFERENCES, Payload
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.effects import Send
-from polyrhythm.kernel.events import Merged
-from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.names import server, worker
-from polyrhythm.kernel.port import Port
 from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, SlowMomentum, StalenessScaled, Sum, VersionedMean
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import Contribution, Merge, Rule, combining, mixing, rule_of, scale_of_all
-from polyrhythm.pieces.traits import DIFFERENCES, Payload
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
-from polyrhythm.topology.served_weights import AllWeights
-from polyrhythm.topology.server_records import Join, Push, Wanted, to_numbers
-from polyrhythm.topology.server_shard import ServerShard
+from polyrhythm.topology.servers.served_weights import AllWeights
+from polyrhythm.topology.servers.server_records import Join, Push, Wanted, to_numbers
+from polyrhythm.topology.servers.server_shard import ServerShard
 
 LAYOUT = Layout(("w",), ((4,),))
 ONES = torch.ones(4)

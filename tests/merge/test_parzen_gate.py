@@ -9,9 +9,9 @@ import torch
 from endpoints import context_of
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import ParzenGate
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Server
 
 BEFORE, MINE = torch.tensor([1.0, 1.0]), torch.tensor([0.0, 1.0])

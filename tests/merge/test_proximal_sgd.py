@@ -7,11 +7,11 @@ import torch
 from endpoints import context_of
 from torch.nn.functional import softshrink
 
+from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import Elastic, Mean, ProximalSGD
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.merge import Contribution
-from polyrhythm.tensors import Layout
 
 LAYOUT = Layout(("w",), ((5,),))
 START = torch.tensor([0.0, 0.02, -0.5, 1.0, -0.001])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import FrozenAdam, SignDescent
-from polyrhythm.tensors import Layout
 
 LAYOUT = Layout(("w",), ((4,),))
 

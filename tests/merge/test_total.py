@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from polyrhythm.codec import Identity, Partitions
+from polyrhythm.core.protocols.merge import AnyContribution, Contribution, EncodedContribution
+from polyrhythm.core.tensors import NO_GRADIENT, Layout
 from polyrhythm.merge.total import sum_of, total
-from polyrhythm.pieces.merge import AnyContribution, Contribution, EncodedContribution
-from polyrhythm.tensors import NO_GRADIENT, Layout
 
 LAYOUT = Layout(("w",), ((10,),))
 

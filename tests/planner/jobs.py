@@ -11,20 +11,20 @@ import torch
 from torch import Tensor
 
 import polyrhythm as pr
+from polyrhythm.core.records.metrics import parse_target
+from polyrhythm.core.records.progress import ignore
 from polyrhythm.hardware.fleet import fleet
 from polyrhythm.hardware.network import Network
-from polyrhythm.parallel.pools import Done, Pool
-from polyrhythm.planner.budget import Budget
-from polyrhythm.planner.findings import Findings
-from polyrhythm.planner.measure_cache import MeasureCache
-from polyrhythm.planner.objective import Objective
-from polyrhythm.planner.planner import Planner
-from polyrhythm.planner.scenario import Scenario
-from polyrhythm.planner.search import Search
-from polyrhythm.planner.space import Space
-from polyrhythm.planner.tasks import REAL
-from polyrhythm.report.metrics import parse_target
-from polyrhythm.report.progress import ignore
+from polyrhythm.tools.planner.budget import Budget
+from polyrhythm.tools.planner.findings import Findings
+from polyrhythm.tools.planner.measure_cache import MeasureCache
+from polyrhythm.tools.planner.objective import Objective
+from polyrhythm.tools.planner.planner import Planner
+from polyrhythm.tools.planner.scenario import Scenario
+from polyrhythm.tools.planner.search import Search
+from polyrhythm.tools.planner.space import Space
+from polyrhythm.tools.planner.tasks import REAL
+from polyrhythm.tools.pools.pools import Done, Pool
 
 WIDTH = 40
 NETWORK = Network.uniform("narrow", "1 Mbit/s", "5 ms")

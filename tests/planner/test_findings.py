@@ -11,22 +11,22 @@ import torch
 from msgspec.structs import replace as changed
 
 import polyrhythm as pr
+from polyrhythm.core.records.metrics import parse_target
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.fleet import fleet
-from polyrhythm.planner.candidate import Candidate
-from polyrhythm.planner.findings import Findings
-from polyrhythm.planner.invocation import Invocation
-from polyrhythm.planner.measure_cache import MeasureCache
-from polyrhythm.planner.measured import Point, Training
-from polyrhythm.planner.objective import Objective
-from polyrhythm.planner.plan import HERE, PlanRequest, source_of
-from polyrhythm.planner.planner import Planner
-from polyrhythm.planner.scenario import Scenario
-from polyrhythm.planner.space import Space
-from polyrhythm.planner.table import plan_text
-from polyrhythm.planner.tasks import TIME_IS_UP
-from polyrhythm.planner.words import sentences
-from polyrhythm.report.metrics import parse_target
+from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.findings import Findings
+from polyrhythm.tools.planner.invocation import Invocation
+from polyrhythm.tools.planner.measure_cache import MeasureCache
+from polyrhythm.tools.planner.measured import Point, Training
+from polyrhythm.tools.planner.objective import Objective
+from polyrhythm.tools.planner.plan import HERE, PlanRequest, source_of
+from polyrhythm.tools.planner.planner import Planner
+from polyrhythm.tools.planner.scenario import Scenario
+from polyrhythm.tools.planner.space import Space
+from polyrhythm.tools.planner.table import plan_text
+from polyrhythm.tools.planner.tasks import TIME_IS_UP
+from polyrhythm.tools.planner.words import sentences
 from polyrhythm.workloads.load import load as load_workload
 
 from .jobs import NETWORK, WIDTH, InTurn, data, findings, least_squares, planner, search

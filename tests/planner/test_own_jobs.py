@@ -7,11 +7,11 @@ import math
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.kernel.events import Stepped
-from polyrhythm.planner.candidate import ALONE, Candidate
-from polyrhythm.planner.limited import Limited
+from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.training.run import attempt
 from polyrhythm.systems import SYSTEMS, find
-from polyrhythm.training.run import attempt
+from polyrhythm.tools.planner.candidate import ALONE, Candidate
+from polyrhythm.tools.planner.limited import Limited
 
 from .jobs import NETWORK, findings, own_batches, planner, search, sparse_rows
 

@@ -12,25 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.records.metrics import Target, parse_target
+from polyrhythm.core.training.run import attempt
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.hardware import network as networks
-from polyrhythm.kernel.events import Stepped
-from polyrhythm.planner.answer import Choice, Plan
-from polyrhythm.planner.candidate import Candidate, first_of_each
-from polyrhythm.planner.circumstances import with_links
-from polyrhythm.planner.curves import Race, samples_needed
-from polyrhythm.planner.forecast import Interval, deviation, forecast
-from polyrhythm.planner.limited import Limited
-from polyrhythm.planner.measured import Point, Taken, Training
-from polyrhythm.planner.memory import activations
-from polyrhythm.planner.objective import Objective, Prices, Spent
-from polyrhythm.planner.plan import PlanRequest, workers_of
-from polyrhythm.planner.space import RATE_FACTORS, Space, options_of
-from polyrhythm.planner.table import plan_text
-from polyrhythm.planner.tasks import Sparing
-from polyrhythm.report.metrics import Target, parse_target
 from polyrhythm.systems import SYSTEMS, find
-from polyrhythm.training.run import attempt
+from polyrhythm.tools.planner.answer import Choice, Plan
+from polyrhythm.tools.planner.candidate import Candidate, first_of_each
+from polyrhythm.tools.planner.circumstances import with_links
+from polyrhythm.tools.planner.curves import Race, samples_needed
+from polyrhythm.tools.planner.forecast import Interval, deviation, forecast
+from polyrhythm.tools.planner.limited import Limited
+from polyrhythm.tools.planner.measured import Point, Taken, Training
+from polyrhythm.tools.planner.memory import activations
+from polyrhythm.tools.planner.objective import Objective, Prices, Spent
+from polyrhythm.tools.planner.plan import PlanRequest, workers_of
+from polyrhythm.tools.planner.space import RATE_FACTORS, Space, options_of
+from polyrhythm.tools.planner.table import plan_text
+from polyrhythm.tools.planner.tasks import Sparing
 
 from .jobs import NETWORK, WIDTH, findings, least_squares, planner
 

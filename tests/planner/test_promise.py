@@ -13,16 +13,16 @@ import torch
 from msgspec.structs import replace as changed
 
 import polyrhythm as pr
-from polyrhythm.planner.answer import Execution
-from polyrhythm.planner.candidate import ALONE, Candidate
-from polyrhythm.planner.findings import Findings
-from polyrhythm.planner.forecast import Interval
-from polyrhythm.planner.invocation import Invocation
-from polyrhythm.planner.lengths import Length, Observed, length_in
-from polyrhythm.planner.look import Look
-from polyrhythm.planner.measured import Point, Training
-from polyrhythm.planner.table import plan_text
-from polyrhythm.planner.words import sentences
+from polyrhythm.tools.planner.answer import Execution
+from polyrhythm.tools.planner.candidate import ALONE, Candidate
+from polyrhythm.tools.planner.findings import Findings
+from polyrhythm.tools.planner.forecast import Interval
+from polyrhythm.tools.planner.invocation import Invocation
+from polyrhythm.tools.planner.lengths import Length, Observed, length_in
+from polyrhythm.tools.planner.look import Look
+from polyrhythm.tools.planner.measured import Point, Training
+from polyrhythm.tools.planner.table import plan_text
+from polyrhythm.tools.planner.words import sentences
 
 from .jobs import WIDTH, data, findings, least_squares, own_batches, planner
 

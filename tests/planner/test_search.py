@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import polyrhythm as pr
+from polyrhythm.core.records.metrics import parse_target
 from polyrhythm.hardware.network import Network
-from polyrhythm.planner.answer import INTERRUPTED
-from polyrhythm.planner.candidate import Candidate
-from polyrhythm.planner.draws import LEEWAY
-from polyrhythm.planner.measure_cache import MeasureCache
-from polyrhythm.planner.objective import Objective, Prices
-from polyrhythm.planner.verify import Verification
-from polyrhythm.planner.words import sentences
-from polyrhythm.report.metrics import parse_target
+from polyrhythm.tools.planner.answer import INTERRUPTED
+from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.draws import LEEWAY
+from polyrhythm.tools.planner.measure_cache import MeasureCache
+from polyrhythm.tools.planner.objective import Objective, Prices
+from polyrhythm.tools.planner.verify import Verification
+from polyrhythm.tools.planner.words import sentences
 
 from .jobs import NETWORK, InTurn, findings, least_squares, planner, search
 

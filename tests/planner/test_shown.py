@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyrhythm.planner.answer import Cell, Choice, PhaseMap, Plan
-from polyrhythm.planner.forecast import Interval
-from polyrhythm.planner.page import hues_of, write
-from polyrhythm.planner.table import plan_text
-from polyrhythm.planner.words import columns
+from polyrhythm.tools.planner.answer import Cell, Choice, PhaseMap, Plan
+from polyrhythm.tools.planner.forecast import Interval
+from polyrhythm.tools.planner.page import hues_of, write
+from polyrhythm.tools.planner.table import plan_text
+from polyrhythm.tools.planner.words import columns
 
 
 def choice(system: str, workers: int, seconds: float, nbytes: float = 1e6) -> Choice:

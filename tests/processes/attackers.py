@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from polyrhythm.processes.transport.addresses import Address
+from polyrhythm.core.processes.transport.addresses import Address
 
 
 def untouched(out: bool, data: bytes) -> bytes:

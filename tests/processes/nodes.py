@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.runtime.completion import Completion
-from polyrhythm.processes.runtime.node import Node
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.runtime.completion import Completion
+from polyrhythm.core.processes.runtime.node import Node
 
 
 def within_loop(node: Node, what: Callable[[], Any]) -> Any:

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from polyrhythm.kernel.events import AnyEvent, Computed, Ended, Reported, Started, Stepped, Waited
-from polyrhythm.report.outcome import Outcome, Summary
+from polyrhythm.core.kernel.events import AnyEvent, Computed, Ended, Reported, Started, Stepped, Waited
+from polyrhythm.core.records.outcome import Outcome, Summary
 
 # seconds of waiting and bytes for each exchange, steps between exchanges, how well it learns
 SYSTEMS: dict[str, tuple[float, float, int, float]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from toy import SLOW, Toy
 
-from polyrhythm.report.adjustments import decided
-from polyrhythm.report.page import page
-from polyrhythm.report.series import series_of
-from polyrhythm.simulator import Simulator
-from polyrhythm.training.run import run
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.training.run import run
+from polyrhythm.tools.report.adjustments import decided
+from polyrhythm.tools.report.page import page
+from polyrhythm.tools.report.series import series_of
 
 LONG = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.02), epochs=12, batch_size=4)
 

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import Carried, Computed, Merged, Stepped, Waited
+from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.hardware.fleet import Fleet, Straggler
 from polyrhythm.hardware.network import Access, Network
-from polyrhythm.kernel.events import Carried, Computed, Merged, Stepped, Waited
-from polyrhythm.report.critical_path import critical_path
-from polyrhythm.report.diagnosis import diagnose
-from polyrhythm.report.outcome import Outcome, Summary
-from polyrhythm.report.step_times import StepTimes
+from polyrhythm.tools.report.critical_path import critical_path
+from polyrhythm.tools.report.diagnosis import diagnose
+from polyrhythm.tools.report.step_times import StepTimes
 
 STEP = 0.02
 LAN = Network.uniform("lan", "1 Gbit/s", "0.1 ms")

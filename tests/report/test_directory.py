@@ -9,14 +9,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from polyrhythm import atomic
+from polyrhythm.core import atomic
+from polyrhythm.core.kernel.events import Reported
+from polyrhythm.core.records import directory
+from polyrhythm.core.records.directory import EARLIER, EVENTS, RESERVE, RUN, WEIGHTS, save
+from polyrhythm.core.records.load import load
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.core.records.record import Record
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import Reported
-from polyrhythm.report import directory
-from polyrhythm.report.directory import EARLIER, EVENTS, RESERVE, RUN, WEIGHTS, save
-from polyrhythm.report.load import load
-from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.record import Record
 
 from .scenes import outcome
 

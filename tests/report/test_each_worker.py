@@ -6,14 +6,14 @@ import pytest
 import torch
 from toy import SLOW, Toy
 
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.fleet import Fleet, Mixed
-from polyrhythm.report.each_worker import each_worker, totals
-from polyrhythm.report.page import page
-from polyrhythm.report.series import series_of
-from polyrhythm.report.shares import shares
-from polyrhythm.simulator import Simulator
-from polyrhythm.training.run import run
+from polyrhythm.tools.report.each_worker import each_worker, totals
+from polyrhythm.tools.report.page import page
+from polyrhythm.tools.report.series import series_of
+from polyrhythm.tools.report.shares import shares
 
 TOY = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.02), epochs=4)
 UNEVEN = Simulator(network=SLOW, devices=Fleet((Device("slow", 2e5),), (Mixed((1.0, 1.0, 0.25)),)))

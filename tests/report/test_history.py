@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from polyrhythm.core.kernel.events import Reported
+from polyrhythm.core.training.result import Run
 from polyrhythm.errors import PolyrhythmError
-from polyrhythm.kernel.events import Reported
-from polyrhythm.training.result import Run
 
 from .scenes import outcome, plain
 

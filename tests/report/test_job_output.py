@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from polyrhythm.report.job_output import HEADING, Headed, JobOutput, kept_out, to_stderr
+from polyrhythm.core.records.job_output import HEADING, Headed, JobOutput, kept_out, to_stderr
 
 
 def test_lines_that_differ_in_numbers_only_are_shown_once() -> None:

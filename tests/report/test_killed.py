@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.kernel.events import Stepped
-from polyrhythm.report import killed
-from polyrhythm.report.load import load
-from polyrhythm.report.outcome import Outcome, Summary
-from polyrhythm.report.record import Record
+from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.records import killed
+from polyrhythm.core.records.load import load
+from polyrhythm.core.records.outcome import Outcome, Summary
+from polyrhythm.core.records.record import Record
 
 
 def begun(directory: Path, state: str = "running") -> Record:

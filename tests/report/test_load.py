@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from polyrhythm.core.kernel.events import AnyEvent, Reported
+from polyrhythm.core.records.directory import EVENTS, RUN, WEIGHTS, save
+from polyrhythm.core.records.load import load
+from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.errors import CompositionError, PolyrhythmError
-from polyrhythm.kernel.events import AnyEvent, Reported
-from polyrhythm.report.directory import EVENTS, RUN, WEIGHTS, save
-from polyrhythm.report.load import load
-from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.page import page
-from polyrhythm.report.table import text
+from polyrhythm.tools.report.page import page
+from polyrhythm.tools.report.table import text
 
 from .scenes import outcome
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from polyrhythm.core.records.metrics import Target, curve_of, higher_is_better, metrics_of, parse_target, primary_metric
 from polyrhythm.errors import CompositionError
-from polyrhythm.report.metrics import Target, curve_of, higher_is_better, metrics_of, parse_target, primary_metric
 
 from .scenes import outcome, plain
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.kernel.events import Computed, Reported, Stepped, Waited
-from polyrhythm.report.metrics import Target
-from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.page import page, write
-from polyrhythm.report.panels import program
+from polyrhythm.core.kernel.events import Computed, Reported, Stepped, Waited
+from polyrhythm.core.records.metrics import Target
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.tools.report.page import page, write
+from polyrhythm.tools.report.panels import program
 
 from .scenes import SYSTEMS, failed, outcome, plain
 

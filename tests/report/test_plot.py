@@ -10,15 +10,15 @@ from typing import Any
 import altair as alt
 import pytest
 
+from polyrhythm.core.kernel.events import Reported
+from polyrhythm.core.records.metrics import Target
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.core.training.result import Run
 from polyrhythm.errors import UnknownNameError
-from polyrhythm.kernel.events import Reported
-from polyrhythm.report.axis import decades
-from polyrhythm.report.chart import ChartLine
-from polyrhythm.report.metrics import Target
-from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.plot import metric_over_bytes, metric_over_time
-from polyrhythm.report.series import series_of
-from polyrhythm.training.result import Run
+from polyrhythm.tools.report.axis import decades
+from polyrhythm.tools.report.chart import ChartLine
+from polyrhythm.tools.report.plot import metric_over_bytes, metric_over_time
+from polyrhythm.tools.report.series import series_of
 
 from .scenes import SYSTEMS, outcome, plain
 
@@ -95,7 +95,7 @@ def test_a_logarithmic_axis_has_few_round_numbers(values: list[float], ticks: li
 
 
 def test_the_commands_that_draw_nothing_do_not_load_the_drawing_library() -> None:
-    code = "import sys, polyrhythm, polyrhythm.cli.app; assert not {'altair', 'vl_convert', 'pandas'} & set(sys.modules)"
+    code = "import sys, polyrhythm, polyrhythm.tools.cli.app; assert not {'altair', 'vl_convert', 'pandas'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 

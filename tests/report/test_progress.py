@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from polyrhythm.kernel.events import Stepped
-from polyrhythm.report.progress import board, progress
+from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.records.progress import board, progress
 
 
 class Terminal(io.StringIO):

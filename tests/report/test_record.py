@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from polyrhythm.report import record as records
-from polyrhythm.report.directory import EVENTS, RESERVE, RUN, WEIGHTS
-from polyrhythm.report.load import load
-from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.record import Record
-from polyrhythm.units import show_seconds
+from polyrhythm.core.records import record as records
+from polyrhythm.core.records.directory import EVENTS, RESERVE, RUN, WEIGHTS
+from polyrhythm.core.records.load import load
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.core.records.record import Record
+from polyrhythm.core.units import show_seconds
 
 from .scenes import outcome
 

@@ -8,8 +8,8 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyrhythm.report.scatter import _MARGIN, _WIDTH, BYTES, SECONDS, ScatterPoint, _apart, _box, _meet, _placed, scatter
-from polyrhythm.report.scatter import HEIGHT as WHOLE
+from polyrhythm.tools.report.scatter import _MARGIN, _WIDTH, BYTES, SECONDS, ScatterPoint, _apart, _box, _meet, _placed, scatter
+from polyrhythm.tools.report.scatter import HEIGHT as WHOLE
 
 POINTS = st.lists(st.tuples(st.floats(0.1, 100), st.floats(1, 1e9)), min_size=1, max_size=12, unique=True)
 

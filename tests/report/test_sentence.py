@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from polyrhythm.report.metrics import Target
-from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.sentence import sentence
+from polyrhythm.core.records.metrics import Target
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.tools.report.sentence import sentence
 
 from .scenes import failed, outcome, plain
 

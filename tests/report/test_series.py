@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.report.series import circumstances, series_of
+from polyrhythm.tools.report.series import circumstances, series_of
 
 from .scenes import SYSTEMS, outcome, plain
 

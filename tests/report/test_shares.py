@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from polyrhythm.kernel.events import Computed, Waited
-from polyrhythm.report.series import series_of
-from polyrhythm.report.shares import shares, shares_of
+from polyrhythm.core.kernel.events import Computed, Waited
+from polyrhythm.tools.report.series import series_of
+from polyrhythm.tools.report.shares import shares, shares_of
 
 from .scenes import outcome, plain
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from polyrhythm.kernel.events import Restarted
-from polyrhythm.report.metrics import Target
-from polyrhythm.report.table import text
+from polyrhythm.core.kernel.events import Restarted
+from polyrhythm.core.records.metrics import Target
+from polyrhythm.tools.report.table import text
 
 from .scenes import SYSTEMS, failed, outcome, plain
 

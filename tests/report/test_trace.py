@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from polyrhythm.kernel.events import Computed, Faulted, Merged, Reported, Sent, Waited
-from polyrhythm.report.outcome import Outcome
-from polyrhythm.report.trace import write
-from polyrhythm.training.result import Run
+from polyrhythm.core.kernel.events import Computed, Faulted, Merged, Reported, Sent, Waited
+from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.core.training.result import Run
+from polyrhythm.tools.report.trace import write
 
 from .scenes import SYSTEMS, failed, outcome, plain
 

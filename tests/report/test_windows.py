@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from polyrhythm.kernel.events import Evaluated, Reported
-from polyrhythm.report.chart import over_time
-from polyrhythm.report.history import frame
-from polyrhythm.report.metrics import Target, curve_of, primary_metric
-from polyrhythm.report.outcome import Outcome, Summary
-from polyrhythm.report.rows import sheet
-from polyrhythm.report.sentence import sentence
-from polyrhythm.report.series import series_of
-from polyrhythm.units import show_bytes, show_seconds, show_window
+from polyrhythm.core.kernel.events import Evaluated, Reported
+from polyrhythm.core.records.history import frame
+from polyrhythm.core.records.metrics import Target, curve_of, primary_metric
+from polyrhythm.core.records.outcome import Outcome, Summary
+from polyrhythm.core.units import show_bytes, show_seconds, show_window
+from polyrhythm.tools.report.chart import over_time
+from polyrhythm.tools.report.rows import sheet
+from polyrhythm.tools.report.sentence import sentence
+from polyrhythm.tools.report.series import series_of
 
 GOAL = Target("accuracy", 0.9)
 

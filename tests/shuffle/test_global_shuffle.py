@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.controller import AS_COMPOSED
+from polyrhythm.core.training.data.source import source_of
 from polyrhythm.errors import DataError
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.names import worker
-from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.controller import AS_COMPOSED
 from polyrhythm.shuffle import MEMBERS, GlobalShuffle
-from polyrhythm.training.source import source_of
 
 
 def perform(coroutine: Any) -> Any:

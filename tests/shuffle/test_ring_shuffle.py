@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from toy import Toy, trained
 
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.protocols.controller import AS_COMPOSED
+from polyrhythm.core.training.data.source import source_of
 from polyrhythm.errors import DataError
-from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.pieces.controller import AS_COMPOSED
 from polyrhythm.shuffle import RingShuffle
-from polyrhythm.training.source import source_of
 
 Passes = list[list[list[Tensor]]]
 """By worker, pass and batch: the samples, one number each."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.events import AnyEvent, Recorder
+from polyrhythm.core.kernel.job import Ending, Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.simulator.simulator import Instant, Simulator
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.effects import Effect
-from polyrhythm.kernel.events import AnyEvent, Recorder
-from polyrhythm.kernel.job import Ending, Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.simulator import Instant, Simulator
 
 Program = Callable[[WorkerContext], Message | None]
 Service = Callable[[Port], Coroutine[Effect[Any], Any, None]]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from polyrhythm.core.kernel.events import Computed, Waited
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import DeadlockError, WorkerFailed
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.faults import Stall
-from polyrhythm.kernel.events import Computed, Waited
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, job, note, play
 

@@ -6,12 +6,12 @@ import pytest
 from toy import SLOW, Toy
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of, worker
+from polyrhythm.core.simulator.collectives import ClosedForm, Collectives, Messages
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.hardware.network import Network, Site, load
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of, worker
-from polyrhythm.simulator.collectives import ClosedForm, Collectives, Messages
-from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import PLAIN, job, play
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.simulator.collectives import ClosedForm
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, DeadlockError
 from polyrhythm.hardware.changes import ChangeEntry
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.simulator.collectives import ClosedForm
-from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import PLAIN, Program, job, play
 

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyrhythm.core.kernel.events import AnyEvent, Computed, Waited
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.simulator.counting import OperationCounter
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import WorkloadError
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.fleet import Fleet, Jitter
-from polyrhythm.kernel.events import AnyEvent, Computed, Waited
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.counting import OperationCounter
-from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, job, note, play, silent
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import DATAGRAM_BYTES, Message, wire_bytes
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.hardware.faults import Crash, DatagramFaults, Drop
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.message import DATAGRAM_BYTES, Message, wire_bytes
-from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, PLAIN, Program, job, note, play, silent
 from .test_fault_injection import hears

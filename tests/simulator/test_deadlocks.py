@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, PLAIN, Program, job, note, play, silent
 

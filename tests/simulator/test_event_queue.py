@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from polyrhythm.simulator.event_queue import EventQueue, Work
+from polyrhythm.core.simulator.event_queue import EventQueue, Work
 
 
 def action(first: Any, second: Any) -> None:

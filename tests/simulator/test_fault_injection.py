@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from polyrhythm.core.kernel.events import Faulted
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, DeadlockError, UnknownNameError, WorkerFailed
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.faults import Crash, Cut, Drop, Stall
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Faulted
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, PLAIN, Program, job, note, play, silent
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyrhythm.core.simulator import sharing
+from polyrhythm.core.simulator.connection import Connection
+from polyrhythm.core.simulator.flows import Flows
 from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.network import Access, Network, Site, load
 from polyrhythm.hardware.placement import Local, RoundRobin, WithWorkers
 from polyrhythm.hardware.timetable import timetable
-from polyrhythm.simulator import sharing
-from polyrhythm.simulator.connection import Connection
-from polyrhythm.simulator.flows import Flows
 
 from .reference import Begin, deliveries, link_of, links_of
 

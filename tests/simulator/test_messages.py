@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import Delivery, Message, wire_bytes
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.simulator.simulator import Instant, Simulator
 from polyrhythm.errors import CompositionError, WorkerFailed
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.message import Delivery, Message, wire_bytes
-from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.simulator import Instant, Simulator
 
 from .scenes import INSTANT, PLAIN, job, note, play, silent
 
@@ -161,8 +161,8 @@ def test_a_message_to_nobody_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("network", [PLAIN, INSTANT], ids=["plain", "instant"])
 def test_ways_that_are_idle_and_topics_that_are_read_are_forgotten(network: Network | Instant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyrhythm.simulator.mailroom.REMEMBERED", 10)
-    monkeypatch.setattr("polyrhythm.simulator.flows.REMEMBERED", 10)
+    monkeypatch.setattr("polyrhythm.core.simulator.mailroom.REMEMBERED", 10)
+    monkeypatch.setattr("polyrhythm.core.simulator.flows.REMEMBERED", 10)
     kept: list[int] = []
 
     def program(context: WorkerContext) -> None:

@@ -7,10 +7,10 @@ import threading
 
 import torch
 
-from polyrhythm import rng
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.simulator.simulator import Simulator
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.simulator.simulator import Simulator
 
 from .scenes import INSTANT, job, play
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polyrhythm.core.simulator.flows import Flows
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, DeadlockError
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.congestion import Bbr, Fair
 from polyrhythm.hardware.faults import Cut
 from polyrhythm.hardware.network import Network, Site
-from polyrhythm.simulator.flows import Flows
-from polyrhythm.simulator.simulator import Simulator
-from polyrhythm.training.links import survey_job
+from polyrhythm.tools.measuring.links import survey_job
 
 PLAIN = Network.uniform("plain", 100.0, 0.5)
 PAUSING = replace(PLAIN, congestion=Bbr(every=10.0, seconds=2.0))

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.simulator.program import Program
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, WorkerFailed, WorkloadError
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.program import Program
-from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, PLAIN, job, note, play, silent
 
@@ -176,7 +176,7 @@ def test_what_a_program_raises_ends_the_run_with_its_name_and_its_own_traceback(
         play(job(silent, lambda context: users_mistake()), Simulator(network=INSTANT))
     assert caught.value.actor == "worker/1"
     assert "in users_mistake" in caught.value.trace
-    assert "simulator/program.py" not in caught.value.trace
+    assert "core/simulator/program.py" not in caught.value.trace
 
 
 def test_what_a_server_raises_ends_the_run_with_its_name() -> None:

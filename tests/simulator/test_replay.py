@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of, worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.hardware.faults import Drop, RandomStalls
 from polyrhythm.hardware.fleet import DEVICES, Fleet, Jitter
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of, worker
-from polyrhythm.kernel.port import Port
-from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, job, play
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from polyrhythm.core.kernel.events import AnyEvent, Computed
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import WorkerFailed, WorkloadError
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.faults import Crash, Stall
 from polyrhythm.hardware.fleet import Fleet, Jitter
-from polyrhythm.kernel.events import AnyEvent, Computed
-from polyrhythm.kernel.job import WorkerContext
-from polyrhythm.simulator.simulator import Simulator
 
 from .scenes import INSTANT, job, play, silent
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from polyrhythm.sources.columns import collated, columns_of
+from polyrhythm.core.columns.columns import collated, columns_of
 
 
 @pytest.mark.parametrize(

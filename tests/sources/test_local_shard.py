@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import DataError
-from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.sources import LocalShard
-from polyrhythm.training.run import run
 
 
 class Row(tuple[Any, ...]):

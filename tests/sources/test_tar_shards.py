@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+from polyrhythm.core.protocols.sharded import ShardRequest
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import DataError
-from polyrhythm.pieces.sharded import ShardRequest
-from polyrhythm.simulator import Instant, Simulator
 from polyrhythm.sources import TarShards
 from polyrhythm.sources.tar_shards import read_tar
-from polyrhythm.training.run import run
 
 
 def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from polyrhythm import systems
-from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.core.strategy.strategy import Strategy
 
 
 def traits(strategy: Strategy) -> set[tuple[object, ...]]:

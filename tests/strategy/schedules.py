@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from polyrhythm.kernel.effects import Compute, Flush, NativeReduce, Receive, ReceiveAll, Send, SendAll, Sleep, Spawn, Wait
-from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.port import Port
+from polyrhythm.core.kernel.effects import Compute, Flush, NativeReduce, Receive, ReceiveAll, Send, SendAll, Sleep, Spawn, Wait
+from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.kernel.port import Port
 
 
 class Task:

@@ -11,14 +11,14 @@ import torch
 from torch.nn import functional as F
 from toy import SAMPLES, SLOW, Toy, data, network, weights
 
-from polyrhythm import rng
 from polyrhythm.codec import ErrorFeedback, Identity, Striped, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
+from polyrhythm.core import rng
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import ALGORITHMS, AllReduce, AllToAll, Gossip, Server
 
 OPTIMIZERS = {

@@ -12,9 +12,9 @@ from toy import SLOW, Toy, trained, weights
 from polyrhythm import systems
 from polyrhythm.codec import ErrorFeedback, Identity, Significant, Threshold, TwoBit
 from polyrhythm.consistency import BulkSynchronous, LocalSteps
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.merge import Adagrad, Mean, OuterOptimizer, Sum
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllReduce, AllToAll, ByKey, Delayed, Mirrors, Ring, Server
 
 

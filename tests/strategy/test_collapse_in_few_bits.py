@@ -11,13 +11,13 @@ from toy import Toy, trained, weights
 
 from polyrhythm.codec import AveragedMomentum, CosineTopK, DecayingFeedback, Identity, MomentumCorrection, TopK
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.network import Network
 from polyrhythm.merge import Elastic, FrozenAdam, OuterOptimizer
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm.topology import AllReduce, AverageWeights, CompressedRing, EightBits, Gossip
 

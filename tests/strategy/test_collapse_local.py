@@ -10,11 +10,11 @@ from toy import SLOW, Toy, weights
 from polyrhythm import systems
 from polyrhythm.codec import Identity
 from polyrhythm.consistency import Every, LocalSteps, Switched
-from polyrhythm.local import AverageMoments, PlainSteps
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.local_rules import AverageMoments, PlainSteps
 from polyrhythm.merge import Mean, Nesterov, OuterOptimizer, SlowMomentum
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AggregationTree, AllReduce, Delayed, Tree
 
 SGD, MOMENTUM, ADAM = Toy(OPTIMIZERS["sgd"], epochs=4), Toy(OPTIMIZERS["momentum"], epochs=4), Toy(OPTIMIZERS["adam"], epochs=4)

@@ -14,20 +14,22 @@ import torch
 from torch.nn import functional as F
 from toy import data, network
 
-from polyrhythm import codec, consistency, controllers, local, merge, shuffle, systems, topology
+from polyrhythm import codec, consistency, controllers, merge, shuffle, systems, topology
+from polyrhythm import local_rules as local
 from polyrhythm.codec import ErrorFeedback, Identity, LowRank, OneBit, Striped, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SampledClients, SoftSync
+from polyrhythm.core.catalogue import CHOICES
+from polyrhythm.core.protocols.controller import ControlledSetting, Fixed
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Exchange, Strategy
+from polyrhythm.core.strategy.fit import conflict
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, UnknownNameError
-from polyrhythm.local import Consensus, PlainSteps
+from polyrhythm.local_rules import Consensus, PlainSteps
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.pieces.controller import ControlledSetting, Fixed
-from polyrhythm.selection import Named
+from polyrhythm.parameters import Named
 from polyrhythm.shuffle import OwnPace
-from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.strategy import Exchange, Strategy
-from polyrhythm.strategy.fit import CHOICES, conflict
 from polyrhythm.topology import Adasum, AllReduce, AllToAll, Delayed, Gossip, Server
-from polyrhythm.training.run import run
 
 SERVER, PEERS, GOSSIP, LOCAL = {"topology": Server()}, {"topology": AllToAll()}, {"topology": Gossip()}, {"consistency": LocalSteps(1)}
 ADMM = {**LOCAL, "local": Consensus(0.1)}

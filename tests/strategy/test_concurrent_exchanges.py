@@ -11,16 +11,16 @@ from toy import SLOW, Toy, trained
 
 from polyrhythm.codec import ErrorFeedback, OneBit, PerTensor, TopK
 from polyrhythm.consistency import Bounded, LocalSteps
+from polyrhythm.core.kernel.events import Reported
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Exchange, Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import DivergedError
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Reported
 from polyrhythm.merge import Sum
-from polyrhythm.processes import Processes
-from polyrhythm.selection import Named
-from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.strategy import Exchange, Strategy
+from polyrhythm.parameters import Named
 from polyrhythm.topology import AllReduce, Bucketed, Direct, Ring, Server
-from polyrhythm.training.run import run
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
 FIRST, SECOND, THIRD = Named("0.weight"), Named("0.bias"), Named("2.weight")

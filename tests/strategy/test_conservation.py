@@ -13,21 +13,21 @@ from torch import Tensor
 
 from polyrhythm.codec import ErrorFeedback, Identity, MaxN, Partitions, Relative, Striped, Threshold, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Intervals, LocalSteps
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import server, worker
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import server, worker
+from polyrhythm.core.protocols.codec import Codec, packets
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.topology import Channel, InitialState, Topology, server_count
+from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.merge import Mean, Sum
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.codec import Codec, packets
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.topology import Channel, InitialState, Topology, server_count
-from polyrhythm.pieces.traits import Pattern, Payload
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import GRAPHS, MEMBERS, AllReduce, AllToAll, Delayed, Gossip, LinkExchange, PartialExchange, Server
-from polyrhythm.topology.graph import Graph
-from polyrhythm.topology.peer_inbox import UPDATES
-from polyrhythm.topology.server_records import REQUESTS, Push, from_numbers
-from polyrhythm.topology.server_shard import ServerShard
+from polyrhythm.topology.graphs.graph import Graph
+from polyrhythm.topology.peers.peer_inbox import UPDATES
+from polyrhythm.topology.servers.server_records import REQUESTS, Push, from_numbers
+from polyrhythm.topology.servers.server_shard import ServerShard
 
 LAYOUT = Layout(("a", "b"), ((4, 3), (5,)))
 CODECS = (Identity(), ErrorFeedback(TopK(0.2)), ErrorFeedback(Threshold(2.0)), ErrorFeedback(Relative(0.5, floor=4.0)))

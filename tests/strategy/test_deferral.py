@@ -18,19 +18,19 @@ from toy import SLOW, Toy, data, network, trained, weights
 
 from polyrhythm.codec import MEMBERS
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.kernel.events import Evaluated, Reported
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Exchange, Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, DivergedError, WorkloadError
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Evaluated, Reported
 from polyrhythm.merge import Adagrad, Mean, OuterOptimizer, Sum
-from polyrhythm.pieces.traits import Pattern, Payload
-from polyrhythm.processes import Processes
-from polyrhythm.selection import Named
-from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.strategy import Exchange, Strategy
+from polyrhythm.parameters import Named
+from polyrhythm.tools.measuring.timing import time
 from polyrhythm.topology import FAMILIES, AllReduce, Bucketed, Deferred, Direct, Gossip, Server, Summation
-from polyrhythm.training.run import run
-from polyrhythm.training.timing import time
 
 DEFERRED = Strategy(topology=Deferred(Summation(1, nbytes=64)))
 GOSSIP = Strategy(consistency=LocalSteps(1), topology=Gossip(), merge=Mean())

@@ -10,14 +10,14 @@ from torch.nn import functional as F
 from toy import Toy, trained, weights
 
 from polyrhythm.consistency import Bounded, LocalSteps
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Exchange, Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import Mean, Nesterov, OuterOptimizer, Sum
-from polyrhythm.processes import Processes
-from polyrhythm.selection import MEMBERS, Dimensions, Modules, Named, Optionally, Where
-from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.strategy import Exchange, Strategy
+from polyrhythm.parameters import MEMBERS, Dimensions, Modules, Named, Optionally, Where
 from polyrhythm.topology import AllReduce, Alone, Direct, Server, Tree
-from polyrhythm.training.run import run
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
 BOTH = (Simulator(network=Instant()), Processes(cuda=False))

@@ -12,35 +12,35 @@ from torch.nn import functional as F
 from toy import SAMPLES, SLOW, Toy, data, network, trained, weights
 
 from polyrhythm.consistency import Asynchronous, BulkSynchronous, LocalSteps
-from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port
-from polyrhythm.local import Proximal, ResetMoments
-from polyrhythm.merge import Mean
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.controller import ControlledSetting, Controls
-from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.responses import AdoptWeights, ApplyContributions, MixWeights, Response
-from polyrhythm.pieces.result_source import FirstWorker
-from polyrhythm.pieces.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.pieces.traits import (
+from polyrhythm.core.collectives.broadcast import broadcast
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.controller import ControlledSetting, Controls
+from polyrhythm.core.protocols.merge import AnyContribution, Direction
+from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixWeights, Response
+from polyrhythm.core.protocols.result_source import FirstWorker
+from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.traits import (
     DIFFERENCES,
     MergeTraits,
     Pattern,
     Payload,
     TopologyTraits,
 )
-from polyrhythm.processes import Processes
-from polyrhythm.simulator.simulator import Simulator
-from polyrhythm.strategy import Exchange, Hierarchical, Strategy
-from polyrhythm.tensors import State
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.core.tensors import State
+from polyrhythm.core.training.run import run
+from polyrhythm.core.trees import StateTree
+from polyrhythm.errors import CompositionError
+from polyrhythm.local_rules import Proximal, ResetMoments
+from polyrhythm.merge import Mean
 from polyrhythm.topology import Server
-from polyrhythm.topology.algorithms.broadcast import broadcast
-from polyrhythm.topology.graph import Dissemination
-from polyrhythm.training.run import run
-from polyrhythm.trees import StateTree
+from polyrhythm.topology.graphs.graph import Dissemination
 
 SGD = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05))
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
@@ -232,7 +232,7 @@ def test_a_mix_sees_ones_own_step_and_may_refuse() -> None:
 
 def by_hand(mu: float, tau: int, steps: int) -> Tensor:
     """One worker's plain loop with a proximal term."""
-    from polyrhythm import rng
+    from polyrhythm.core import rng
 
     seen: list[Any] = []
 

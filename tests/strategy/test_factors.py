@@ -15,14 +15,14 @@ from toy import Toy, trained, weights
 
 from polyrhythm.codec import SufficientFactors
 from polyrhythm.consistency import Asynchronous, Bounded, Intervals, SoftSync
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.traits import Payload
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, WorkloadError
-from polyrhythm.pieces.traits import Payload
-from polyrhythm.processes import Processes
-from polyrhythm.selection import Modules
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.parameters import Modules
 from polyrhythm.topology import AllReduce, AllToAll, Server
-from polyrhythm.training.run import run
 
 FACTORS = Exchange(codec=SufficientFactors())
 ALL = Strategy(exchange=FACTORS)

@@ -6,16 +6,16 @@ from toy import Toy, trained, weights
 
 from polyrhythm.codec import ErrorFeedback, SharedK, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
+from polyrhythm.core.kernel.events import Sent
+from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.message import DIMENSION_BYTES, HEADER_BYTES, TENSOR_HEADER_BYTES
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+from polyrhythm.core.strategy import BySite, Exchange, Given, Hierarchical, InGroups, Leaders, OfSize, Strategy, Stripes
+from polyrhythm.core.strategy.hierarchy.groups import MEMBERS as GROUPS
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.network import Network, Site
-from polyrhythm.kernel.events import Sent
-from polyrhythm.kernel.job import Location
-from polyrhythm.kernel.message import DIMENSION_BYTES, HEADER_BYTES, TENSOR_HEADER_BYTES
 from polyrhythm.merge import Elastic, Nesterov, OuterOptimizer, Sum
-from polyrhythm.processes import Processes
-from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.strategy import BySite, Exchange, Given, Hierarchical, InGroups, Leaders, OfSize, Strategy, Stripes
-from polyrhythm.strategy.groups import MEMBERS as GROUPS
 from polyrhythm.topology import Adasum, AllReduce, AverageWeights, Direct, Gossip, Ring, Server, Tree
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))

@@ -10,16 +10,17 @@ from torch import Tensor
 from torch.nn import functional as F
 from toy import SAMPLES, Toy, data, network, trained, weights
 
-from polyrhythm import rng, systems
+from polyrhythm import systems
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.events import Sent
+from polyrhythm.core.kernel.message import DIMENSION_BYTES, HEADER_BYTES, TENSOR_HEADER_BYTES
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Exchange, Hierarchical, InGroups, OfSize, Strategy
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import Sent
-from polyrhythm.kernel.message import DIMENSION_BYTES, HEADER_BYTES, TENSOR_HEADER_BYTES
-from polyrhythm.kernel.names import worker
 from polyrhythm.merge import LARC, LARS, LinearScaling, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Exchange, Hierarchical, InGroups, OfSize, Strategy
 from polyrhythm.topology import AllReduce, AllToAll, Bucketed, Deferred, Direct, Server, Summation, Tree
 
 OPTIMIZERS: dict[str, Any] = {

@@ -13,13 +13,13 @@ from toy import SLOW, Toy, data, trained
 
 from polyrhythm import systems
 from polyrhythm.consistency import Bounded, LocalSteps, SoftSync
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, WorkerFailed
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.merge import Mean
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Server
-from polyrhythm.training.run import run
 
 TOLERANT = [name for name in systems.SYSTEMS if not systems.find(name).essential("worker/3")]
 STRICT = [name for name in systems.SYSTEMS if systems.find(name).essential("worker/3") and name != "single"]

@@ -7,16 +7,16 @@ from toy import Toy, trained, weights
 from polyrhythm import systems
 from polyrhythm.codec import ErrorFeedback, Relative
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
+from polyrhythm.core.kernel.events import Sent
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.topology import Topology
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.strategy import Exchange, Hierarchical, InGroups, OfSize, Strategy
+from polyrhythm.core.strategy.hierarchy.groups import Groups
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.network import Network, Site
-from polyrhythm.kernel.events import Sent
 from polyrhythm.merge import Sum
-from polyrhythm.pieces.topology import Topology
-from polyrhythm.processes import Processes
-from polyrhythm.simulator.simulator import Simulator
-from polyrhythm.strategy import Exchange, Hierarchical, InGroups, OfSize, Strategy
-from polyrhythm.strategy.groups import Groups
 from polyrhythm.topology import AllReduce, Mirrors, Overlay, Server
 
 PAIRS = [("a", "b"), ("b", "a")]

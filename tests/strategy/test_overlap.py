@@ -13,18 +13,18 @@ from torch.nn import functional as F
 from toy import SLOW, Toy, data, network, trained, weights
 
 from polyrhythm.codec import MEMBERS
+from polyrhythm.core.kernel.events import Reported
+from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.simulator.collectives import ClosedForm
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import DivergedError, PolyrhythmError, WorkloadError
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Reported
-from polyrhythm.pieces.traits import Pattern, Payload
-from polyrhythm.simulator.collectives import ClosedForm
-from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
+from polyrhythm.tools.measuring.timing import time
 from polyrhythm.topology import ALGORITHMS, AllReduce, Bucketed
-from polyrhythm.training.run import run
-from polyrhythm.training.timing import time
 
 SMALL = Bucketed(AllReduce(), nbytes=32)
 """Three buckets of the toy network."""

@@ -11,20 +11,21 @@ from endpoints import context_of
 from test_collapse import OPTIMIZERS, UNEVEN, each_optimizer, plain
 from toy import SLOW, Toy, data, network, trained, weights
 
-from polyrhythm import rng, systems
+from polyrhythm import systems
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
+from polyrhythm.core import rng
+from polyrhythm.core.protocols.merge import Contribution, Merge
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.strategy.rates import at
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.training.run import run
+from polyrhythm.core.weights.remote_optimizer import RemoteOptimizer, describe
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
-from polyrhythm.local import ResetMoments
+from polyrhythm.local_rules import ResetMoments
 from polyrhythm.merge import Mean, StalenessScaled, Sum
-from polyrhythm.model.remote_optimizer import RemoteOptimizer, describe
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.merge import Contribution, Merge
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.strategy.rates import at
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import AllReduce, AllToAll, Bucketed, Server
-from polyrhythm.training.run import run
 
 LAYOUT = Layout(("w",), ((6,),))
 

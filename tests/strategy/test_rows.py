@@ -11,15 +11,15 @@ from torch.nn import functional as F
 
 from polyrhythm.codec import Identity, Rows
 from polyrhythm.consistency import Asynchronous, Bounded, Intervals, LocalSteps
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.traits import Payload
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.core.training.result import Run
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.traits import Payload
-from polyrhythm.processes import Processes
-from polyrhythm.selection import Modules
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.parameters import Modules
 from polyrhythm.topology import AllReduce, AllToAll, ChangedRows, Server
-from polyrhythm.training.result import Run
-from polyrhythm.training.run import run
 
 SYMBOLS, WIDTH, STEPS = 400, 8, 6
 VIRTUAL, REAL = Simulator(network=Instant()), Processes(cuda=False)

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from toy import data, network
 
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import AliasWarning, CompositionError
-from polyrhythm.kernel.job import Runtime
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.training.run import run
 
 RUNTIMES = {"simulator": Simulator(network=Instant()), "processes": Processes()}
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.pieces.snapshots import Snapshots, moment
-from polyrhythm.strategy.snapshots import TOPIC as SNAPSHOTS
-from polyrhythm.strategy.snapshots import collect, show
+from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.protocols.snapshots import Snapshots, moment
+from polyrhythm.core.strategy.snapshots import TOPIC as SNAPSHOTS
+from polyrhythm.core.strategy.snapshots import collect, show
 
 
 class Wire:

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.result import Run
+from polyrhythm.core.training.run import run
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.job import Runtime
-from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.training.result import Run
-from polyrhythm.training.run import run
 
 SAMPLES = 96
 

@@ -8,13 +8,13 @@ from endpoints import context_of
 from toy import Toy, trained, weights
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import Adjusted, Merged
+from polyrhythm.core.protocols.controller import ControlledSetting, Measurements, WorkerMeasure
+from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import Adjusted, Merged
-from polyrhythm.pieces.controller import ControlledSetting, Measurements, WorkerMeasure
-from polyrhythm.pieces.merge import Contribution
-from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
-from polyrhythm.tensors import Layout
 
 LAYOUT = Layout(("w",), ((3,),))
 UPDATES = [torch.tensor(values) for values in ([1.0, -2.0, 3.0], [0.5, 0.5, -1.0], [2.0, 0.0, 1.0], [-1.0, 4.0, 0.25])]

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Stepped
 
 WORKERS, WIDTH, RATE = 4, 100, 1e6 / 8
 NARROW = Network.uniform("narrow", "1 Mbit/s", "1 ms")

@@ -115,7 +115,7 @@ def test_the_mean_over_senders_and_the_rate_in_the_momentum_each_matter() -> Non
 
 
 def test_what_one_worker_alone_has_sent_counts_in_full() -> None:
-    from polyrhythm.tensors import Layout
+    from polyrhythm.core.tensors import Layout
 
     layout, codec = Layout(("a",), ((4,),)), pr.CosineTopK(1, chunk=4)
     flat, wave = torch.full((4,), 1.0), 2 * cosines(4)[1]

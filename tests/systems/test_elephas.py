@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from toy import Toy, trained
 
-from polyrhythm.kernel.events import Overwritten
-from polyrhythm.processes import Processes
+from polyrhythm.core.kernel.events import Overwritten
+from polyrhythm.core.processes import Processes
 
 
 @pytest.mark.parametrize("system", ["elephas", "elephas-asynchronous", "elephas-hogwild"])

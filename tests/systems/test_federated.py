@@ -10,9 +10,9 @@ import torch
 from toy import SLOW, Toy, trained, weights
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import Computed, Merged, Stepped
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.errors import CompositionError, WorkloadError
-from polyrhythm.kernel.events import Computed, Merged, Stepped
-from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
 
 TOY = Toy(epochs=6)  # 4 workers: 3 steps of 8 samples an epoch

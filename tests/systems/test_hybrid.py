@@ -15,14 +15,14 @@ from torch.nn import functional as F
 import polyrhythm as pr
 from polyrhythm import systems
 from polyrhythm.codec import SufficientFactors
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Exchange, Strategy
+from polyrhythm.core.training.result import Run
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
-from polyrhythm.processes import Processes
-from polyrhythm.selection import Optionally, Where
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Exchange, Strategy
+from polyrhythm.parameters import Optionally, Where
 from polyrhythm.topology import Server
-from polyrhythm.training.result import Run
-from polyrhythm.training.run import run
 
 LAYERS = ((96, 64), (96, 96), (8, 96))
 """Outputs and inputs; without biases."""

@@ -11,11 +11,11 @@ from toy import Toy, weights
 from polyrhythm import systems
 from polyrhythm.codec import KKT, FeatureBlocks, KeyList, RandomSkip
 from polyrhythm.codec.feature_blocks import block_at
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.merge import Mean, ProximalSGD
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Server
-from polyrhythm.training.run import run
 
 TOY = Toy(epochs=1)
 

@@ -13,12 +13,12 @@ from toy import SLOW, Toy, network, trained, weights
 
 from polyrhythm import systems
 from polyrhythm.consistency import Asynchronous, Bounded, Intervals, LocalSteps, SoftSync, WarmStart
+from polyrhythm.core.kernel.events import Merged
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import Merged
 from polyrhythm.merge import Mean, Sum
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Blockwise, Server
 
 RULES = [Asynchronous(), Intervals(), LocalSteps(2, Asynchronous())]

@@ -15,12 +15,12 @@ from toy import Toy, data, network, trained, weights
 
 from polyrhythm import systems
 from polyrhythm.consistency import Intervals
+from polyrhythm.core.protocols.codec import Codec
+from polyrhythm.core.protocols.topology import server_count
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.merge import Adagrad, Nesterov, OuterOptimizer, Sum
-from polyrhythm.pieces.codec import Codec
-from polyrhythm.pieces.topology import server_count
-from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
 
 PUBLISHED = (
     *("single", "allreduce", "direct", "tree", "downpour", "ssp", "softsync"),

@@ -11,13 +11,13 @@ from toy import SLOW, Toy, trained, weights
 
 from polyrhythm import systems
 from polyrhythm.consistency import Asynchronous, SoftSync
+from polyrhythm.core.kernel.events import Merged, Sent
+from polyrhythm.core.kernel.names import server
+from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import Merged, Sent
-from polyrhythm.kernel.names import server
 from polyrhythm.merge import Mean, SquareRootScaling
-from polyrhythm.pieces.merge import Contribution
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import BroadcastTree, Server
 
 MOMENTUM = Toy(lambda p: torch.optim.SGD(p, lr=0.03, momentum=0.9))

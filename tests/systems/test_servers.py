@@ -11,16 +11,16 @@ from toy import SLOW, Toy, weights
 
 from polyrhythm import systems
 from polyrhythm.consistency import Asynchronous
+from polyrhythm.core.kernel.events import Sent
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.result import Run
+from polyrhythm.core.training.run import run
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.fleet import Fleet, Mixed
-from polyrhythm.kernel.events import Sent
 from polyrhythm.merge import Sum
-from polyrhythm.selection.factor_costs import as_factors, factors_to_server
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
+from polyrhythm.parameters.factor_costs import as_factors, factors_to_server
 from polyrhythm.topology import Server
-from polyrhythm.training.result import Run
-from polyrhythm.training.run import run
 
 UNEVEN = Fleet((Profile("measured", (0.01,)),), (Mixed((1.0, 0.6, 0.2)),))
 PARAMETER_SERVER = Strategy(consistency=Asynchronous(), topology=Server(), merge=Sum())

@@ -16,14 +16,14 @@ from toy import Toy, network, trained
 
 from polyrhythm import systems
 from polyrhythm.consistency import LocalSteps
-from polyrhythm.kernel.events import Sent
-from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.model.remote_optimizer import describe
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
+from polyrhythm.core.kernel.events import Sent
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.remote_optimizer import describe
 from polyrhythm.topology import Bucketed, Server, Summation
-from polyrhythm.topology.server_records import Done, Join, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
+from polyrhythm.topology.servers.server_records import Done, Join, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
 
 NUMEL = sum(parameter.numel() for parameter in network().parameters())
 WORKERS = (1, 2, 3, 4, 5)

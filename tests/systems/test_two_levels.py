@@ -10,14 +10,14 @@ from toy import Toy, trained, weights
 
 from polyrhythm import systems
 from polyrhythm.consistency import Asynchronous, Intervals, LocalSteps
+from polyrhythm.core.kernel.events import Computed, Sent
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.fleet import Fleet, Straggler
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Computed, Sent
 from polyrhythm.merge import HeavyBall, Sum
-from polyrhythm.simulator.simulator import Simulator
-from polyrhythm.strategy import Exchange, Hierarchical, Strategy
 from polyrhythm.topology import Server
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))

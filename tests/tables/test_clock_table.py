@@ -7,10 +7,10 @@ import random
 import pytest
 
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.reproductions.jobs import clock_schedules
-from polyrhythm.reproductions.jobs.clock_schedules import violations
-from polyrhythm.tables.clock_table import ClockTable, Flushed
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.tables.clock_table import ClockTable, Flushed
+from polyrhythm_reproductions.jobs import clock_schedules
+from polyrhythm_reproductions.jobs.clock_schedules import violations
 
 SCHEDULES = 10_000
 

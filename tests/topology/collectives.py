@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import Ending, Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of, worker
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Ending, Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of, worker
-from polyrhythm.simulator.simulator import Simulator
 
 CollectiveRequest = Callable[[WorkerContext, Group], Any]
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from polyrhythm import rng
-from polyrhythm.checkpoints.plan import CheckpointPlan, ServerFiles
-from polyrhythm.kernel.events import AnyEvent
-from polyrhythm.kernel.group import Group, servers, workers
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.snapshots import Snapshots
-from polyrhythm.pieces.topology import ServerEndpoint, WorkerEndpoint
+from polyrhythm.core import rng
+from polyrhythm.core.checkpoints.plan import CheckpointPlan, ServerFiles
+from polyrhythm.core.kernel.events import AnyEvent
+from polyrhythm.core.kernel.group import Group, servers, workers
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.snapshots import Snapshots
+from polyrhythm.core.protocols.topology import ServerEndpoint, WorkerEndpoint
 
 
 def worker_end(port: Port, count: int, shards: int = 0, seed: int = 0) -> WorkerEndpoint:

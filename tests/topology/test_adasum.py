@@ -12,12 +12,12 @@ from toy import Toy, trained, weights
 
 from polyrhythm.codec import Cast, ErrorFeedback, PerTensor, TopK
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
-from polyrhythm.processes import Processes
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import Adasum
-from polyrhythm.topology.algorithms.adaptive_sum import AdaptiveSum
+from polyrhythm.topology.collective.algorithms.adaptive_sum import AdaptiveSum
 
 LAYOUT = Layout(("a", "b", "c", "d"), ((4, 3), (), (5,), (7,)))
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from collectives import BANDWIDTH, LATENCY, ask, values
 
+from polyrhythm.core.collectives.broadcast import broadcast
+from polyrhythm.core.protocols.algorithm import Algorithm, all_gather, all_to_all
 from polyrhythm.topology import ALGORITHMS
-from polyrhythm.topology.algorithms.algorithm import Algorithm, all_gather, all_to_all
-from polyrhythm.topology.algorithms.broadcast import broadcast
 
 each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
 

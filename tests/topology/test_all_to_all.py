@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from toy import SLOW, Toy, trained
 
+from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
-from polyrhythm.simulator import Instant, Simulator
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.01, 0.021, 0.03, 0.05])

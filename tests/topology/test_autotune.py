@@ -11,17 +11,17 @@ from collectives import ask
 from torch import nn
 from toy import Toy, trained, weights
 
+from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Stepped
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Autotune, BitVector, Fused
-from polyrhythm.topology.gaussian_process import GaussianProcess, expected_improvement
-from polyrhythm.topology.tuning import Knobs
-from polyrhythm.training.run import run
+from polyrhythm.topology.collective.gaussian_process import GaussianProcess, expected_improvement
+from polyrhythm.topology.collective.tuning import Knobs
 
 SMALL, LARGE = 2**14, 2**22
 ON = Simulator(network=Network.uniform("even", "200 Mbit/s", "1 ms"), devices=Profile("measured", (0.03,)))

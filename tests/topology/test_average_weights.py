@@ -11,15 +11,15 @@ from toy import data, network
 
 from polyrhythm.codec import SharedK
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.responses import ReplaceSent
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.training.run import run
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.merge import Mean
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.responses import ReplaceSent
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import AverageWeights
-from polyrhythm.training.run import run
 
 
 def test_what_was_sent_becomes_the_mean_and_the_rest_keeps_every_bit() -> None:

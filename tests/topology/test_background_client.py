@@ -11,26 +11,26 @@ from test_collapse import plain
 from toy import Toy, trained, weights
 
 from polyrhythm.consistency import Asynchronous, Intervals, LocalSteps, SoftSync
+from polyrhythm.core.kernel.effects import Effect, Receive, Send
+from polyrhythm.core.kernel.events import Merged, Stepped
+from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.kernel.names import server, worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.responses import Response
+from polyrhythm.core.protocols.topology import Channel, InitialState
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.effects import Effect, Receive, Send
-from polyrhythm.kernel.events import Merged, Stepped
-from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.names import server, worker
-from polyrhythm.kernel.port import Port
 from polyrhythm.merge import Elastic, Mean, Sum
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.responses import Response
-from polyrhythm.pieces.topology import Channel, InitialState
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
-from polyrhythm.topology.server_records import Done, Fetch, Join, Push, ServerRequest, ShardStatus, Wanted, from_numbers
+from polyrhythm.topology.servers.server_records import Done, Fetch, Join, Push, ServerRequest, ShardStatus, Wanted, from_numbers
 
 LAYOUT, RATE = Layout(("w",), ((4,),)), 0.5
 FAR = Network.uniform("far", "10 Gbit/s", "2 s")

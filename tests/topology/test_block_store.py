@@ -14,20 +14,20 @@ from toy import SLOW, Toy, data, network, weights
 
 from polyrhythm.codec import Cast, ErrorFeedback, TopK
 from polyrhythm.consistency import Asynchronous
+from polyrhythm.core.kernel.events import Reported, Sent
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, WorkerFailed
 from polyrhythm.hardware.faults import Crash, Stall
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.placement import WithWorkers
-from polyrhythm.kernel.events import Reported, Sent
-from polyrhythm.kernel.names import rank_of
 from polyrhythm.merge import Adagrad, LinearScaling, OuterOptimizer
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import BlockStore, Server
-from polyrhythm.topology.block_records import Gradient, TaskBlocks, Weights, from_numbers, from_store, to_numbers, to_worker
-from polyrhythm.topology.gradient_count import GradientCount
-from polyrhythm.training.run import run
+from polyrhythm.topology.block_store.block_records import Gradient, TaskBlocks, Weights, from_numbers, from_store, to_numbers, to_worker
+from polyrhythm.topology.block_store.gradient_count import GradientCount
 
 ADAM = Toy(lambda parameters: torch.optim.Adam(parameters, lr=0.01), epochs=3)
 STORE = Strategy(topology=BlockStore())

@@ -11,15 +11,15 @@ from endpoints import context_of, worker_end
 
 from polyrhythm.codec import Identity
 from polyrhythm.consistency import BulkSynchronous, LocalSteps
+from polyrhythm.core.protocols.topology import Agreement, InitialState
+from polyrhythm.core.protocols.traits import Payload
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import Mean
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.topology import Agreement, InitialState
-from polyrhythm.pieces.traits import Payload
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import ALGORITHMS, AllReduce, Alone, Bucketed, Server
-from polyrhythm.topology.bucketed import cut
+from polyrhythm.topology.collective.bucketed import cut
 
 LAYOUT = Layout(("a", "b", "c", "d", "e"), ((3, 4), (4,), (5, 4), (), (2,)))
 

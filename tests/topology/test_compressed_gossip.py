@@ -14,18 +14,18 @@ from toy import Toy, weights
 
 from polyrhythm.codec import MEMBERS, Clipped, ErrorFeedback, Identity, OneBit, TopK
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.protocols.codec import Codec
+from polyrhythm.core.protocols.topology import InitialState
+from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.names import worker
-from polyrhythm.local import TrackedGradients
+from polyrhythm.local_rules import TrackedGradients
 from polyrhythm.merge import Mean
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.codec import Codec
-from polyrhythm.pieces.topology import InitialState
-from polyrhythm.pieces.traits import Pattern, Payload
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import CompressedGossip, MetropolisHastings, RingGraph
-from polyrhythm.topology.mixing_weights import matrix
+from polyrhythm.topology.graphs.mixing_weights import matrix
 
 LAYOUT = Layout(("w",), ((3, 4),))
 WORKERS = 5

@@ -6,11 +6,11 @@ import pytest
 import torch
 from collectives import BANDWIDTH, LATENCY, ask, values
 
-from polyrhythm.kernel.effects import NativeReduce, Rounding
-from polyrhythm.kernel.group import Group
-from polyrhythm.processes.collectives.nccl import Nccl
+from polyrhythm.core.kernel.effects import NativeReduce, Rounding
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.processes.collectives.nccl import Nccl
 from polyrhythm.topology import ALGORITHMS, ROUNDING, CompressedRing, EightBits, Fastest, Ring, Truncated
-from polyrhythm.topology.algorithms.hops import Hop
+from polyrhythm.topology.collective.algorithms.hops import Hop
 
 each_ring = pytest.mark.parametrize("ring", ROUNDING, ids=repr)
 

@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 from toy import Toy, network, trained
 
-from polyrhythm import rng
 from polyrhythm.codec import Identity
 from polyrhythm.consistency import Asynchronous, BulkSynchronous, LocalSteps
-from polyrhythm.kernel.group import workers
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import workers
+from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, Direction
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.topology import Topology
+from polyrhythm.core.protocols.traits import EVERY_PATTERN, EVERY_PAYLOAD, UNENCODED, CodecTraits, MergeTraits, Pattern, Payload
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout, State
 from polyrhythm.merge import Mean
-from polyrhythm.pieces.codec import Aggregation, Encoded
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.topology import Topology
-from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, UNENCODED, CodecTraits, MergeTraits, Pattern, Payload
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout, State
 from polyrhythm.topology import MEMBERS, Alone, Server
 
 WORKERS, STEPS = 4, 3  # 96 samples in batches of 8

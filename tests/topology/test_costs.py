@@ -12,13 +12,13 @@ from collectives import BANDWIDTH, LATENCY, ask
 from torch import nn
 
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.protocols.algorithm import Algorithm
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllReduce, AllToAll, Direct, Gossip, Ring, Server, Star, Tree, costs
-from polyrhythm.topology.algorithms.algorithm import Algorithm
-from polyrhythm.training.run import run
 
 M = 4 * 250_000
 SIZES = [1, 2, 4, 8, 16, 32]

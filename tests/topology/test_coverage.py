@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from polyrhythm.topology.coverage import Coverage, Span, from_numbers, joined, to_numbers
+from polyrhythm.topology.overlay.coverage import Coverage, Span, from_numbers, joined, to_numbers
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,21 +8,21 @@ import torch
 from torch.nn import functional as F
 from toy import Toy, data, network, trained, weights
 
-from polyrhythm import rng
 from polyrhythm.codec import ErrorFeedback, Striped, TopK
 from polyrhythm.consistency import LocalSteps, Switched
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.events import Stepped, Waited
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.local import LocalRule
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.strategy import Exchange, Hierarchical, InGroups, Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Stepped, Waited
-from polyrhythm.local import KeepLateSteps, KeepOwn, PlainSteps
-from polyrhythm.pieces.local import LocalRule
-from polyrhythm.processes import Processes
-from polyrhythm.selection import Named
-from polyrhythm.simulator.simulator import Simulator
-from polyrhythm.strategy import Exchange, Hierarchical, InGroups, Strategy
+from polyrhythm.local_rules import KeepLateSteps, KeepOwn, PlainSteps
+from polyrhythm.parameters import Named
 from polyrhythm.topology import AllReduce, Delayed, Server
-from polyrhythm.training.run import run
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
 """24 samples a worker: 6 steps of 8."""

@@ -9,14 +9,14 @@ import torch
 from toy import Toy, remaining, trained, weights
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
+from polyrhythm.core.kernel.events import Overwritten
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import Overwritten
 from polyrhythm.merge import Mean, Sum
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import FixedPointMemory, NearestRounding
-from polyrhythm.training.run import run
 
 from .test_shared_memory import Scalar
 

@@ -13,12 +13,13 @@ from torch import nn
 from toy import SLOW, Toy, trained, weights
 
 from polyrhythm.codec import Cast, ErrorFeedback, TopK
+from polyrhythm.core.kernel.events import Reported
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Reported
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import (
     AllReduce,
     BitVector,
@@ -33,7 +34,6 @@ from polyrhythm.topology import (
     Server,
     Truncated,
 )
-from polyrhythm.training.run import run
 
 READINESS = (RootCoordinator(), ResponseCache(), BitVector())
 SGD = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9), epochs=1)

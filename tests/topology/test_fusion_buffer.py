@@ -6,9 +6,9 @@ import pytest
 import torch
 from collectives import ask
 
+from polyrhythm.core.protocols.algorithm import Algorithm
 from polyrhythm.topology import Butterfly, Direct, Ring, Star, Tree
-from polyrhythm.topology.algorithms.algorithm import Algorithm
-from polyrhythm.topology.fusion_buffer import joined, parted
+from polyrhythm.topology.collective.fusion_buffer import joined, parted
 
 SIZES = (1, 2, 7, 12, 0, 30, 5)
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from endpoints import context_of
 
-from polyrhythm.kernel.group import Group
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.merge import Merge
 from polyrhythm.merge import Elastic, Mean
-from polyrhythm.pieces.merge import Merge
 from polyrhythm.topology import FAMILIES, BipartiteGraph, Dissemination, FixedGraph, Torus
-from polyrhythm.topology.graph import Graph
+from polyrhythm.topology.graphs.graph import Graph
 
 EVERY = (*FAMILIES, BipartiteGraph(), FixedGraph.of(networkx.star_graph(6)), FixedGraph.of(networkx.cycle_graph(8)))
 every_graph = pytest.mark.parametrize("graph", EVERY, ids=lambda graph: type(graph).__name__)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.division import Divided
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.division import Divided
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import HashRing
 
 LAYOUT = Layout(("embedding", "w", "bias"), ((3000, 2), (40, 50), (2000,)))

@@ -12,12 +12,12 @@ from endpoints import context_of, worker_end
 
 from polyrhythm.codec import Cast, Identity
 from polyrhythm.consistency import BulkSynchronous
+from polyrhythm.core.protocols.topology import Agreement, InitialState
+from polyrhythm.core.protocols.traits import Payload
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import Mean
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.topology import Agreement, InitialState
-from polyrhythm.pieces.traits import Payload
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import AllReduce, Direct, Keyed, Server
 
 LAYOUT = Layout(("a", "b", "c", "d"), ((2, 3), (3,), (5,), ()))

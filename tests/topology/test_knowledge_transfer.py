@@ -10,10 +10,10 @@ import torch
 from toy import Toy, weights
 
 import polyrhythm as pr
+from polyrhythm.core.protocols.controller import ControlledSetting, Measurements, WorkerMeasure
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.strategy.equal_replicas import EqualReplicas
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.controller import ControlledSetting, Measurements, WorkerMeasure
-from polyrhythm.strategy import Strategy
-from polyrhythm.strategy.equal_replicas import EqualReplicas
 from polyrhythm.systems import find
 
 

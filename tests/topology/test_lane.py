@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from polyrhythm.codec import Identity
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.message import Message
-from polyrhythm.pieces.controller import AS_COMPOSED
-from polyrhythm.tensors import Layout
-from polyrhythm.topology.lane import Lane
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.controller import AS_COMPOSED
+from polyrhythm.core.tensors import Layout
+from polyrhythm.topology.peers.lane import Lane
 
 
 class Line:

@@ -10,16 +10,16 @@ from torch import nn
 from toy import Toy, remaining, trained
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
+from polyrhythm.core.kernel.events import Undelivered
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.faults import Crash, DatagramFaults
-from polyrhythm.kernel.events import Undelivered
 from polyrhythm.merge import Sum
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import LossyStreams
-from polyrhythm.topology.weight_ranges import WeightRanges
-from polyrhythm.training.run import run
+from polyrhythm.topology.datagrams.weight_ranges import WeightRanges
 
 STEPS, NUMEL = 20, 60
 TOY = Toy(epochs=12)

@@ -15,21 +15,21 @@ from toy import SLOW, Toy, trained, weights
 
 from polyrhythm.codec import Cast, Identity
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.protocols.codec import Codec
+from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.topology import InitialState
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.faults import Crash
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import worker
-from polyrhythm.local import TrackedGradients
+from polyrhythm.local_rules import TrackedGradients
 from polyrhythm.merge import Mean
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.codec import Codec
-from polyrhythm.pieces.topology import InitialState
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import AllReduce, Moshpit
-from polyrhythm.topology.grid import line, sides
-from polyrhythm.topology.losses import GONE
+from polyrhythm.topology.graphs.grid import line, sides
 
 LAYOUT = Layout(("w",), ((7,),))
 

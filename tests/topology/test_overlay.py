@@ -14,19 +14,19 @@ from torch import Tensor
 
 from polyrhythm.codec import ErrorFeedback, Identity, Relative, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.protocols.codec import Codec
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.topology import InitialState
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.names import worker
 from polyrhythm.merge import Sum
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.codec import Codec
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.topology import InitialState
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import Overlay, RoundTrips, SelectiveBarrier
-from polyrhythm.topology.barriers import announced, announcement
-from polyrhythm.topology.hub_groups import HubGroups
-from polyrhythm.topology.overlay_channel import OverlayChannel
+from polyrhythm.topology.overlay.barriers import announced, announcement
+from polyrhythm.topology.overlay.hub_groups import HubGroups
+from polyrhythm.topology.overlay.overlay_channel import OverlayChannel
 
 LAYOUT = Layout(("a", "b"), ((4, 3), (5,)))
 

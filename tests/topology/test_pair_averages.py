@@ -13,21 +13,21 @@ from toy import SLOW, Toy, trained, weights
 
 from polyrhythm.codec import Cast, Identity
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Intervals, LocalSteps
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.protocols.codec import Codec
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.merge import WeightMerge
+from polyrhythm.core.protocols.topology import InitialState
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.fleet import Fleet, Mixed
-from polyrhythm.kernel.names import worker
 from polyrhythm.merge import Elastic, Mean
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.codec import Codec
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.merge import WeightMerge
-from polyrhythm.pieces.topology import InitialState
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import PairAverages, RingGraph
-from polyrhythm.topology.graph import Graph
-from polyrhythm.topology.peer_mail import MAIL
+from polyrhythm.topology.gossip.peer_mail import MAIL
+from polyrhythm.topology.graphs.graph import Graph
 
 LAYOUT = Layout(("a", "b"), ((4, 3), (5,)))
 

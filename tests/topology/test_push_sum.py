@@ -14,18 +14,18 @@ from toy import SLOW, Toy, trained, weights
 
 from polyrhythm.codec import Cast, Identity
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.protocols.codec import Codec
+from polyrhythm.core.protocols.topology import InitialState
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.names import worker
 from polyrhythm.merge import Elastic, Mean
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.codec import Codec
-from polyrhythm.pieces.topology import InitialState
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import FAMILIES, CompleteGraph, Dissemination, FixedGraph, Gossip, PushSum, Torus
-from polyrhythm.topology.graph import Graph
+from polyrhythm.topology.graphs.graph import Graph
 
 LAYOUT = Layout(("a", "b"), ((4, 3), (5,)))
 

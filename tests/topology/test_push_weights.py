@@ -12,16 +12,16 @@ from torch import Tensor
 from toy import SLOW, Toy, trained, weights
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.protocols.topology import InitialState, Topology
+from polyrhythm.core.protocols.traits import MergeTraits, Payload
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.names import worker
 from polyrhythm.merge import Mean
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.topology import InitialState, Topology
-from polyrhythm.pieces.traits import MergeTraits, Payload
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.systems import find
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import FixedGraph, PullWeights, PushParts, PushWeights
 
 LAYOUT = Layout(("a", "b"), ((4, 3), (4,)))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.topology.range_clocks import RangeClocks
+from polyrhythm.topology.server_ring.range_clocks import RangeClocks
 
 KEYS, WORKERS = 60, ("worker/0", "worker/1", "worker/2")
 steps = st.tuples(st.sampled_from(range(len(WORKERS))), st.integers(0, KEYS), st.integers(0, KEYS))

@@ -9,17 +9,17 @@ import pytest
 import torch
 from collectives import LATENCY, NETWORK, ask
 
+from polyrhythm.core.kernel.events import AnyEvent, Sent, Stalled
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of, worker
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, DeadlockError
-from polyrhythm.kernel.events import AnyEvent, Sent, Stalled
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of, worker
-from polyrhythm.simulator.simulator import Simulator
-from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
-from polyrhythm.topology.readiness.coordinator import RootCoordinator
-from polyrhythm.topology.readiness.grouping import ByPattern, Neighbours, Separately
-from polyrhythm.topology.readiness.protocol import Readiness, ReadyTensor
+from polyrhythm.topology.collective.readiness.cached import BitVector, ResponseCache
+from polyrhythm.topology.collective.readiness.coordinator import RootCoordinator
+from polyrhythm.topology.collective.readiness.grouping import ByPattern, Neighbours, Separately
+from polyrhythm.topology.collective.readiness.protocol import Readiness, ReadyTensor
 
 WAYS = (RootCoordinator(), ResponseCache(), ResponseCache(capacity=3), BitVector(), BitVector(capacity=3))
 each_way = pytest.mark.parametrize("way", WAYS, ids=repr)

@@ -7,7 +7,7 @@ import torch
 from collectives import ask, values
 
 from polyrhythm.topology import Direct, Ring
-from polyrhythm.topology.algorithms.reduce_scatter import scatter_directly
+from polyrhythm.topology.collective.algorithms.reduce_scatter import scatter_directly
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 8])

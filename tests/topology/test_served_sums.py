@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
+from polyrhythm.core.training.worker import Worker
 from polyrhythm.topology import AllReduce, ByKey, ServedSums
-from polyrhythm.training.run import run
-from polyrhythm.training.worker import Worker
 
 
 def bracketed(worker: Worker) -> None:

@@ -13,20 +13,20 @@ from test_collapse import OPTIMIZERS
 from toy import Toy, trained
 
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Intervals, LocalSteps, SoftSync
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.training.run import run
+from polyrhythm.core.weights.remote_optimizer import describe
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.message import Message, wire_bytes
 from polyrhythm.merge import Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, Sum
-from polyrhythm.model.remote_optimizer import describe
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Exchange, Hierarchical, Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import ChangedRows, Mirrors, Server, ZerosInBits
-from polyrhythm.topology.served_weights import RowLog
-from polyrhythm.topology.server_records import Done, Join, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
-from polyrhythm.topology.zeros_in_bits import compressed, expanded
-from polyrhythm.training.run import run
+from polyrhythm.topology.servers.served_weights import RowLog
+from polyrhythm.topology.servers.server_records import Done, Join, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
+from polyrhythm.topology.servers.zeros_in_bits import compressed, expanded
 
 LAYOUT = Layout(("table", "bias", "cube"), ((6, 3), (4,), (5, 2, 2)))
 UNEVEN = Simulator(network=Network.uniform("near", "1 Gbit/s", "1 ms"), devices=Fleet((Profile("m", (0.02,)),), (Mixed((1.0, 0.6, 0.2)),)))

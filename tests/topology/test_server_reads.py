@@ -12,21 +12,21 @@ import torch
 from endpoints import context_of
 from toy import SLOW, Toy, data, network, trained
 
-from polyrhythm import rng
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps, SoftSync
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.effects import Effect, Send
+from polyrhythm.core.kernel.events import Merged
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.topology import Agreement, Channel, ServerEndpoint, WorkerEndpoint
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.fleet import Fleet, Mixed
-from polyrhythm.kernel.effects import Effect, Send
-from polyrhythm.kernel.events import Merged
-from polyrhythm.kernel.message import Message
 from polyrhythm.merge import Adagrad, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.pieces.topology import Agreement, Channel, ServerEndpoint, WorkerEndpoint
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Server
-from polyrhythm.topology.served_weights import AllWeights
-from polyrhythm.topology.server_shard import ServerShard
-from polyrhythm.training.run import run
+from polyrhythm.topology.servers.served_weights import AllWeights
+from polyrhythm.topology.servers.server_shard import ServerShard
 
 UNEVEN = Simulator(network=SLOW, devices=Fleet((Profile("measured", (0.02,)),), (Mixed((1.0, 0.6, 0.2)),)))
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9), batch_size=4)

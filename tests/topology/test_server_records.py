@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from polyrhythm.kernel.message import Message
-from polyrhythm.processes.transport.wire import encode
-from polyrhythm.topology.peer_inbox import PeerUpdate
-from polyrhythm.topology.server_records import (
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.processes.transport.wire import encode
+from polyrhythm.topology.peers.peer_inbox import PeerUpdate
+from polyrhythm.topology.servers.server_records import (
     AwaitHeadStart,
     Done,
     Drain,

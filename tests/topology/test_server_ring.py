@@ -18,21 +18,21 @@ from toy import Toy, trained, weights
 
 from polyrhythm.codec import KeyList
 from polyrhythm.consistency import Asynchronous, Bounded, BoundedDelay, BulkSynchronous
+from polyrhythm.core.kernel.events import Merged, Stepped
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, Direction
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, WorkerFailed
 from polyrhythm.hardware.devices import DEVICES
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.hardware.fleet import Fleet, Jitter, Mixed
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Merged, Stepped
 from polyrhythm.merge import Sum
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.processes import Processes
-from polyrhythm.simulator.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import ChangedRows, EvenRows, HashRing, Server, ServerRing
-from polyrhythm.training.run import run
 
 STEPS, WORKERS, NUMEL = 6, 4, 40
 NETWORK = Network.uniform("lan", "100 Mbit/s", "1 ms")

@@ -13,19 +13,19 @@ from toy import Toy, trained
 
 from polyrhythm import systems
 from polyrhythm.consistency import Bounded, SoftSync
-from polyrhythm.kernel.effects import Send
-from polyrhythm.kernel.events import Merged
-from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.kernel.names import server, worker
-from polyrhythm.kernel.port import Port
+from polyrhythm.core.kernel.effects import Send
+from polyrhythm.core.kernel.events import Merged
+from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.kernel.names import server, worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.merge import StalenessScaled, Sum
-from polyrhythm.model.state import ModelState
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import Server
-from polyrhythm.topology.served_weights import AllWeights
-from polyrhythm.topology.server_records import REQUESTS, Done, Push, ServerRequest, Wanted, to_numbers
-from polyrhythm.topology.server_shard import ServerShard
+from polyrhythm.topology.servers.served_weights import AllWeights
+from polyrhythm.topology.servers.server_records import REQUESTS, Done, Push, ServerRequest, Wanted, to_numbers
+from polyrhythm.topology.servers.server_shard import ServerShard
 
 LAYOUT = Layout(("w",), ((2,),))
 

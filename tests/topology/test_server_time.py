@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from collectives import BANDWIDTH, LATENCY, NETWORK
 
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.training.run import run
 from polyrhythm.hardware.devices import Profile
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
+from polyrhythm.tools.measuring.replay import Replay, StepShape
 from polyrhythm.topology import Server
-from polyrhythm.training.replay import Replay, StepShape
-from polyrhythm.training.run import run
 
 SHAPE = StepShape(Layout(("w",), ((1000, 1000),)), 0.0, 1)
 NBYTES = 4_000_000

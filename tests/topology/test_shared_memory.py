@@ -11,26 +11,26 @@ from torch import nn
 from toy import Toy, remaining, trained, weights
 
 from polyrhythm import systems
+from polyrhythm.core.kernel.effects import ShareMemory
+from polyrhythm.core.kernel.events import Overwritten
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.processes.runtime.memory import share
+from polyrhythm.core.protocols.topology import InitialState
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.core.strategy.components import Components
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.training.run import run
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError, DivergedError
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.hardware.fleet import Fleet, Mixed
-from polyrhythm.kernel.effects import ShareMemory
-from polyrhythm.kernel.events import Overwritten
-from polyrhythm.kernel.port import Port
-from polyrhythm.local import RandomComponent
+from polyrhythm.local_rules import RandomComponent
 from polyrhythm.merge import Sum
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.topology import InitialState
-from polyrhythm.processes import Processes
-from polyrhythm.processes.runtime.memory import share
-from polyrhythm.selection import Named
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Exchange, Hierarchical, Strategy
-from polyrhythm.strategy.components import Components
-from polyrhythm.tensors import Layout
+from polyrhythm.parameters import Named
 from polyrhythm.topology import AllReduce, SharedMemory
-from polyrhythm.training.run import run
 
 HOGWILD = systems.find("hogwild")
 STEPS = 4

@@ -10,20 +10,20 @@ import pytest
 import torch
 from collectives import values
 
+from polyrhythm.core.kernel.events import Ended, Reported
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.network import Network
-from polyrhythm.kernel.events import Ended, Reported
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.simulator.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import Direct, Server, Summation
-from polyrhythm.topology.send_queue import SendQueue
-from polyrhythm.topology.shares import Stretch, sizes, weights
-from polyrhythm.topology.summation_records import SumRequest
-from polyrhythm.training.run import run
+from polyrhythm.topology.summation.send_queue import SendQueue
+from polyrhythm.topology.summation.shares import Stretch, sizes, weights
+from polyrhythm.topology.summation.summation_records import SumRequest
 
 # --- shares
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from polyrhythm.consistency import BoundedDelay
 from polyrhythm.errors import CompositionError
-from polyrhythm.topology.task_graph import TaskGraph
+from polyrhythm.topology.server_ring.task_graph import TaskGraph
 
 TASKS = 12
 

@@ -12,15 +12,15 @@ from toy import Toy, weights
 
 from polyrhythm.codec import Cast, Identity
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.protocols.codec import Codec
+from polyrhythm.core.protocols.topology import InitialState
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.names import worker
-from polyrhythm.local import CorrectedWeights, TrackedGradients
+from polyrhythm.local_rules import CorrectedWeights, TrackedGradients
 from polyrhythm.merge import Elastic, Mean
-from polyrhythm.model.state import ModelState
-from polyrhythm.pieces.codec import Codec
-from polyrhythm.pieces.topology import InitialState
-from polyrhythm.strategy import Strategy
-from polyrhythm.tensors import Layout
 from polyrhythm.topology import (
     AllReduce,
     Dissemination,
@@ -33,8 +33,8 @@ from polyrhythm.topology import (
     UniformWeights,
     WeightedGossip,
 )
-from polyrhythm.topology.graph import Graph
-from polyrhythm.topology.mixing_weights import MixingWeights, least_eigenvalue, matrix
+from polyrhythm.topology.graphs.graph import Graph
+from polyrhythm.topology.graphs.mixing_weights import MixingWeights, least_eigenvalue, matrix
 
 STAR = FixedGraph.of(networkx.star_graph(5))
 GRAPHS: tuple[tuple[Graph, int], ...] = (

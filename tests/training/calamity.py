@@ -16,12 +16,12 @@ from torch.nn import functional as F
 from toy import data, network
 
 import polyrhythm as pr
-from polyrhythm.kernel.events import AnyEvent, Stepped
-from polyrhythm.report.progress import Watch
-from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.core.kernel.events import AnyEvent, Stepped
+from polyrhythm.core.records.progress import Watch
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.core.tensors import digest
+from polyrhythm.core.training.run import attempt
 from polyrhythm.systems import find
-from polyrhythm.tensors import digest
-from polyrhythm.training.run import attempt
 
 WORKERS = 3
 TIMEOUT = 3.0

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 from toy import data, network
 
-from polyrhythm.kernel.events import Evaluated
-from polyrhythm.training.result import Run
+from polyrhythm.core.kernel.events import Evaluated
+from polyrhythm.core.training.result import Run
 
 
 def score(model: nn.Module) -> dict[str, float]:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from toy import data, network
 
 from polyrhythm import systems
-from polyrhythm.pieces.controller import ControlledSetting
+from polyrhythm.core.protocols.controller import ControlledSetting
 
 from .scenes import EVERY_SYSTEM
 from .user_cases import Case

@@ -12,11 +12,11 @@ from torch.utils import data as tools
 from toy import data, network
 
 from polyrhythm import systems
-from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.result import Run
+from polyrhythm.core.training.run import run
 from polyrhythm.topology import Server
-from polyrhythm.training.result import Run
-from polyrhythm.training.run import run
 
 EVERY_SYSTEM = tuple(systems.SYSTEMS)
 ONE_BACKWARD = ("powersgd", "byteps", "mxnet-worker-update", "collective-allreduce", "horovod", "bitvector")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from polyrhythm.pieces.sharded import Rows, ShardRequest
+from polyrhythm.core.protocols.sharded import Rows, ShardRequest
 
 
 @dataclass(frozen=True)

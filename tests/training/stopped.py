@@ -32,7 +32,7 @@ def train(worker: pr.Worker, short: bool = False) -> None:
 def main() -> None:
     system, *words = sys.argv[1:]
     if "command" in words:
-        from polyrhythm.cli import main as polyrhythm
+        from polyrhythm.tools.cli import main as polyrhythm
 
         sys.argv = ["polyrhythm", "join", __file__, "--system", system, "--out", "record"]
         polyrhythm()

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 from toy import data, network
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.training.evaluation import every_moment
+from polyrhythm.core.training.run import run
+from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CompositionError, PolyrhythmError, WorkerFailed, WorkloadError
-from polyrhythm.processes import Processes
-from polyrhythm.training.evaluation import every_moment
-from polyrhythm.training.run import run
-from polyrhythm.training.worker import Worker
 
 from .scenes import go, loop, sgd
 

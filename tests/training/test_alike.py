@@ -13,13 +13,13 @@ from toy import Toy, network, trained
 
 from polyrhythm import systems
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, DeadlockError, DriftWarning
-from polyrhythm.kernel.job import Runtime
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllToAll
-from polyrhythm.training.run import run
 
 from .scenes import EVERY_SYSTEM, go, loop, sgd
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from toy import data, network
 
 from polyrhythm.errors import WorkloadError
-from polyrhythm.training.batch_size import largest_batch
+from polyrhythm.tools.measuring.batch_size import largest_batch
 
 from .scenes import go
 

@@ -11,11 +11,11 @@ import pytest
 from leftovers import descendants, soon
 
 from polyrhythm import systems
-from polyrhythm.kernel.job import unplaced
-from polyrhythm.report.load import load
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy.strategy_plan import StrategyPlan
-from polyrhythm.training.run import run
+from polyrhythm.core.kernel.job import unplaced
+from polyrhythm.core.records.load import load
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.run import run
 
 from .calamity import TIMEOUT, WORKERS, train
 from .scripts import Ended, Forker, forker

@@ -10,7 +10,7 @@ from toy import Toy
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError, WorkerFailed
-from polyrhythm.training.calibrate import WARM_UP_STEPS, device_profile
+from polyrhythm.tools.measuring.calibrate import WARM_UP_STEPS, device_profile
 
 
 def children() -> set[int]:

@@ -15,12 +15,12 @@ from torch import nn
 
 import polyrhythm as pr
 from polyrhythm import systems
-from polyrhythm.checkpoints.checkpoint import Checkpoint
+from polyrhythm.core.checkpoints.checkpoint import Checkpoint
+from polyrhythm.core.kernel.events import Evaluated
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.errors import CheckpointError, CompositionError, PolyrhythmError, RecordWarning, WorkloadError
-from polyrhythm.kernel.events import Evaluated
-from polyrhythm.kernel.job import Runtime
 from polyrhythm.shuffle import RingShuffle
-from polyrhythm.strategy.replica import Replica
 
 STEPS = 18
 WEIGHTS = "replicas/0/parts/0/model/weights"
@@ -518,7 +518,7 @@ def test_a_full_disk_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("polyrhythm.checkpoints.actor_files.save_tensors", full)
+    monkeypatch.setattr("polyrhythm.core.checkpoints.actor_files.save_tensors", full)
     with pytest.warns(RecordWarning, match=r"The checkpoint after step (9|18) was not written: .* No space left on device"):
         run(train, "ssp", checkpoint=tmp_path, every=9)
     assert list(tmp_path.iterdir()) == []

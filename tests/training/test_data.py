@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.utils import data as tools
 from toy import data, network
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import DataError
-from polyrhythm.processes import Processes
 from polyrhythm.shuffle import RingShuffle
-from polyrhythm.strategy import Strategy
-from polyrhythm.training.run import run
 
 from .scenes import flat, go, loop, seen, sgd, trains
 

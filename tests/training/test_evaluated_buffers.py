@@ -12,12 +12,12 @@ from torch.nn import functional as F
 from toy import SLOW, data
 
 from polyrhythm.buffers import OwnBuffers
+from polyrhythm.core.protocols.snapshots import index_at
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training import evaluation, followed
+from polyrhythm.core.training.run import run
 from polyrhythm.hardware.devices import Profile
-from polyrhythm.pieces.snapshots import index_at
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.training import evaluation, followed
-from polyrhythm.training.run import run
 
 from .evaluations import evaluations, fickle, trains
 

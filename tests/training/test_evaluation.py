@@ -12,16 +12,16 @@ from torch.nn import functional as F
 from toy import SLOW, data, network
 
 from polyrhythm import systems
+from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.snapshots import index_at, moment
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy, snapshots
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, DivergedError, WorkloadError
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
-from polyrhythm.kernel.events import Stepped
-from polyrhythm.kernel.job import Runtime
-from polyrhythm.pieces.snapshots import index_at, moment
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy, snapshots
-from polyrhythm.training.run import run
 
 from .evaluations import evaluations, fickle, score, trains
 from .scenes import EVERY_SYSTEM, go

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.checkpoints.store import CheckpointStore
-from polyrhythm.kernel.group import servers, workers
+from polyrhythm.core.checkpoints.store import CheckpointStore
+from polyrhythm.core.kernel.group import servers, workers
 
 SCRIPT = """
 import torch

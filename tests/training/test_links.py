@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.congestion import Bbr, Congestion, Fair
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.placement import WithWorkers
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.simulator.simulator import Simulator
-from polyrhythm.training import links
-from polyrhythm.training.links import congestion_here, local_between, network_between, survey_job
-from polyrhythm.training.probes import StreamMeasurement
+from polyrhythm.tools.measuring import links
+from polyrhythm.tools.measuring.links import congestion_here, local_between, network_between, survey_job
+from polyrhythm.tools.measuring.probes import StreamMeasurement
 
 CLOSE = 0.01
 """Headers, and the latency of answers that came while others were waited for."""

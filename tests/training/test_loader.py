@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.utils import data as tools
 from toy import network
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.data.loader import LoaderSource
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import DataError, WorkerFailed
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.training.loader import LoaderSource
-from polyrhythm.training.run import run
 
 from .scenes import dealt, seen, sgd
 

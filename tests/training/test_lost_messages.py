@@ -6,12 +6,12 @@ import math
 
 import pytest
 
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import DeadlockError, RunError
 from polyrhythm.hardware.faults import Cut, Drop, Fault
-from polyrhythm.simulator.simulator import Simulator
 from polyrhythm.systems import SYSTEMS as CATALOGUE
 from polyrhythm.systems import resolve
-from polyrhythm.training.run import run
 
 from .scenes import sgd, trains
 

@@ -12,9 +12,9 @@ from toy import network
 
 from polyrhythm import systems
 from polyrhythm.codec import Cast
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.errors import CompositionError, WorkloadError
-from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllToAll, Bucketed
 
 from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, flat, go, loop, sgd, trains

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import polyrhythm as pr
-from polyrhythm.kernel.events import Evaluated
+from polyrhythm.core.kernel.events import Evaluated
 
 
 def train(worker: pr.Worker, moments: Any = None) -> None:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from toy import network
 
+from polyrhythm.core.training.numbers import number
 from polyrhythm.errors import DivergedError, WorkloadError
-from polyrhythm.training.numbers import number
 
 from .scenes import go, loop, sgd
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from polyrhythm.core.kernel.comparison import Comparison, Comparisons, Fact, Sketch, Times
+from polyrhythm.core.processes import Processes
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.comparison import Comparison, Comparisons, Fact, Sketch, Times
-from polyrhythm.processes import Processes
 from polyrhythm.systems import find
 
 from .one_worker import BY_OPTIONS, CASES, OWN_RATES, RateUnderWay, StateUnderWay, WeightsUnderWay

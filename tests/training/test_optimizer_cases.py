@@ -8,8 +8,8 @@ from kinds import fewest
 from torch import nn
 from toy import network
 
-from polyrhythm.processes import Processes
-from polyrhythm.strategy.needs_closure import closure_use
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.strategy.optimizers.needs_closure import closure_use
 
 from .optimizer_cases import CASES, Asks, Calls, Delegates, Indexes, Inherits, Looks, Own, Raises, ReturnsEarly, Twice, Wraps, compiled
 from .scenes import EVERY_SYSTEM, flat, go

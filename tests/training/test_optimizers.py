@@ -13,10 +13,11 @@ from torch.nn import functional as F
 from torch.optim import lr_scheduler
 from toy import data, network
 
-from polyrhythm import rng, systems
+from polyrhythm import systems
+from polyrhythm.core import rng
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import Nesterov, OuterOptimizer
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllReduce, AllToAll, Bucketed, Server
 
 from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, flat, go, loop, sgd, trains

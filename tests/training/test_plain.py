@@ -13,8 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polyrhythm.core.training.collectives.plain import decoded, encoded
 from polyrhythm.errors import WorkloadError
-from polyrhythm.training.plain import decoded, encoded
 
 KEYS = st.text() | st.integers(-(2**63), 2**64 - 1) | st.booleans() | st.none()
 PLAIN = st.recursive(

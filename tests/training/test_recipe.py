@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from toy import data, network
 
+from polyrhythm.core.strategy import Strategy
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge import LinearScaling, Sum
-from polyrhythm.strategy import Strategy
+from polyrhythm.tools.recipes.recipe import lint_recipe
+from polyrhythm.tools.recipes.recipe_check import check_recipe
 from polyrhythm.topology import Summation
-from polyrhythm.training.recipe import lint_recipe
-from polyrhythm.training.recipe_check import check_recipe
 
 SCALED = "large-minibatch"
 

@@ -19,15 +19,15 @@ from ports import reserved_port
 from safetensors.torch import load_file
 from toy import network
 
+from polyrhythm.core.kernel.events import AnyEvent, Ended, Recorder, Stepped
+from polyrhythm.core.kernel.job import Ending, Job, Location, unplaced
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.records.load import load
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import attempt, run
 from polyrhythm.errors import CompositionError, RecordWarning, RunError, WorkloadError
-from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Stepped
-from polyrhythm.kernel.job import Ending, Job, Location, unplaced
-from polyrhythm.processes import Processes
-from polyrhythm.report.load import load
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.systems import resolve
-from polyrhythm.training.run import attempt, run
 
 from .scenes import go, loop, sgd, trains
 

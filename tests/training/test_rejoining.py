@@ -17,13 +17,13 @@ from torch.nn import functional as F
 from toy import data, network
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of, worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes import Processes
 from polyrhythm.errors import PolyrhythmError, WorkerFailed, WorkloadError
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of, worker
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes import Processes
 
 REPLACED, ROUNDS = 3, 21
 """Ranks whose processes are replaced in turn, one before each round but the first; one more rank keeps its process."""
@@ -166,7 +166,7 @@ def test_a_worker_that_dies_while_it_joins_is_named_and_the_others_may_try_again
             context.perform(wait(context.port))
             joined = join(1, 2)
         elif number == 1:
-            from polyrhythm.training import join as module
+            from polyrhythm.core.training import join as module
 
             module.locate = lambda rendezvous: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,return-value]
             join(1, 2)

@@ -15,8 +15,8 @@ from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import polyrhythm as pr
+from polyrhythm.core.simulator import Instant
 from polyrhythm.errors import CheckpointError, PolyrhythmError, WorkloadError
-from polyrhythm.simulator import Instant
 
 DATA = torch.randn(32, 6, generator=torch.Generator().manual_seed(3))
 FEW, MANY = (2, 4), (1, 2, 3, 4, 5, 9)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
+from polyrhythm.core.simulator import Instant
 from polyrhythm.errors import CheckpointError, RecordWarning
-from polyrhythm.simulator import Instant
 
 DATA = torch.randn(32, 6, generator=torch.Generator().manual_seed(3))
 Program = Callable[[pr.Worker], object]
@@ -506,7 +506,7 @@ def test_it_begins_anew_where_the_user_says_so(program: Program, tmp_path: Path)
 
 
 def test_what_is_too_large_for_a_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyrhythm.training.own_state.MOST_BYTES", 20)
+    monkeypatch.setattr("polyrhythm.core.training.own_state.own_state.MOST_BYTES", 20)
     with pytest.warns(RecordWarning, match=r"average of .* too large.* will be refused\. Give it.* worker.keep\(average=average\)"):
         go(averaged_by_an_object, checkpoint=tmp_path, every=2, keep=100)
     with pytest.raises(CheckpointError, match=r"average of .* too large.* to be in the checkpoint\. Give it.* worker.keep\("):

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import polyrhythm as pr
 from polyrhythm import systems
+from polyrhythm.core.simulator import Instant
+from polyrhythm.core.training.circumstances import ENDS_ALIKE, SCRIPT, changes, circumstances, moved, promise
 from polyrhythm.errors import CheckpointError, CompositionError, ResumedWarning
-from polyrhythm.simulator import Instant
-from polyrhythm.training.circumstances import ENDS_ALIKE, SCRIPT, changes, circumstances, moved, promise
 
 DATA = torch.randn(32, 6, generator=torch.Generator().manual_seed(3))
 Program = Callable[[pr.Worker], object]

@@ -16,13 +16,13 @@ from torch.nn import functional as F
 from toy import data, network
 
 import polyrhythm
+from polyrhythm.core.kernel.events import Reported, Stepped
+from polyrhythm.core.records.load import load
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import attempt, run
 from polyrhythm.errors import CompositionError, DeadlockError, DivergedError, WorkerFailed, WorkloadError
-from polyrhythm.kernel.events import Reported, Stepped
 from polyrhythm.merge import Mean
-from polyrhythm.report.load import load
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.strategy import Strategy
-from polyrhythm.training.run import attempt, run
 
 from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, go, loop, sgd, trains
 

@@ -12,12 +12,12 @@ from toy import SLOW, Toy, remaining, trained
 
 from polyrhythm import systems
 from polyrhythm.codec import ErrorFeedback, Identity, LowRank, OneBit, PerTensor, Striped, TopK
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.merge import StalenessScaled, Sum
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllReduce, Bucketed, Ring, Tree
-from polyrhythm.training.run import run
 
 from .scenes import IN_CYCLES
 

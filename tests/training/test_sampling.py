@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from torch.utils import data as tools
 from toy import data, network
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.data.sampling import Permuted
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import DataError
-from polyrhythm.kernel.group import Group
-from polyrhythm.processes import Processes
 from polyrhythm.shuffle import MEMBERS
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.training.run import run
-from polyrhythm.training.sampling import Permuted
 
 from .scenes import dealt, go, sgd
 

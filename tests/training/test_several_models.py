@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from toy import SLOW, data, network
 
 from polyrhythm import systems
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.hardware.faults import Crash
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllToAll, Bucketed, Server
-from polyrhythm.training.run import run
 
 from .scenes import EVERY_SYSTEM, LOCKSTEP_SERVER, ONE_BACKWARD, flat, go, sgd
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from toy import network
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CheckpointError, DataError
 from polyrhythm.hardware.faults import Crash
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.training.run import run
 
 from .scenes import dealt, go, sgd
 from .sharded_sources import Numbers, Uneven

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch.utils import data as tools
 from toy import network
 
-from polyrhythm.kernel.group import Group
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.training.run import run
-from polyrhythm.training.stream import StreamShard
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.data.stream import StreamShard
+from polyrhythm.core.training.run import run
 
 from .scenes import Counting, sgd
 

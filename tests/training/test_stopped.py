@@ -19,15 +19,15 @@ import torch
 from leftovers import descendants, soon
 from toy import network
 
-from polyrhythm.checkpoints.request import CheckpointRequest
-from polyrhythm.checkpoints.store import CheckpointStore
+from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.store import CheckpointStore
+from polyrhythm.core.kernel.events import AnyEvent, Saved, Stepped
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.processes.runtime import failure
+from polyrhythm.core.records.load import load
+from polyrhythm.core.training.run import attempt
 from polyrhythm.errors import CompositionError, Stopped, WorkerFailed, WorkerStopped
-from polyrhythm.kernel.events import AnyEvent, Saved, Stepped
-from polyrhythm.processes import Processes
-from polyrhythm.processes.runtime import failure
-from polyrhythm.report.load import load
 from polyrhythm.systems import resolve
-from polyrhythm.training.run import attempt
 
 from .scenes import flat, go, loop, sgd, trains
 from .scripts import Forker, forker

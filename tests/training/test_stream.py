@@ -19,13 +19,13 @@ from ports import reserved_port
 from torch.utils import data as tools
 from toy import network
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.training.data.source import stream_of
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import DataError
-from polyrhythm.kernel.group import Group
-from polyrhythm.processes import Processes
 from polyrhythm.shuffle import GlobalShuffle
-from polyrhythm.training.run import run
-from polyrhythm.training.source import stream_of
 
 from .scenes import Counting, dealt, go, seen, sgd
 

@@ -13,11 +13,11 @@ from torch import Tensor
 
 import polyrhythm as pr
 from polyrhythm import systems
+from polyrhythm.core.kernel.events import Evaluated
+from polyrhythm.core.kernel.group import workers as names
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.simulator import Instant
 from polyrhythm.errors import CheckpointError, CompositionError, DivergedError, PolyrhythmError, WorkloadError
-from polyrhythm.kernel.events import Evaluated
-from polyrhythm.kernel.group import workers as names
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.simulator import Instant
 
 from .scenes import go, loop, sgd
 

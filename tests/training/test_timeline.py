@@ -11,15 +11,15 @@ import pytest
 import torch
 from toy import SLOW, Toy
 
+from polyrhythm.core.kernel.events import Delivered, Progressed, Sent
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.result import Run
+from polyrhythm.core.training.run import run
 from polyrhythm.hardware.devices import Profile
-from polyrhythm.kernel.events import Delivered, Progressed, Sent
-from polyrhythm.kernel.job import Runtime
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.strategy import Strategy
 from polyrhythm.topology import AllReduce, Bucketed, Deferred, Delayed, Keyed, ServedSums, Summation
-from polyrhythm.training.result import Run
-from polyrhythm.training.run import run
 
 TOY = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05), epochs=1)
 VIRTUAL = Simulator(network=SLOW, devices=Profile("measured", (0.05,)))

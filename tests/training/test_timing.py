@@ -12,8 +12,8 @@ from toy import SLOW, Toy, data, network
 
 import polyrhythm as pr
 from polyrhythm import systems
+from polyrhythm.core.kernel.events import Reported, Stepped
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import Reported, Stepped
 
 from .scenes import EVERY_SYSTEM, IN_CYCLES, ONE_BACKWARD
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from toy import network
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError, PolyrhythmError, WorkerFailed, WorkloadError
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Crash
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.training.run import run
 
 from .scenes import go, loop, sgd
 

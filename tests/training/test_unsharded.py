@@ -11,11 +11,11 @@ import torch
 from torch.utils import data as tools
 from toy import data, network
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import UnshardedWarning
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.training.run import run
-from polyrhythm.training.timing import time
+from polyrhythm.tools.measuring.timing import time
 
 from .scenes import go, sgd
 

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from toy import data, network
 
 from polyrhythm import systems
+from polyrhythm.core.processes import Processes
 from polyrhythm.errors import PolyrhythmError
-from polyrhythm.processes import Processes
 
 from .scenes import EVERY_SYSTEM, go, sgd
 from .unstepped import CASES, gradient, subtract

@@ -12,10 +12,10 @@ from kinds import fewest
 from torch import nn
 from toy import SLOW, network
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.hardware.devices import Device
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Simulator
-from polyrhythm.training.run import run
 
 from .evaluations import evaluations, fickle, score, trains
 from .scenes import EVERY_SYSTEM, go, loop, sgd

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 from toy import data, network
 
+from polyrhythm.core.processes import Processes
 from polyrhythm.errors import CompositionError, WorkloadError
-from polyrhythm.processes import Processes
 
 from .scenes import EVERY_SYSTEM, go
 from .user_writes import CASES, RUNTIMES, attached, is_bounded, is_loaded, load, loop, verdict

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from polyrhythm import systems
-from polyrhythm.checkpoints.request import CheckpointRequest
-from polyrhythm.training.work import Training
+from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.training.work import Training
 
 
 def test_a_run_that_is_begun_again_before_its_first_checkpoint_begins_where_it_was_to_begin(tmp_path: Path) -> None:

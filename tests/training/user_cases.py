@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import PolyrhythmError
-from polyrhythm.kernel.job import Runtime
-from polyrhythm.simulator.simulator import Instant, Simulator
-from polyrhythm.training.run import run
 
 from .scenes import Train
 

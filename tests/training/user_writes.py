@@ -23,11 +23,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "strategy"))
 from toy import data, network
 
 from polyrhythm import systems
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.job import Runtime
-from polyrhythm.processes import Processes
-from polyrhythm.simulator import Instant, Simulator
-from polyrhythm.training.run import run
 
 BOUND = 0.05
 LOADED = 99.94

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import Dataset, default_collate
 
-from polyrhythm.rng import generator, seed_everything
+from polyrhythm.core.rng import generator, seed_everything
 
 
 class LoneTable:

@@ -12,9 +12,9 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
+from polyrhythm.core.job_files.script import arguments
 from polyrhythm.errors import ScriptEnded, UnknownNameError, WorkloadError
 from polyrhythm.workloads import CharsGpt, DigitsCnn, load
-from polyrhythm.workloads.script import arguments
 
 
 def job(folder: Path, text: str, name: str = "job.py") -> str:

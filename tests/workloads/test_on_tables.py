@@ -9,10 +9,10 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.errors import WorkloadError
-from polyrhythm.reproductions.jobs.scheduled_lasso import least_objective
 from polyrhythm.workloads import Lasso, MatrixFactorization
 from polyrhythm.workloads.lasso import generated as problem
 from polyrhythm.workloads.matrix_factorization import generated as ratings
+from polyrhythm_reproductions.jobs.scheduled_lasso import least_objective
 
 SMALL = Lasso(samples=60, features=40, group=4, correlation=0.7, rounds=120, parallel=4)
 STEPS = pr.Simulator(devices=pr.Profile("measured", (1e-3,)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from polyrhythm.simulator import Instant, Simulator
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.training.run import run
 from polyrhythm.systems import find
-from polyrhythm.training.run import run
 from polyrhythm.workloads import SparseLogistic
 from polyrhythm.workloads.sparse_logistic import generated
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from polyrhythm.pieces.buffers import Keeper, Unchanged
+from polyrhythm.core.protocols.buffers import Keeper, Unchanged
 
 
 @dataclass(frozen=True, slots=True)

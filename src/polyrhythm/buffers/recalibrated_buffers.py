@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from polyrhythm.core.protocols.buffers import Keeper
+from polyrhythm.core.protocols.modes import Modes, modes, set_modes
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.buffers import Keeper
-from polyrhythm.pieces.modes import Modes, modes, set_modes
-from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.protocols.codec import Aggregation, Encoded, PacketCodec, gather_and_sum
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import EVERY_PATTERN, GRADIENTS, CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import NO_GRADIENT, Layout, State
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregation, Encoded, PacketCodec, gather_and_sum
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.traits import EVERY_PATTERN, GRADIENTS, CodecTraits
-from polyrhythm.settings import checked
-from polyrhythm.tensors import NO_GRADIENT, Layout, State
 
 
 @dataclass(frozen=True, slots=True)

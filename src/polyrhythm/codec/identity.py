@@ -8,11 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.pieces.codec import Aggregated, Aggregation, Encoded
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import AllReduceRequest, Packet
-from polyrhythm.pieces.traits import EVERY_PATTERN, EVERY_PAYLOAD, UNENCODED, CodecTraits, Pattern, Payload
-from polyrhythm.tensors import Layout, State
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import AllReduceRequest, Packet
+from polyrhythm.core.protocols.traits import EVERY_PATTERN, EVERY_PAYLOAD, UNENCODED, CodecTraits, Pattern, Payload
+from polyrhythm.core.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)

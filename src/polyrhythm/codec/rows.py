@@ -8,13 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.rows import MOST_ROWS, join_rows, row_counts, split_rows
+from polyrhythm.core.protocols.traits import EVERY_PATTERN, CodecTraits, Payload
+from polyrhythm.core.tensors import NO_GRADIENT, Layout, State, without_gradient
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.codec import Aggregation, Encoded, gather_and_sum
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.requests import Packet
-from polyrhythm.pieces.rows import MOST_ROWS, join_rows, row_counts, split_rows
-from polyrhythm.pieces.traits import EVERY_PATTERN, CodecTraits, Payload
-from polyrhythm.tensors import NO_GRADIENT, Layout, State, without_gradient
 
 _ABSENT = -1
 """In place of a number of rows: no gradient."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
-from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import GRADIENTS, WAITED, ConsistencyTraits, Pattern
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.traits import GRADIENTS, WAITED, ConsistencyTraits, Pattern
 
 
 @dataclass(frozen=True, slots=True)

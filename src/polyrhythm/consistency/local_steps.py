@@ -7,12 +7,12 @@ from functools import lru_cache
 
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.schedules import Every, ExchangeSchedule
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.traits import ConsistencyTraits, Payload
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import ConsistencyTraits, Payload
-from polyrhythm.settings import checked
 
 _every = lru_cache(maxsize=64)(Every)
 """Asked for at every step."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from polyrhythm import rng
 from polyrhythm.consistency.local_steps import LocalSteps
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.traits import ConsistencyTraits, Pattern, Payload
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import ConsistencyTraits, Pattern, Payload
-from polyrhythm.settings import checked
 
 _ROUNDS = 64
 """How many rounds are remembered: all workers of a simulated run ask who is in them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
-from polyrhythm.settings import checked
 
 
 class ExchangeSchedule(Protocol):

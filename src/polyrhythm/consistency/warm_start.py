@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.asynchronous import Asynchronous
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.traits import ConsistencyTraits, HeadStart, Pattern
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import ConsistencyTraits, HeadStart, Pattern
-from polyrhythm.settings import checked
 
 _FAR = 2**40
 

@@ -7,7 +7,7 @@ from polyrhythm.controllers.partitions import LinkPartitions, SharedPartitions
 from polyrhythm.controllers.several import Several
 from polyrhythm.controllers.step_bytes import StepBytes
 from polyrhythm.controllers.total_batch import TotalBatch
-from polyrhythm.pieces.controller import Fixed
+from polyrhythm.core.protocols.controller import Fixed
 
 MEMBERS = (
     Fixed(),

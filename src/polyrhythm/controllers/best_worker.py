@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyrhythm.controllers.check import check_every
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.pieces.controller import ControlledSetting, ControllerTraits, Decision, Measurements
-from polyrhythm.settings import checked
-from polyrhythm.tensors import State
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.protocols.controller import ControlledSetting, ControllerTraits, Decision, Measurements
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import State
 
 
 @dataclass(frozen=True, slots=True)

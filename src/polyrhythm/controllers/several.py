@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from polyrhythm.core.protocols.controller import Controller, ControllerTraits, Decision, Measurements
+from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import State
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.controller import Controller, ControllerTraits, Decision, Measurements
-from polyrhythm.pieces.nested import divide, under
-from polyrhythm.settings import checked
-from polyrhythm.tensors import State
 
 
 @dataclass(frozen=True, slots=True)

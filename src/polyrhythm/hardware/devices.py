@@ -26,7 +26,7 @@ from typing import Protocol
 
 import msgspec
 
-from polyrhythm import units
+from polyrhythm.core import units
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.files import located
 from polyrhythm.hardware.paces import Pace, Paces

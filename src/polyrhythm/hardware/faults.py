@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, UnknownNameError, unknown
-from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)

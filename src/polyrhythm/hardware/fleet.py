@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware import devices
 from polyrhythm.hardware.devices import DEVICES, Machine
@@ -21,7 +22,6 @@ from polyrhythm.hardware.paces import Pace as Pace
 from polyrhythm.hardware.paces import RandomStragglers as RandomStragglers
 from polyrhythm.hardware.paces import Straggler as Straggler
 from polyrhythm.hardware.paces import Uniform as Uniform
-from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)

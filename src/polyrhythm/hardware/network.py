@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from polyrhythm import units
+from polyrhythm.core import units
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.congestion import Congestion, Fair
@@ -23,7 +24,6 @@ from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placeme
 from polyrhythm.hardware.presets import PRESETS
 from polyrhythm.hardware.site import Access as Access
 from polyrhythm.hardware.site import Site as Site
-from polyrhythm.settings import checked
 
 _LEAST_RATE = 1.0
 """Bytes per second: with less, one message takes longer than a virtual clock can tell apart."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from polyrhythm.settings import checked
+from polyrhythm.core.settings import checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from polyrhythm import units
+from polyrhythm.core import units
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.changes import ChangeEntry, Quantity
 from polyrhythm.hardware.network import Network

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from polyrhythm.loggers.protocol import RunDescription
-from polyrhythm.settings import checked
+from polyrhythm.core.protocols.metrics_logger import RunDescription
+from polyrhythm.core.settings import checked
 
 COLUMNS = ("seconds", "step", "metric", "value")
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from polyrhythm.engines.requirements import needed
-from polyrhythm.loggers.protocol import RunDescription
-from polyrhythm.settings import checked
+from polyrhythm.core.extras import needed
+from polyrhythm.core.protocols.metrics_logger import RunDescription
+from polyrhythm.core.settings import checked
 
 _LONGEST = 6000
 """How many characters a parameter of MLflow may have."""

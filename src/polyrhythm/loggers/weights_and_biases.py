@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.engines.requirements import needed
-from polyrhythm.loggers.protocol import RunDescription
-from polyrhythm.settings import checked
+from polyrhythm.core.extras import needed
+from polyrhythm.core.protocols.metrics_logger import RunDescription
+from polyrhythm.core.settings import checked
 
 
 @dataclass(frozen=True, slots=True)

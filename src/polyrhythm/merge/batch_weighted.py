@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import torch
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, Direction
+from polyrhythm.core.protocols.traits import DIFFERENCES, ONE_SIDED, MergeTraits
 from polyrhythm.merge.sample_mean import shares
 from polyrhythm.merge.total import total
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.traits import DIFFERENCES, ONE_SIDED, MergeTraits
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.traits import MergeTraits, Payload
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.traits import MergeTraits, Payload
-from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
-from polyrhythm.settings import checked
-from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)

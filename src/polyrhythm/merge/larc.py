@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, DifferenceMerge, Direction, rates_of
+from polyrhythm.core.protocols.traits import GRADIENTS, MergeTraits
+from polyrhythm.core.settings import checked
 from polyrhythm.merge.lars import LAYERWISE, check_trust
 from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.trust_ratios import scaled_by_layer
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction, rates_of
-from polyrhythm.pieces.traits import GRADIENTS, MergeTraits
-from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)

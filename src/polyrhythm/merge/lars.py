@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, DifferenceMerge, Direction
+from polyrhythm.core.protocols.traits import GRADIENTS, MergeTraits, Pattern
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.trust_ratios import scaled_by_layer
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction
-from polyrhythm.pieces.traits import GRADIENTS, MergeTraits, Pattern
-from polyrhythm.settings import checked
 
 LAYERWISE = frozenset({Pattern.COLLECTIVE, Pattern.PEERS})
 """Where whoever merges has whole layers."""

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, Direction
+from polyrhythm.core.protocols.traits import EVERY_PAYLOAD, MERGED, MergeTraits, Pattern
 from polyrhythm.merge.total import count, sum_of
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.traits import EVERY_PAYLOAD, MERGED, MergeTraits, Pattern
 
 
 @dataclass(frozen=True, slots=True)

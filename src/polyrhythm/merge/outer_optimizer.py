@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, DifferenceMerge, Direction, Rule
+from polyrhythm.core.protocols.traits import DIFFERENCES, MergeTraits
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge.mean import Mean
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction, Rule
-from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
-from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)

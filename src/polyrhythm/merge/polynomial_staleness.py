@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, Direction
+from polyrhythm.core.protocols.traits import DIFFERENCES, MergeTraits
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge.total import count, total
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.traits import DIFFERENCES, MergeTraits
-from polyrhythm.settings import checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, DifferenceMerge, Direction, rates_of
+from polyrhythm.core.protocols.traits import GRADIENTS, MergeTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge.mean import Mean
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, DifferenceMerge, Direction, rates_of
-from polyrhythm.pieces.traits import GRADIENTS, MergeTraits
-from polyrhythm.settings import checked
-from polyrhythm.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from operator import mul
 from typing import ClassVar
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, Direction
+from polyrhythm.core.protocols.traits import DIFFERENCES, ONE_SIDED, MergeTraits
 from polyrhythm.merge.total import count, total
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.traits import DIFFERENCES, ONE_SIDED, MergeTraits
 
 
 @dataclass(frozen=True, slots=True)

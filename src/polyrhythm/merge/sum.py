@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, Direction
+from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, UNENCODED, MergeTraits, Pattern, Payload
 from polyrhythm.merge.total import count, sum_of
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.traits import DIFFERENCES, EVERY_PATTERN, UNENCODED, MergeTraits, Pattern, Payload
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.merge import AnyContribution
 from polyrhythm.errors import WireError
-from polyrhythm.pieces.merge import AnyContribution
 
 _IN_NUMPY = (torch.float32, torch.float64)
 

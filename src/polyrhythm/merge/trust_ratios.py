@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import Direction
-from polyrhythm.tensors import without_gradient
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import Direction
+from polyrhythm.core.tensors import without_gradient
 
 
 def scaled_by_layer(

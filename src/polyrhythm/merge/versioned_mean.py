@@ -9,11 +9,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import AnyContribution, Direction
+from polyrhythm.core.protocols.traits import MergeTraits, Pattern, Payload
+from polyrhythm.core.tensors import State
 from polyrhythm.merge.total import count, total
-from polyrhythm.pieces.context import ExchangeContext
-from polyrhythm.pieces.merge import AnyContribution, Direction
-from polyrhythm.pieces.traits import MergeTraits, Pattern, Payload
-from polyrhythm.tensors import State
 
 
 @dataclass(frozen=True, slots=True)

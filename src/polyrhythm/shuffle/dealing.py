@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.shuffle import Source
 from polyrhythm.errors import DataError
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.shuffle import Source
 
 
 def deal(count: int, batch_size: int, group: Group, drop_last: bool = False) -> Iterator[slice]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.controller import ControlledSetting, Controls
+from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
+from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
 from polyrhythm.errors import DataError
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.controller import ControlledSetting, Controls
-from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
-from polyrhythm.pieces.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
 from polyrhythm.shuffle.dealing import check_size, count, loading, parts, reading
 from polyrhythm.shuffle.sharded import ShardBatches
 

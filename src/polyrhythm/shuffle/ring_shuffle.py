@@ -10,13 +10,13 @@ from typing import Any, ClassVar, NoReturn
 
 from torch import Tensor
 
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.controller import ControlledSetting, Controls
+from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
+from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
 from polyrhythm.errors import DataError
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port
-from polyrhythm.pieces.controller import ControlledSetting, Controls
-from polyrhythm.pieces.sharded import BackgroundSums, ShardedSource
-from polyrhythm.pieces.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
 from polyrhythm.shuffle.dealing import count, loading, parts
 
 Samples = tuple[Tensor, ...]

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from polyrhythm.core.protocols.sharded import Rows
 from polyrhythm.errors import DataError
-from polyrhythm.pieces.sharded import Rows
 
 _TENSOR, _TUPLE, _ARRAY = 1, 2, 3
 """The codes of msgpack's extensions for what it has no type for."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.sharded import BackgroundSums, PendingSum, Rows, ShardedSource, ShardRequest
+from polyrhythm.core.protocols.shuffle import Batch
 from polyrhythm.errors import CheckpointError, DataError
-from polyrhythm.kernel.group import Group
-from polyrhythm.pieces.sharded import BackgroundSums, PendingSum, Rows, ShardedSource, ShardRequest
-from polyrhythm.pieces.shuffle import Batch
 from polyrhythm.shuffle.dealing import check_size
 from polyrhythm.shuffle.rows import Reader, joined, length, packed, part, unpacked
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from polyrhythm.pieces.sharded import Rows, ShardRequest
-from polyrhythm.settings import checked
-from polyrhythm.sources.columns import collated, columns_of
+from polyrhythm.core.columns.columns import collated, columns_of
+from polyrhythm.core.protocols.sharded import Rows, ShardRequest
+from polyrhythm.core.settings import checked
 
 _AT_ONCE = 256
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-from polyrhythm.pieces.sharded import Rows
-from polyrhythm.sources.arrow import arrow_batch, columns_of_arrow, pyarrow
-from polyrhythm.sources.columns import columns_of
+from polyrhythm.core.columns.arrow import arrow_batch, columns_of_arrow, pyarrow
+from polyrhythm.core.columns.columns import columns_of
+from polyrhythm.core.protocols.sharded import Rows
 
 
 class KeptRows:

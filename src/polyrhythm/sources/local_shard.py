@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
+from polyrhythm.core.columns.columns import ArrowArray, ArrowStream, collated, columns_of
+from polyrhythm.core.protocols.sharded import Rows, ShardRequest
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import DataError
-from polyrhythm.pieces.sharded import Rows, ShardRequest
-from polyrhythm.settings import checked
-from polyrhythm.sources.columns import ArrowArray, ArrowStream, collated, columns_of
 from polyrhythm.sources.kept_rows import KeptRows
 
 _AT_ONCE = 1024

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.columns.arrow import columns_of_arrow, pyarrow
+from polyrhythm.core.columns.columns import collated
+from polyrhythm.core.protocols.sharded import Rows, ShardRequest
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import DataError
-from polyrhythm.pieces.sharded import Rows, ShardRequest
-from polyrhythm.settings import checked
 from polyrhythm.shuffle.rows import part
-from polyrhythm.sources.arrow import columns_of_arrow, pyarrow
-from polyrhythm.sources.columns import collated
 
 
 @dataclass(frozen=True)

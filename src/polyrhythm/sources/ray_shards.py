@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from polyrhythm.core.columns.batch_iterator import BatchIterator, Dividing, IteratesBatches
+from polyrhythm.core.columns.columns import collated
+from polyrhythm.core.protocols.sharded import Rows, ShardRequest
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import DataError
-from polyrhythm.pieces.sharded import Rows, ShardRequest
-from polyrhythm.settings import checked
-from polyrhythm.sources.batch_iterator import BatchIterator, Dividing, IteratesBatches
-from polyrhythm.sources.columns import collated
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.columns.columns import collated
+from polyrhythm.core.protocols.sharded import Rows, ShardRequest
+from polyrhythm.core.settings import checked
 from polyrhythm.errors import DataError
-from polyrhythm.pieces.sharded import Rows, ShardRequest
-from polyrhythm.settings import checked
-from polyrhythm.sources.columns import collated
 
 Sample = dict[str, Any]
 Decode = Callable[[Sample], Any]

@@ -10,8 +10,8 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError, unknown
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.systems.adaptive import ako, dlion, hong_chandra
 from polyrhythm.systems.asynchronous import deepspark, downpour, easgd, geeps, hogwild, softsync, ssp, strom
 from polyrhythm.systems.averaging import admm_sgd, dl4j_averaging, local_sgd, post_local_sgd, qsparse_local_sgd, slowmo

@@ -5,10 +5,10 @@ from __future__ import annotations
 from polyrhythm.codec import ErrorFeedback, MaxN, Partitions
 from polyrhythm.consistency import Asynchronous, Bounded
 from polyrhythm.controllers import BatchShares, BestWorker, LinkPartitions, Several, SharedPartitions, StepBytes
+from polyrhythm.core.protocols.controller import Controller, Fixed
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import BatchWeighted, Mean
-from polyrhythm.pieces.controller import Controller, Fixed
 from polyrhythm.shuffle import OwnPace
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import KnowledgeTransfer, LinkExchange, PartialExchange
 
 

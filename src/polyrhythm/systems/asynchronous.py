@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, GapCoded, Threshold
 from polyrhythm.consistency import Asynchronous, Bounded, Intervals, LocalSteps, SoftSync, WarmStart
-from polyrhythm.local import PlainSteps, RandomComponent
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.local_rules import PlainSteps, RandomComponent
 from polyrhythm.merge import Adagrad, Elastic, Mean, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllToAll, Server, SharedMemory
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, OneBit, PerTensor, TopK
 from polyrhythm.consistency import LocalSteps, Switched
-from polyrhythm.local import AverageMoments, Consensus, PlainSteps, ResetMoments
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.local_rules import AverageMoments, Consensus, PlainSteps, ResetMoments
 from polyrhythm.merge import Mean, OuterOptimizer, SlowMomentum
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AggregationTree, AllReduce, Direct, Ring
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.consistency import LocalSteps
-from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.topology import Adasum, AllReduce, Direct, Keyed, Ring, Star, Tree
 
 

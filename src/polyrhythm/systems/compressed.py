@@ -22,8 +22,8 @@ from polyrhythm.codec import (
     TopKWarmup,
     Warmup,
 )
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import FrozenAdam, OuterOptimizer, SignDescent
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce, Ring
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from polyrhythm.codec import TopK
 from polyrhythm.consistency import LocalSteps
-from polyrhythm.local import CorrectedWeights, GossipNesterov, TrackedGradients
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.local_rules import CorrectedWeights, GossipNesterov, TrackedGradients
 from polyrhythm.merge import Mean
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import CompressedGossip, Gossip, Lazy, MetropolisHastings, Moshpit, RandomPairs, RingGraph, WeightedGossip
-from polyrhythm.topology.graph import Graph
+from polyrhythm.topology.graphs.graph import Graph
 
 
 def decentralized(tau: int = 1, graph: Graph | None = None) -> Strategy:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from polyrhythm.consistency import Buffered, LocalSteps, SampledClients
-from polyrhythm.local import Proximal
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.local_rules import Proximal
 from polyrhythm.merge import Adam, OuterOptimizer, PolynomialStaleness, SampleMean
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import Server
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Mean, ParzenGate
 from polyrhythm.shuffle import RingShuffle
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import Deferred, Dissemination, Gossip, PairAverages, PullWeights, PushParts, PushSum, PushWeights
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from polyrhythm.codec import Rows, SufficientFactors
-from polyrhythm.selection import CheaperAsFactors, Modules, Optionally
-from polyrhythm.strategy import Exchange, Strategy
+from polyrhythm.core.strategy import Exchange, Strategy
+from polyrhythm.parameters import CheaperAsFactors, Modules, Optionally
 from polyrhythm.topology import AllReduce, ChangedRows, Ring, Server
 
 

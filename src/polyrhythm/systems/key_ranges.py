@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from polyrhythm.codec import KKT, FeatureBlocks, KeyList, RandomSkip
 from polyrhythm.consistency import BoundedDelay
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import ProximalSGD
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import ChangedRows, ServerRing, ZerosInBits
 
 

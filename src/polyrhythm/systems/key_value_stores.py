@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, Identity, TwoBit
 from polyrhythm.consistency import Asynchronous
+from polyrhythm.core.protocols.codec import Codec
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Mean
-from polyrhythm.pieces.codec import Codec
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import ByKey, Deferred, ServedSums, Server
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from polyrhythm.core.strategy import Exchange, Hierarchical, Leaders, Strategy, Stripes
 from polyrhythm.merge import LARC, LinearScaling
-from polyrhythm.strategy import Exchange, Hierarchical, Leaders, Strategy, Stripes
 from polyrhythm.topology import AllReduce, Delayed, Direct, Ring, Tree
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from polyrhythm.consistency import LocalSteps, PacedLocalSteps
 from polyrhythm.controllers import LocalStepShares
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import DelayedNesterov, Mean, Nesterov, OuterOptimizer
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce, Ring, Server
 
 
@@ -14,7 +14,7 @@ def sparknet(tau: int = 10) -> Strategy:
 
     Each worker takes `tau` steps of its own, then the driver averages the weights. The paper's runs use tau = 50 on long trainings;
     momentum stays with each worker; compose with `local=ResetMoments()` to reset it after each average, or, over an all-reduce, with
-    `AverageMoments()` to average it too. `polyrhythm.systems.speedup` has the paper's model of its speed-up.
+    `AverageMoments()` to average it too. `polyrhythm_reproductions.speedup` has the paper's model of its speed-up.
     """
     return Strategy(name="sparknet", consistency=LocalSteps(tau), topology=Server(1), merge=Mean())
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Sum
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import FixedPointMemory, LossyStreams
 
 

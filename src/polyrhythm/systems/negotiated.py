@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce, BitVector, Fused, Neighbours, ResponseCache, Ring
 
 

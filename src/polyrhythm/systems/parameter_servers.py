@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from polyrhythm.consistency import Asynchronous, Bounded, Buffered, LocalSteps, WarmStart
-from polyrhythm.local import OneBlock
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.local_rules import OneBlock
 from polyrhythm.merge import Mean, Sum, VersionedMean
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import Blockwise, Server
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.codec import SharedK
 from polyrhythm.consistency import LocalSteps
-from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.topology import AverageWeights, Ring
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from polyrhythm.core.protocols.algorithm import Algorithm
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce, CompressedRing, Delayed, EightBits, Ring, Truncated
-from polyrhythm.topology.algorithms.algorithm import Algorithm
 
 _RINGS: dict[int, Algorithm] = {32: Ring(), 16: CompressedRing(Truncated()), 8: CompressedRing(EightBits())}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from polyrhythm.consistency import BulkSynchronous, SoftSync
 from polyrhythm.controllers import TotalBatch
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.controller import Fixed
+from polyrhythm.core.protocols.merge import Merge
+from polyrhythm.core.strategy import Exchange, Hierarchical, OfSize, Strategy
 from polyrhythm.merge import Mean, SquareRootScaling
-from polyrhythm.pieces.consistency import Consistency
-from polyrhythm.pieces.controller import Fixed
-from polyrhythm.pieces.merge import Merge
 from polyrhythm.shuffle import GlobalShuffle, OwnPace
-from polyrhythm.strategy import Exchange, Hierarchical, OfSize, Strategy
 from polyrhythm.topology import BroadcastTree, Server
 
 

@@ -6,9 +6,9 @@ import torch
 
 from polyrhythm.codec import Cast, Identity, SufficientFactors
 from polyrhythm.consistency import Asynchronous, LocalSteps
+from polyrhythm.core.strategy import Exchange, Strategy
 from polyrhythm.merge import Sum
-from polyrhythm.selection import FewerAsFactors, Optionally
-from polyrhythm.strategy import Exchange, Strategy
+from polyrhythm.parameters import FewerAsFactors, Optionally
 from polyrhythm.topology import BlockStore, Server
 
 

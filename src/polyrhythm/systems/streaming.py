@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from polyrhythm.codec import E3M0, ErrorFeedback, Identity, Striped
 from polyrhythm.consistency import Every, LocalSteps
+from polyrhythm.core.strategy import Exchange
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
-from polyrhythm.local import KeepOwn
+from polyrhythm.local_rules import KeepOwn
 from polyrhythm.merge import Nesterov, OuterOptimizer
-from polyrhythm.selection import Fragment
-from polyrhythm.strategy import Exchange
-from polyrhythm.strategy.strategy import Strategy
+from polyrhythm.parameters import Fragment
 from polyrhythm.topology import AllReduce, Delayed, Ring
 
 _MOST_FRAGMENTS = 1000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, LowRank, OneBit, PerTensor, Striped, Warmup
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Adagrad, Mean, OuterOptimizer
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllReduce, Alone, Bucketed, Deferred, Delayed, Direct, Ring, Summation, Tree
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from polyrhythm.codec import AdaptiveThreshold, ClippedFeedback, ErrorFeedback, Significant
 from polyrhythm.consistency import Asynchronous, LocalSteps, SoftSync
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Mean, Sum
-from polyrhythm.strategy.strategy import Strategy
 from polyrhythm.topology import AllToAll, Mirrors, Server
 
 

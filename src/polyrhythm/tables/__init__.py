@@ -1,11 +1,10 @@
 """Tables that the workers of a run share by rows, under the strategy's consistency."""
 
+from polyrhythm.core.protocols.row_kind import RowKind
 from polyrhythm.tables.dense_rows import DenseRows
-from polyrhythm.tables.row_kind import RowKind
 from polyrhythm.tables.sparse_rows import SparseRows
-from polyrhythm.tables.table import Table
 
 MEMBERS: tuple[RowKind, ...] = (DenseRows(), SparseRows())
 """One of each kind of rows, for the laws that every kind obeys."""
 
-__all__ = ["MEMBERS", "DenseRows", "RowKind", "SparseRows", "Table"]
+__all__ = ["MEMBERS", "DenseRows", "RowKind", "SparseRows"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polyrhythm.pieces.requests import Packet
-from polyrhythm.settings import checked
-from polyrhythm.tables.row_kind import RowStore
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.row_kind import RowStore
+from polyrhythm.core.settings import checked
 from polyrhythm.tables.values import checked_type, matching
 
 _LEAST = 16

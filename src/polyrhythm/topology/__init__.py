@@ -1,62 +1,62 @@
 """With whom do workers exchange, and by which messages?"""
 
-from polyrhythm.topology.adasum import Adasum
-from polyrhythm.topology.algorithms.aggregation_tree import AggregationTree
-from polyrhythm.topology.algorithms.butterfly import Butterfly
-from polyrhythm.topology.algorithms.compressed_ring import CompressedRing
-from polyrhythm.topology.algorithms.direct import Direct
-from polyrhythm.topology.algorithms.fastest import Fastest
-from polyrhythm.topology.algorithms.hops import EightBits, Truncated
-from polyrhythm.topology.algorithms.ring import Ring
-from polyrhythm.topology.algorithms.star import Star
-from polyrhythm.topology.algorithms.tree import Tree
-from polyrhythm.topology.all_reduce import AllReduce
-from polyrhythm.topology.all_to_all import AllToAll, Mirrors, PartialExchange
+from polyrhythm.core.collectives.tree import Tree
 from polyrhythm.topology.alone import Alone
-from polyrhythm.topology.autotune import Autotune
-from polyrhythm.topology.average_weights import AverageWeights
-from polyrhythm.topology.barriers import SelectiveBarrier
-from polyrhythm.topology.bipartite import BipartiteGraph
-from polyrhythm.topology.block_store import BlockStore
-from polyrhythm.topology.blockwise import Blockwise
-from polyrhythm.topology.broadcast_tree import BroadcastTree
-from polyrhythm.topology.bucketed import Bucketed
-from polyrhythm.topology.complete_graph import CompleteGraph
-from polyrhythm.topology.compressed_gossip import CompressedGossip
-from polyrhythm.topology.deferred import Deferred
-from polyrhythm.topology.delayed import Delayed
-from polyrhythm.topology.division import ByKey, ByLayer, EvenRows
-from polyrhythm.topology.exponential_graph import ExponentialGraph
-from polyrhythm.topology.fixed_point_memory import FixedPointMemory
-from polyrhythm.topology.fused import Fused
-from polyrhythm.topology.gossip import Gossip
-from polyrhythm.topology.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
-from polyrhythm.topology.hash_ring import HashRing
-from polyrhythm.topology.keyed import Keyed
-from polyrhythm.topology.knowledge_transfer import KnowledgeTransfer
-from polyrhythm.topology.link_exchange import LinkExchange
-from polyrhythm.topology.lossy_streams import LossyStreams
-from polyrhythm.topology.mirror_clock import AsAgreed, RoundTrips
-from polyrhythm.topology.mixing_weights import Lazy, MetropolisHastings, UniformWeights
-from polyrhythm.topology.moshpit import Moshpit
-from polyrhythm.topology.overlay import Overlay
-from polyrhythm.topology.pair_averages import PairAverages
-from polyrhythm.topology.pull_weights import PullWeights
-from polyrhythm.topology.push_sum import PushSum
-from polyrhythm.topology.push_weights import PushParts, PushWeights
-from polyrhythm.topology.readiness.cached import BitVector, ResponseCache
-from polyrhythm.topology.readiness.coordinator import RootCoordinator
-from polyrhythm.topology.readiness.grouping import ByPattern, Neighbours, Separately
-from polyrhythm.topology.served_sums import ServedSums
-from polyrhythm.topology.served_weights import AllWeights, ChangedRows
-from polyrhythm.topology.server import Server
-from polyrhythm.topology.server_ring import ServerRing
-from polyrhythm.topology.shared_memory import SharedMemory
-from polyrhythm.topology.summation import Summation
-from polyrhythm.topology.torus import Torus
-from polyrhythm.topology.weight_rounding import NearestRounding, StochasticRounding
-from polyrhythm.topology.weighted_gossip import WeightedGossip
-from polyrhythm.topology.zeros_in_bits import ZerosInBits
+from polyrhythm.topology.block_store.block_store import BlockStore
+from polyrhythm.topology.collective.adasum import Adasum
+from polyrhythm.topology.collective.algorithms.aggregation_tree import AggregationTree
+from polyrhythm.topology.collective.algorithms.butterfly import Butterfly
+from polyrhythm.topology.collective.algorithms.compressed_ring import CompressedRing
+from polyrhythm.topology.collective.algorithms.direct import Direct
+from polyrhythm.topology.collective.algorithms.fastest import Fastest
+from polyrhythm.topology.collective.algorithms.hops import EightBits, Truncated
+from polyrhythm.topology.collective.algorithms.ring import Ring
+from polyrhythm.topology.collective.algorithms.star import Star
+from polyrhythm.topology.collective.all_reduce import AllReduce
+from polyrhythm.topology.collective.autotune import Autotune
+from polyrhythm.topology.collective.average_weights import AverageWeights
+from polyrhythm.topology.collective.bucketed import Bucketed
+from polyrhythm.topology.collective.delayed import Delayed
+from polyrhythm.topology.collective.fused import Fused
+from polyrhythm.topology.collective.keyed import Keyed
+from polyrhythm.topology.collective.readiness.cached import BitVector, ResponseCache
+from polyrhythm.topology.collective.readiness.coordinator import RootCoordinator
+from polyrhythm.topology.collective.readiness.grouping import ByPattern, Neighbours, Separately
+from polyrhythm.topology.datagrams.lossy_streams import LossyStreams
+from polyrhythm.topology.gossip.compressed_gossip import CompressedGossip
+from polyrhythm.topology.gossip.gossip import Gossip
+from polyrhythm.topology.gossip.moshpit import Moshpit
+from polyrhythm.topology.gossip.pair_averages import PairAverages
+from polyrhythm.topology.gossip.pull_weights import PullWeights
+from polyrhythm.topology.gossip.push_sum import PushSum
+from polyrhythm.topology.gossip.push_weights import PushParts, PushWeights
+from polyrhythm.topology.gossip.weighted_gossip import WeightedGossip
+from polyrhythm.topology.graphs.bipartite import BipartiteGraph
+from polyrhythm.topology.graphs.complete_graph import CompleteGraph
+from polyrhythm.topology.graphs.exponential_graph import ExponentialGraph
+from polyrhythm.topology.graphs.graph import Dissemination, FixedGraph, RandomPairs, RingGraph
+from polyrhythm.topology.graphs.mixing_weights import Lazy, MetropolisHastings, UniformWeights
+from polyrhythm.topology.graphs.torus import Torus
+from polyrhythm.topology.lock_free.fixed_point_memory import FixedPointMemory
+from polyrhythm.topology.lock_free.shared_memory import SharedMemory
+from polyrhythm.topology.lock_free.weight_rounding import NearestRounding, StochasticRounding
+from polyrhythm.topology.overlay.barriers import SelectiveBarrier
+from polyrhythm.topology.overlay.mirror_clock import AsAgreed, RoundTrips
+from polyrhythm.topology.overlay.overlay import Overlay
+from polyrhythm.topology.peers.all_to_all import AllToAll, Mirrors, PartialExchange
+from polyrhythm.topology.peers.knowledge_transfer import KnowledgeTransfer
+from polyrhythm.topology.peers.link_exchange import LinkExchange
+from polyrhythm.topology.server_ring.hash_ring import HashRing
+from polyrhythm.topology.server_ring.server_ring import ServerRing
+from polyrhythm.topology.servers.blockwise import Blockwise
+from polyrhythm.topology.servers.broadcast_tree import BroadcastTree
+from polyrhythm.topology.servers.division import ByKey, ByLayer, EvenRows
+from polyrhythm.topology.servers.served_weights import AllWeights, ChangedRows
+from polyrhythm.topology.servers.server import Server
+from polyrhythm.topology.servers.zeros_in_bits import ZerosInBits
+from polyrhythm.topology.summation.deferred import Deferred
+from polyrhythm.topology.summation.served_sums import ServedSums
+from polyrhythm.topology.summation.summation import Summation
 
 ROUNDING = (CompressedRing(Truncated()), CompressedRing(EightBits()))
 ALGORITHMS = (Ring(), Tree(), Butterfly(), Direct(), Star(), Fastest(latency=0.001, bandwidth=1e8), AggregationTree(2))

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from polyrhythm.pieces.merge import Contribution
-from polyrhythm.pieces.responses import ApplyContributions, ApplyInPlace, Response
-from polyrhythm.pieces.result_source import FirstWorker
-from polyrhythm.pieces.topology import Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.pieces.traits import DIFFERENCES, Pattern, TopologyTraits
-from polyrhythm.tensors import State
-from polyrhythm.trees import StateTree
+from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.responses import ApplyContributions, ApplyInPlace, Response
+from polyrhythm.core.protocols.result_source import FirstWorker
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Training functions that come with the package, readers of data sets, and the loading of JOBs."""
 
+from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
 from polyrhythm.workloads.ising import Ising
@@ -8,7 +9,6 @@ from polyrhythm.workloads.load import load
 from polyrhythm.workloads.matrix_factorization import MatrixFactorization
 from polyrhythm.workloads.registry import WORKLOADS, find
 from polyrhythm.workloads.sparse_logistic import SparseLogistic
-from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Workload
 from polyrhythm.workloads.xor import Xor
 

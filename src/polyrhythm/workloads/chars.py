@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.gpt import Gpt, GptSize
-from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 VALIDATION_WINDOWS = 256

@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.errors import WorkloadError
-from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 TRAINING_SAMPLES, TEST_SAMPLES = 1437, 360

@@ -10,10 +10,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.ising_ring import IsingRing, measured
-from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 _FEWEST = 5

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrhythm import rng
+from polyrhythm.core import rng
 
 Array = NDArray[np.float64]
 OFFSETS = (1, 2)

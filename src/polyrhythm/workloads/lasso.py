@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.job_files.worker import WorkloadWorker
+from polyrhythm.core.tables.table import Table
 from polyrhythm.errors import WorkloadError
-from polyrhythm.scheduling import BlockSchedule, Strads, balanced
-from polyrhythm.tables import Table
-from polyrhythm.workloads.worker import WorkloadWorker
+from polyrhythm.workloads.block_schedules import BlockSchedule, Strads, balanced
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 TEST_SAMPLES = 200

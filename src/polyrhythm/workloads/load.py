@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from polyrhythm.core.job_files.script import from_file, from_name, missing
+from polyrhythm.core.job_files.settings import Train, with_settings
 from polyrhythm.errors import WorkloadError, unknown
 from polyrhythm.workloads.registry import WORKLOADS, find
-from polyrhythm.workloads.script import from_file, from_name, missing
-from polyrhythm.workloads.settings import Train, with_settings
 
 _USUAL = "train"
 

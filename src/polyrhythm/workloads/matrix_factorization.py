@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.errors import WorkloadError
-from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 TEST_SHARE = 0.1

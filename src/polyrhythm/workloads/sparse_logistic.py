@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polyrhythm import rng
+from polyrhythm.core import rng
+from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.errors import WorkloadError
-from polyrhythm.workloads.worker import WorkloadWorker
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 TEST_SAMPLES = 1000

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.errors import WorkloadError
-from polyrhythm.workloads.worker import WorkloadWorker
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,18 @@ import torch
 from ports import reserved_port
 from torch import Tensor
 
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.group import Group, workers
+from polyrhythm.core.kernel.job import Ending, Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.rendezvous.join import enter
+from polyrhythm.core.processes.rendezvous.places import RankZero
+from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment
+from polyrhythm.core.processes.runtime.sums import Sums
+from polyrhythm.core.processes.spawn.launch import Processes
 from polyrhythm.errors import CompositionError, DeadlockError
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.group import Group, workers
-from polyrhythm.kernel.job import Ending, Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.rendezvous.join import enter
-from polyrhythm.processes.rendezvous.places import RankZero
-from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
-from polyrhythm.processes.runtime.sums import Sums
-from polyrhythm.processes.spawn.launch import Processes
 from polyrhythm.topology import Ring
 
 WORKERS = 4

@@ -12,19 +12,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyrhythm.core.kernel.effects import NativeReduce
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.group import Group, workers
+from polyrhythm.core.kernel.job import Ending, Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.collectives.shared_memory import SharedMemoryReducer
+from polyrhythm.core.processes.spawn.launch import Processes
+from polyrhythm.core.protocols.algorithm import Algorithm
+from polyrhythm.core.shared_memory import MemoryGroup, SharedSegment
 from polyrhythm.errors import DeadlockError, WorkerFailed
-from polyrhythm.kernel.effects import NativeReduce
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.group import Group, workers
-from polyrhythm.kernel.job import Ending, Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.collectives.shared_memory import SharedMemoryReducer
-from polyrhythm.processes.spawn.launch import Processes
-from polyrhythm.sharing import MemoryGroup, SharedSegment
 from polyrhythm.topology import Fastest, Ring, Tree
-from polyrhythm.topology.algorithms.algorithm import Algorithm
 
 
 async def no_service(port: Port, record: Recorder) -> None:
@@ -164,7 +164,7 @@ def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: py
     async def only_shared(port: Port) -> Tensor | None:
         return await port.reduce(torch.ones(5), "2", Group.of_workers(2, rank_of(port.name)), Ring())
 
-    monkeypatch.setattr("polyrhythm.processes.spawn.launch.can_share", lambda: False)
+    monkeypatch.setattr("polyrhythm.core.processes.spawn.launch.can_share", lambda: False)
     for result in run(program, 2).results.values():
         assert result is not None
         assert result.numbers == (1.0,)

@@ -14,26 +14,26 @@ from ports import reserved_port
 from toy import Toy, trained
 
 from polyrhythm import systems
+from polyrhythm.core.kernel.events import AnyEvent, Ended, Recorder, Started
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import Ending, Job, WorkerContext
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.rendezvous import negotiation
+from polyrhythm.core.processes.rendezvous.join import Joining, enter
+from polyrhythm.core.processes.rendezvous.negotiation import servers_of
+from polyrhythm.core.processes.rendezvous.places import RankZero
+from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment
+from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.core.processes.runtime.stall_detection import Patience
+from polyrhythm.core.processes.spawn.launch import Processes
+from polyrhythm.core.processes.transport.frame_link import Wiring
+from polyrhythm.core.shared_memory import MemoryGroup
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.work import make_job
 from polyrhythm.errors import CompositionError, DeadlockError, RunError, WorkerFailed
-from polyrhythm.kernel.events import AnyEvent, Ended, Recorder, Started
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Ending, Job, WorkerContext
-from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.rendezvous import negotiation
-from polyrhythm.processes.rendezvous.join import Joining, enter
-from polyrhythm.processes.rendezvous.negotiation import servers_of
-from polyrhythm.processes.rendezvous.places import RankZero
-from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
-from polyrhythm.processes.runtime.node import Node
-from polyrhythm.processes.runtime.stall_detection import Patience
-from polyrhythm.processes.spawn.launch import Processes
-from polyrhythm.processes.transport.frame_link import Wiring
-from polyrhythm.sharing import MemoryGroup
-from polyrhythm.strategy.strategy_plan import StrategyPlan
 from polyrhythm.topology import Ring
-from polyrhythm.training.work import make_job
 
 Inner = Callable[[RankEnvironment, int], Message | None]
 

@@ -6,15 +6,15 @@ import msgspec
 import pytest
 from ports import reserved_port
 
+from polyrhythm.core.kernel.job import Job, Location, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.processes.rendezvous.join import Joining, attend
+from polyrhythm.core.processes.rendezvous.locations import HOST, SITE, locate
+from polyrhythm.core.processes.rendezvous.places import RankZero
+from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.errors import RunError
-from polyrhythm.kernel.job import Job, Location, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.processes import Processes
-from polyrhythm.processes.rendezvous.join import Joining, attend
-from polyrhythm.processes.rendezvous.locations import HOST, SITE, locate
-from polyrhythm.processes.rendezvous.places import RankZero
-from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
 
 
 async def no_service(port: object, record: object) -> None:

@@ -15,12 +15,12 @@ import pytest
 from ports import reserved_port
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
+from polyrhythm.core.processes.rendezvous import launchers, places
+from polyrhythm.core.processes.rendezvous.found import Found
+from polyrhythm.core.processes.rendezvous.hosts import Names, is_own, towards
+from polyrhythm.core.processes.rendezvous.places import Attendee, Kept, Meeting, MeetingPlace, RankZero
+from polyrhythm.core.processes.store.store_server import StoreServer
 from polyrhythm.errors import CompositionError, RunError
-from polyrhythm.processes.rendezvous import launchers, places
-from polyrhythm.processes.rendezvous.found import Found
-from polyrhythm.processes.rendezvous.hosts import Names, is_own, towards
-from polyrhythm.processes.rendezvous.places import Attendee, Kept, Meeting, MeetingPlace, RankZero
-from polyrhythm.processes.store.store_server import StoreServer
 
 SOON = 20.0
 SECRET = "a text that is hard to guess"

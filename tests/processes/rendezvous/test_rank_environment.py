@@ -1,11 +1,11 @@
 import pytest
 
+from polyrhythm.core.processes.rendezvous.found import Found
+from polyrhythm.core.processes.rendezvous.hosts import Names
+from polyrhythm.core.processes.rendezvous.launchers import AgentStore, node_address
+from polyrhythm.core.processes.rendezvous.places import DEFAULT_PORT, Kept, RankZero
+from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment, find_rank_environment
 from polyrhythm.errors import CompositionError
-from polyrhythm.processes.rendezvous.found import Found
-from polyrhythm.processes.rendezvous.hosts import Names
-from polyrhythm.processes.rendezvous.launchers import AgentStore, node_address
-from polyrhythm.processes.rendezvous.places import DEFAULT_PORT, Kept, RankZero
-from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment, find_rank_environment
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "1234"}
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_RANK": "1"}

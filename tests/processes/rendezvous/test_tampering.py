@@ -7,17 +7,17 @@ import torch
 from attackers import Relay, negated
 from ports import reserved_port
 
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.rendezvous.join import enter
+from polyrhythm.core.processes.rendezvous.places import RankZero
+from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment
+from polyrhythm.core.processes.spawn.launch import Processes
+from polyrhythm.core.processes.transport import connector
 from polyrhythm.errors import TamperedError
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.rendezvous.join import enter
-from polyrhythm.processes.rendezvous.places import RankZero
-from polyrhythm.processes.rendezvous.rank_environment import RankEnvironment
-from polyrhythm.processes.spawn.launch import Processes
-from polyrhythm.processes.transport import connector
 
 
 async def no_service(port: Port, record: Recorder) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.errors import RunError
-from polyrhythm.processes.runtime.completion import Completion
 
 
 def test_the_first_call_counts_also_when_its_value_has_been_fetched_already() -> None:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.core.processes.runtime.role import Role
+from polyrhythm.core.processes.transport.addresses import listen_locally
+from polyrhythm.core.processes.transport.frame_link import Wiring
 from polyrhythm.errors import RunError
-from polyrhythm.kernel.message import Message
-from polyrhythm.processes.runtime.node import Node
-from polyrhythm.processes.runtime.role import Role
-from polyrhythm.processes.transport.addresses import listen_locally
-from polyrhythm.processes.transport.frame_link import Wiring
 
 
 @pytest.fixture

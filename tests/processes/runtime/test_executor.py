@@ -4,12 +4,12 @@ from typing import Any
 import pytest
 import torch
 
+from polyrhythm.core.kernel.effects import Compute, Effect, Flush, NativeReduce, Receive, Send, Sleep, Spawn
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.processes.runtime.executor import ActorExecutor
+from polyrhythm.core.processes.transport.loop import Loop
 from polyrhythm.errors import DeadlockError
-from polyrhythm.kernel.effects import Compute, Effect, Flush, NativeReduce, Receive, Send, Sleep, Spawn
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.message import Delivery, Message
-from polyrhythm.processes.runtime.executor import ActorExecutor
-from polyrhythm.processes.transport.loop import Loop
 from polyrhythm.topology import Ring
 
 

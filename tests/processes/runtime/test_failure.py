@@ -2,10 +2,10 @@
 
 import pytest
 
+from polyrhythm.core.processes.runtime import failure
+from polyrhythm.core.processes.transport.decoder import Decoder
+from polyrhythm.core.processes.transport.wire import CONTROL, encode
 from polyrhythm.errors import DivergedError, WorkerFailed
-from polyrhythm.processes.runtime import failure
-from polyrhythm.processes.transport.decoder import Decoder
-from polyrhythm.processes.transport.wire import CONTROL, encode
 
 
 def through_the_wire(error: BaseException) -> Exception:

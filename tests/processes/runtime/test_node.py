@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from polyrhythm.processes.runtime.node import Node
-from polyrhythm.processes.runtime.role import Role
-from polyrhythm.processes.transport.addresses import listen_locally
-from polyrhythm.processes.transport.frame_link import Wiring
+from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.core.processes.runtime.role import Role
+from polyrhythm.core.processes.transport.addresses import listen_locally
+from polyrhythm.core.processes.transport.frame_link import Wiring
 
 
 async def nothing() -> None:

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import Ending, Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.spawn.launch import Processes
 from polyrhythm.errors import DeadlockError, WorkerFailed
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.group import Group
-from polyrhythm.kernel.job import Ending, Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.names import rank_of
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.spawn.launch import Processes
 from polyrhythm.topology import Ring
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from polyrhythm.core.processes.runtime.stall_detection import Patience, StallDetector
+from polyrhythm.core.processes.runtime.status import ActorStatus
 from polyrhythm.errors import CompositionError
-from polyrhythm.processes.runtime.stall_detection import Patience, StallDetector
-from polyrhythm.processes.runtime.status import ActorStatus
 
 WAITS = ["waits for something"]
 

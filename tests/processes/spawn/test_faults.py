@@ -15,13 +15,13 @@ import pytest
 import torch
 from leftovers import descendants, soon
 
+from polyrhythm.core.kernel.events import AnyEvent, Recorder, Reported
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.spawn import fork_client
+from polyrhythm.core.processes.spawn.launch import Processes
 from polyrhythm.errors import RunError, WorkerFailed
-from polyrhythm.kernel.events import AnyEvent, Recorder, Reported
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.spawn import fork_client
-from polyrhythm.processes.spawn.launch import Processes
 
 WORKERS, SERVERS = 2, 2
 
@@ -109,8 +109,8 @@ def test_a_killed_process_is_named_soon_and_nothing_is_left(seeds: range, limit:
 PARENT = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has those in the background ignore it
-from polyrhythm.kernel.job import Job
-from polyrhythm.processes.spawn.launch import Processes
+from polyrhythm.core.kernel.job import Job
+from polyrhythm.core.processes.spawn.launch import Processes
 def program(context):
     os.write(1, b"up\\n")
     while True:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.kernel.job import Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.spawn.launch import Processes
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.spawn.launch import Processes
 
 
 async def no_service(port: Port, record: object) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from polyrhythm.core.kernel.events import AnyEvent, Ended, Faulted, Recorder, Reported, Started
+from polyrhythm.core.kernel.job import Ending, Job, WorkerContext
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.spawn.launch import Processes
 from polyrhythm.errors import CompositionError, DeadlockError, DivergedError, WorkerFailed
-from polyrhythm.kernel.events import AnyEvent, Ended, Faulted, Recorder, Reported, Started
-from polyrhythm.kernel.job import Ending, Job, WorkerContext
-from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.spawn.launch import Processes
 
 
 async def no_service(port: Port, record: Recorder) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.processes.rendezvous.local_servers import LocalServers
+from polyrhythm.core.processes.spawn import fork_client
+from polyrhythm.core.processes.spawn.fork_server import Died
+from polyrhythm.core.processes.spawn.supervisor import Supervisor
+from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.wire import CONTROL, encode
 from polyrhythm.errors import PolyrhythmError, RunError
-from polyrhythm.kernel.message import Message
-from polyrhythm.processes.rendezvous.local_servers import LocalServers
-from polyrhythm.processes.spawn import fork_client
-from polyrhythm.processes.spawn.fork_server import Died
-from polyrhythm.processes.spawn.supervisor import Supervisor
-from polyrhythm.processes.transport.loop import Loop
-from polyrhythm.processes.transport.wire import CONTROL, encode
 
 
 class FakeForkClient:

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.job import Ending, Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.spawn.launch import Processes
 from polyrhythm.errors import CompositionError
-from polyrhythm.kernel.events import Recorder
-from polyrhythm.kernel.job import Ending, Job, WorkerContext
-from polyrhythm.kernel.message import Message
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.spawn.launch import Processes
 
 
 async def no_service(port: Port, record: Recorder) -> None:
@@ -98,9 +98,9 @@ def test_what_children_print_comes_out_of_the_launcher(capfd: pytest.CaptureFixt
 
 SCRIPT = """
 import sys
-from polyrhythm.kernel.job import Job
-from polyrhythm.kernel.message import Message
-from polyrhythm.processes.spawn.launch import Processes
+from polyrhythm.core.kernel.job import Job
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.processes.spawn.launch import Processes
 class Greeting:
     text = "hello"
 def program(context):

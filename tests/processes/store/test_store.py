@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from leftovers import soon
 
+from polyrhythm.core.processes.store.attempt import StoreTarget
+from polyrhythm.core.processes.store.store_client import StoreClient
+from polyrhythm.core.processes.store.store_server import StoreServer
 from polyrhythm.errors import CompositionError, RunError, WorkerFailed
-from polyrhythm.processes.store.attempt import StoreTarget
-from polyrhythm.processes.store.store_client import StoreClient
-from polyrhythm.processes.store.store_server import StoreServer
 
 KEY = secrets.token_bytes(32)
 SOON = 20.0

@@ -8,11 +8,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
-from polyrhythm.processes.collectives.nccl import Communicators
-from polyrhythm.processes.store.attempt import StoreTarget
-from polyrhythm.processes.store.store_client import StoreClient
-from polyrhythm.processes.store.store_server import StoreServer
-from polyrhythm.processes.store.torch_store import TorchStore
+from polyrhythm.core.processes.collectives.nccl import Communicators
+from polyrhythm.core.processes.store.attempt import StoreTarget
+from polyrhythm.core.processes.store.store_client import StoreClient
+from polyrhythm.core.processes.store.store_server import StoreServer
+from polyrhythm.core.processes.store.torch_store import TorchStore
 
 KEY = b"a key of thirty-two bytes or so."
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.processes.system import capacity
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
-from polyrhythm.processes import Processes
-from polyrhythm.processes.system import capacity
-from polyrhythm.training.run import run
 
 
 def never(worker: object) -> None:

@@ -2,7 +2,7 @@
 
 import resource
 
-from polyrhythm.processes.system.descriptors import allow_many
+from polyrhythm.core.processes.system.descriptors import allow_many
 
 
 def test_the_soft_limit_becomes_the_hard_one() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from polyrhythm.processes.system.signals import DeferredSignals
+from polyrhythm.core.processes.system.signals import DeferredSignals
 
 
 class Alarm(Exception):

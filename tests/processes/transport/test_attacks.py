@@ -14,16 +14,16 @@ import torch
 from attackers import Relay, callers, negated, until_closed
 from nodes import send, take, within_loop
 
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.core.processes.runtime.role import Role
+from polyrhythm.core.processes.transport import strangers
+from polyrhythm.core.processes.transport.addresses import listen_everywhere
+from polyrhythm.core.processes.transport.connector import ConnectionFactory, Connector
+from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
+from polyrhythm.core.processes.transport.handshake import CALL, LONGEST_CALL, NONCE, PREFIX, Credentials
+from polyrhythm.core.processes.transport.wire import MAGIC, VERSION, Tally
 from polyrhythm.errors import TamperedError, WireError
-from polyrhythm.kernel.message import Message
-from polyrhythm.processes.runtime.node import Node
-from polyrhythm.processes.runtime.role import Role
-from polyrhythm.processes.transport import strangers
-from polyrhythm.processes.transport.addresses import listen_everywhere
-from polyrhythm.processes.transport.connector import ConnectionFactory, Connector
-from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
-from polyrhythm.processes.transport.handshake import CALL, LONGEST_CALL, NONCE, PREFIX, Credentials
-from polyrhythm.processes.transport.wire import MAGIC, VERSION, Tally
 
 SECRET = b"s" * 32
 GREETING_BYTES = PREFIX.size + NONCE.size
@@ -327,7 +327,7 @@ def test_a_process_of_another_user_is_not_even_greeted(pair: Start, monkeypatch:
 def test_a_listener_of_another_user_learns_nothing_of_who_calls_it(pair: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     one, _ = pair(("here", "here"))
     lost, heard = losses(one)
-    monkeypatch.setattr("polyrhythm.processes.transport.connector.is_of_this_user", lambda connection: False)
+    monkeypatch.setattr("polyrhythm.core.processes.transport.connector.is_of_this_user", lambda connection: False)
     one.complete(send(one.port, "worker/1", Message("t")))
     assert heard.wait(60)
     assert "belongs to another user" in str(lost[0][1])

@@ -14,16 +14,16 @@ import pytest
 import torch
 from nodes import flush, send, take, within_loop
 
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.core.processes.runtime.role import Role
+from polyrhythm.core.processes.transport.addresses import Address, listen_everywhere
+from polyrhythm.core.processes.transport.frame_link import Wiring
+from polyrhythm.core.processes.transport.handshake import NONCE, PREFIX
+from polyrhythm.core.processes.transport.slots import Outgoing
+from polyrhythm.core.processes.transport.wire import Limits, encode
 from polyrhythm.errors import DeadlockError, RunError, WireError
-from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.runtime.node import Node
-from polyrhythm.processes.runtime.role import Role
-from polyrhythm.processes.transport.addresses import Address, listen_everywhere
-from polyrhythm.processes.transport.frame_link import Wiring
-from polyrhythm.processes.transport.handshake import NONCE, PREFIX
-from polyrhythm.processes.transport.slots import Outgoing
-from polyrhythm.processes.transport.wire import Limits, encode
 
 SECRET = b"s" * 32
 CALLS = 5

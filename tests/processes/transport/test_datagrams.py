@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.processes.transport.addresses import Address
+from polyrhythm.core.processes.transport.datagrams import DatagramPeer, Datagrams
+from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.wire import Limits
 from polyrhythm.errors import WireError
-from polyrhythm.kernel.message import Message
-from polyrhythm.processes.transport.addresses import Address
-from polyrhythm.processes.transport.datagrams import DatagramPeer, Datagrams
-from polyrhythm.processes.transport.loop import Loop
-from polyrhythm.processes.transport.wire import Limits
 
 HERE = Address("host", "path")
 

@@ -4,9 +4,9 @@ from contextlib import suppress
 
 import pytest
 
+from polyrhythm.core.processes.transport.handshake import LONGEST_CALL, NONCE, PREFIX, Credentials, Handshake, Session, answer, call
+from polyrhythm.core.processes.transport.wire import VERSION
 from polyrhythm.errors import WireError
-from polyrhythm.processes.transport.handshake import LONGEST_CALL, NONCE, PREFIX, Credentials, Handshake, Session, answer, call
-from polyrhythm.processes.transport.wire import VERSION
 
 SECRET = b"s" * 32
 CALLER = Credentials("worker/0", SECRET)

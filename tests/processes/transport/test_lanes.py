@@ -11,18 +11,18 @@ import pytest
 import torch
 from nodes import flush, send, take, within_loop
 
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.core.processes.runtime.role import Role
+from polyrhythm.core.processes.transport import connector
+from polyrhythm.core.processes.transport.addresses import Address, listen_everywhere, open_socket
+from polyrhythm.core.processes.transport.connector import ConnectionFactory, Connector
+from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
+from polyrhythm.core.processes.transport.handshake import Credentials
+from polyrhythm.core.processes.transport.lanes import LEAST
+from polyrhythm.core.processes.transport.wire import Limits, Stripe, Tally, encode, encode_stripe
 from polyrhythm.errors import CompositionError, DeadlockError, WireError
-from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.kernel.port import Port
-from polyrhythm.processes.runtime.node import Node
-from polyrhythm.processes.runtime.role import Role
-from polyrhythm.processes.transport import connector
-from polyrhythm.processes.transport.addresses import Address, listen_everywhere, open_socket
-from polyrhythm.processes.transport.connector import ConnectionFactory, Connector
-from polyrhythm.processes.transport.frame_link import FrameLink, Wiring
-from polyrhythm.processes.transport.handshake import Credentials
-from polyrhythm.processes.transport.lanes import LEAST
-from polyrhythm.processes.transport.wire import Limits, Stripe, Tally, encode, encode_stripe
 
 SECRET = b"s" * 32
 LANES = 4

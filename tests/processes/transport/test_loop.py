@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from polyrhythm.processes.transport.loop import READ, Loop
+from polyrhythm.core.processes.transport.loop import READ, Loop
 
 
 @pytest.fixture

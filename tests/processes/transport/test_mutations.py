@@ -11,14 +11,14 @@ from contextlib import suppress
 import pytest
 import torch
 
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.processes.transport.byte_stream import Piece
+from polyrhythm.core.processes.transport.decoder import Decoder
+from polyrhythm.core.processes.transport.handshake import Credentials, Session, answer, call
+from polyrhythm.core.processes.transport.sealed import Sealed
+from polyrhythm.core.processes.transport.stripes import Assembly, cut
+from polyrhythm.core.processes.transport.wire import CONTROL, Limits, encode, encode_striped
 from polyrhythm.errors import TamperedError, WireError
-from polyrhythm.kernel.message import Message
-from polyrhythm.processes.transport.byte_stream import Piece
-from polyrhythm.processes.transport.decoder import Decoder
-from polyrhythm.processes.transport.handshake import Credentials, Session, answer, call
-from polyrhythm.processes.transport.sealed import Sealed
-from polyrhythm.processes.transport.stripes import Assembly, cut
-from polyrhythm.processes.transport.wire import CONTROL, Limits, encode, encode_striped
 
 MORE_MEMORY = 100 * 1024  # KiB that all of them together may take
 EDGES = (b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff")

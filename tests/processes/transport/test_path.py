@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from polyrhythm.processes.transport.lanes import needed
-from polyrhythm.processes.transport.path import Path, after_silence, measure
+from polyrhythm.core.processes.transport.lanes import needed
+from polyrhythm.core.processes.transport.path import Path, after_silence, measure
 
 
 def test_a_connection_over_loopback_is_measured_and_a_local_one_is_not() -> None:

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import pytest
 
+from polyrhythm.core.processes.transport.byte_stream import Piece
+from polyrhythm.core.processes.transport.handshake import Session
+from polyrhythm.core.processes.transport.sealed import RECORD, Sealed
 from polyrhythm.errors import TamperedError, WireError
-from polyrhythm.processes.transport.byte_stream import Piece
-from polyrhythm.processes.transport.handshake import Session
-from polyrhythm.processes.transport.sealed import RECORD, Sealed
 
 ONE, OTHER = bytes(range(32)), bytes(range(32, 64))
 

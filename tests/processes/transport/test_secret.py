@@ -2,8 +2,8 @@ import time
 
 import pytest
 
+from polyrhythm.core.processes.transport.secret import derive
 from polyrhythm.errors import CompositionError
-from polyrhythm.processes.transport.secret import derive
 
 
 def test_the_same_text_gives_the_same_key_everywhere_and_another_text_another() -> None:

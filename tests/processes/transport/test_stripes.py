@@ -5,11 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.processes.transport.decoder import Decoder
+from polyrhythm.core.processes.transport.stripes import Assembly, can_be_cut, cut
+from polyrhythm.core.processes.transport.wire import CONTROL, STRIPE, STRIPED, Limits, Stripe, encode, encode_stripe, encode_striped
 from polyrhythm.errors import WireError
-from polyrhythm.kernel.message import Message, wire_bytes
-from polyrhythm.processes.transport.decoder import Decoder
-from polyrhythm.processes.transport.stripes import Assembly, can_be_cut, cut
-from polyrhythm.processes.transport.wire import CONTROL, STRIPE, STRIPED, Limits, Stripe, encode, encode_stripe, encode_striped
 
 tensors = st.builds(
     lambda size, dtype: torch.arange(size).to(dtype),

@@ -5,11 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyrhythm.core.kernel.message import DTYPES, Message, wire_bytes
+from polyrhythm.core.processes.transport.decoder import Decoder
+from polyrhythm.core.processes.transport.stripes import Assembly, cut
+from polyrhythm.core.processes.transport.wire import CONTROL, STRIPE, STRIPED, VERSION, Limits, Tally, encode, encode_striped
 from polyrhythm.errors import WireError
-from polyrhythm.kernel.message import DTYPES, Message, wire_bytes
-from polyrhythm.processes.transport.decoder import Decoder
-from polyrhythm.processes.transport.stripes import Assembly, cut
-from polyrhythm.processes.transport.wire import CONTROL, STRIPE, STRIPED, VERSION, Limits, Tally, encode, encode_striped
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
 tensors = st.builds(

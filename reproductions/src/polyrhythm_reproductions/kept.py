@@ -1,0 +1,50 @@
+"""Findings in a directory: a page, its picture, and the data behind them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from polyrhythm.core.atomic import write
+from polyrhythm_reproductions import find
+from polyrhythm_reproductions.findings import Findings
+from polyrhythm_reproductions.page import page
+from polyrhythm_reproductions.picture import picture
+
+_SELDOM = ("changed", "beside", "beside_values")
+"""What few claims have is left out where it is empty."""
+
+
+def keep(findings: Findings, directory: Path) -> Path:
+    """Write NAME.md, NAME.svg and NAME.json, and return the page. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(claim.values for claim in findings.claims):
+        write(directory / f"{findings.name}.svg", picture(findings, find(findings.name).claims).encode())
+    data = msgspec.to_builtins(findings)
+    data["claims"] = [{key: value for key, value in claim.items() if value or key not in _SELDOM} for claim in data["claims"]]
+    write(directory / f"{findings.name}.json", msgspec.json.format(msgspec.json.encode(_spelled(data)), indent=1))
+    file = directory / f"{findings.name}.md"
+    write(file, page(findings).encode())
+    return file
+
+
+def kept(directory: Path) -> list[Findings]:
+    """All findings in a directory, by name. Raises msgspec.ValidationError for files of another kind."""
+    return [read(file) for file in sorted(directory.glob("*.json"))]
+
+
+def read(file: Path) -> Findings:
+    """Findings from their data. Raises msgspec.ValidationError for a file of another kind."""
+    return msgspec.json.decode(file.read_bytes(), type=Findings, strict=False)  # where a string may stand for a number
+
+
+def _spelled(data: Any) -> Any:
+    """`data` with "inf", "-inf" and "nan" for the numbers that JSON does not have."""
+    if isinstance(data, dict):
+        return {key: _spelled(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_spelled(value) for value in data]
+    return str(data) if isinstance(data, float) and not math.isfinite(data) else data

@@ -1,0 +1,1 @@
+"""Codecs that remember: errors of earlier rounds, and momenta."""

@@ -1,0 +1,65 @@
+"""Send what each worker makes of the momentum that all have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.identity import Identity
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.protocols.traits import CodecTraits, Pattern
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class AveragedMomentum:
+    """The first `warmup` values as they are; then β m + (1 - β) g by `inner`, whose mean becomes m (Tang et al., 2021, algorithm 1).
+
+    m is the mean momentum, the same at all workers; the merge must know that from step `warmup` + 1 on it is given m and not a mean of
+    gradients, as OuterOptimizer(FrozenAdam(warmup)) does. State: "rounds", "momentum" (numel,), and "inner/…".
+    """
+
+    beta: float
+    warmup: int
+    inner: Codec
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.beta < 1 or self.warmup < 1:
+            raise CompositionError(
+                f"AveragedMomentum(beta={self.beta}, warmup={self.warmup}) has no momentum to begin with: give a beta of 0 or more, below "
+                "1, and a warm-up of at least 1 step."
+            )
+
+    @property
+    def traits(self) -> CodecTraits:
+        """As the inner codec's, of other values; collectively only, since all must come to the same momentum."""
+        inner = self.inner.traits
+        return replace(inner, patterns=inner.patterns & {Pattern.COLLECTIVE}, transforms=True, verbatim=False)
+
+    def initial(self, layout: Layout) -> State:
+        """No momentum yet."""
+        beginning = {"rounds": torch.zeros((), dtype=torch.int64), "momentum": torch.zeros(layout.numel)}
+        return {**beginning, **under("inner", self.inner.initial(layout))}
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """One reduction, or the inner codec's aggregation of the momentum."""
+        inner, momentum = divide(state, ["inner"])["inner"], self.beta * state["momentum"].to(value)
+        if int(state["rounds"]) < self.warmup:
+            aggregated = yield from Identity().aggregate(value, layout, {}, context)
+            momentum = momentum + (1 - self.beta) * (aggregated.total / context.group.size)
+        else:
+            aggregated = yield from self.inner.aggregate(momentum + (1 - self.beta) * value, layout, inner, context)
+            inner, momentum = aggregated.state, aggregated.total / context.group.size
+        following = {"rounds": state["rounds"] + 1, "momentum": momentum, **under("inner", inner)}
+        return Aggregated(aggregated.total, aggregated.sent, following)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """The inner codec's."""
+        return self.inner.residual(divide(state, ["inner"])["inner"], layout)

@@ -1,0 +1,106 @@
+"""What a codec does not send is added to the next value, but no more of it than a few quanta."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.feedback.feedback import check_feedback
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, PacketCodec
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import CodecTraits, Payload
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+_RESIDUAL, _ROUNDS, _CLIPPED = "residual", "rounds", "clipped"
+
+
+@runtime_checkable
+class QuantumCodec(PacketCodec, Protocol):
+    """A codec that sends one quantum an element."""
+
+    def quantum(self, state: State) -> float:
+        """What the next value is sent in."""
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class ClippedFeedback:
+    """As ErrorFeedback, but every `every` values the residual is clipped to ± `quanta` times the inner codec's quantum.
+
+    Deeplearning4j's ResidualClippingPostProcessor (2018), with its 5 and 5: where a quantum leaves at a time, a residual may
+    come to many of them, and be sent when it is stale. What is clipped is lost, and declared: the state has the sum of its
+    magnitudes under "clipped", as a float64. Beside it are "residual" (numel,), "rounds", and the inner codec's own state.
+    """
+
+    inner: QuantumCodec
+    quanta: float = 5.0
+    every: int = 5
+
+    def __post_init__(self) -> None:
+        check_feedback("ClippedFeedback", self.inner)
+        if not isinstance(self.inner, QuantumCodec):  # not a choice between pieces: what is annotated, for those who do not check types
+            raise CompositionError(
+                f"ClippedFeedback({self.inner}) has no quantum to count in: {type(self.inner).__name__} sends values of many sizes. Give "
+                "it Threshold, AdaptiveThreshold or TwoBit, or use ErrorFeedback."
+            )
+        if not 0 < self.quanta < math.inf:
+            raise CompositionError(f"ClippedFeedback(quanta={self.quanta}) keeps nothing, or everything: give a number above 0.")
+        if self.every < 1:
+            raise CompositionError(f"ClippedFeedback(every={self.every}) never clips: give 1 or more, or use ErrorFeedback.")
+
+    @property
+    def traits(self) -> CodecTraits:
+        """As the inner codec's, and lossy; and no weights: a residual of them has no meaning."""
+        inner = self.inner.traits
+        return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, lossy=True, keeps=True)
+
+    @property
+    def width(self) -> int:
+        """As the inner codec."""
+        return self.inner.width
+
+    def initial(self, layout: Layout) -> State:
+        """No residual yet, and nothing lost."""
+        return {
+            **self.inner.initial(layout),
+            _RESIDUAL: torch.zeros(layout.numel),
+            _ROUNDS: torch.zeros((), dtype=torch.int64),
+            _CLIPPED: torch.zeros((), dtype=torch.float64),
+        }
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The inner codec's packet of value + residual."""
+        given = value + state[_RESIDUAL].to(value)
+        encoded = self.inner.encode(given, layout, state, context)
+        return Encoded(encoded.packet, encoded.sent, self._next(state, encoded.state, given - encoded.sent))
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """As the inner codec."""
+        return self.inner.decode(packet, layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The inner codec's aggregation of value + residual."""
+        given = value + state[_RESIDUAL].to(value)
+        aggregated = yield from self.inner.aggregate(given, layout, state, context)
+        following = self._next(state, aggregated.state, given - aggregated.sent)
+        return Aggregated(aggregated.total, aggregated.sent, following)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """The residual."""
+        return state[_RESIDUAL]
+
+    def _next(self, state: State, inner: State, left: Tensor) -> State:
+        rounds, clipped = state[_ROUNDS] + 1, state[_CLIPPED]
+        if int(rounds) % self.every == 0:
+            bound = self.quanta * self.inner.quantum(state)
+            kept = left.clamp(-bound, bound)
+            clipped = clipped + (left - kept).abs().sum(dtype=torch.float64)
+            left = kept
+        return {**inner, _RESIDUAL: left, _ROUNDS: rounds, _CLIPPED: clipped}

@@ -1,0 +1,68 @@
+"""What a codec does not send is added to the next value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.feedback.feedback import check_feedback
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, Encoded, packets
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import CodecTraits, Payload
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+
+_RESIDUAL = "residual"
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class ErrorFeedback:
+    """Add what `inner` did not send to the next value (Seide et al., 2014; Karimireddy et al., 2019).
+
+    The residual lies in the state under "residual" (numel,), beside the inner codec's own state. It has the type of the values.
+    """
+
+    inner: Codec
+
+    def __post_init__(self) -> None:
+        check_feedback("ErrorFeedback", self.inner)
+
+    @property
+    def traits(self) -> CodecTraits:
+        """As the inner codec's, but nothing is lost; and no weights: a residual of them has no meaning."""
+        inner = self.inner.traits
+        return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, keeps=True, takes=inner.takes)
+
+    @property
+    def width(self) -> int:
+        """As the inner codec."""
+        return packets(self.inner).width
+
+    def initial(self, layout: Layout) -> State:
+        """No residual yet."""
+        inner = self.inner.initial(layout)
+        return {**inner, _RESIDUAL: torch.zeros(layout.numel)}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The inner codec's packet of value + residual."""
+        given = value + state[_RESIDUAL].to(value)
+        encoded = packets(self.inner).encode(given, layout, state, context)
+        return Encoded(encoded.packet, encoded.sent, {**encoded.state, _RESIDUAL: given - encoded.sent})
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """As the inner codec."""
+        return packets(self.inner).decode(packet, layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The inner codec's aggregation of value + residual."""
+        given = value + state[_RESIDUAL].to(value)
+        aggregated = yield from self.inner.aggregate(given, layout, state, context)
+        return Aggregated(aggregated.total, aggregated.sent, {**aggregated.state, _RESIDUAL: given - aggregated.sent})
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """The residual."""
+        return state[_RESIDUAL]

@@ -1,0 +1,81 @@
+"""What is not sent keeps the momentum that it would have had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.feedback.feedback import check_feedback
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, Encoded, packets
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class MomentumCorrection:
+    """u ← m u + g; v ← v + u; `inner` encodes v; where it sends something, v loses that and u becomes zero (Lin et al., 2018, section 3).
+
+    Momentum is taken before values are accumulated (section 3.2), and is forgotten where a value leaves, so that stale momentum does not
+    carry an element the wrong way (momentum factor masking, section 3.3). The optimizer that steps on the sum must then have no momentum of
+    its own. Without momentum it is ErrorFeedback(inner). State: "momentum" (numel,), "residual" (numel,), and "inner/…".
+    """
+
+    inner: Codec
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.momentum < 1:
+            raise CompositionError(f"MomentumCorrection(momentum={self.momentum}) would not converge: give 0 or more, below 1.")
+        check_feedback("MomentumCorrection", self.inner)
+
+    @property
+    def traits(self) -> CodecTraits:
+        """As the inner codec's, of other values, none of which is lost."""
+        return replace(self.inner.traits, lossy=False, transforms=True, keeps=True)
+
+    @property
+    def width(self) -> int:
+        """As the inner codec."""
+        return packets(self.inner).width
+
+    def initial(self, layout: Layout) -> State:
+        """No momentum and no residual yet."""
+        zeros = {name: torch.zeros(layout.numel) for name in ("momentum", "residual")}
+        return {**zeros, **under("inner", self.inner.initial(layout))}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The inner codec's packet of v."""
+        u, v = self._accumulated(value, state)
+        encoded = packets(self.inner).encode(v, layout, divide(state, ["inner"])["inner"], context)
+        return Encoded(encoded.packet, encoded.sent, _masked(u, v, encoded.sent, encoded.state))
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """As the inner codec."""
+        return packets(self.inner).decode(packet, layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The inner codec's aggregation of v."""
+        u, v = self._accumulated(value, state)
+        aggregated = yield from self.inner.aggregate(v, layout, divide(state, ["inner"])["inner"], context)
+        return Aggregated(aggregated.total, aggregated.sent, _masked(u, v, aggregated.sent, aggregated.state))
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """What has accumulated and was not sent."""
+        return state["residual"]
+
+    def _accumulated(self, value: Tensor, state: State) -> tuple[Tensor, Tensor]:
+        # u and v as in the paper's algorithm 4
+        u = self.momentum * state["momentum"].to(value) + value
+        return u, state["residual"].to(value) + u
+
+
+def _masked(u: Tensor, v: Tensor, sent: Tensor, inner: State) -> State:
+    return {"momentum": u * (sent == 0), "residual": v - sent, **under("inner", inner)}

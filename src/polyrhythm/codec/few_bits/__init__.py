@@ -1,0 +1,1 @@
+"""Codecs that send every component in few bits."""

@@ -1,0 +1,65 @@
+"""Send everything, in half the bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.kernels.kernels import rounded
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import AllReduceRequest, Packet
+from polyrhythm.core.protocols.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits, Pattern
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Cast:
+    """Every element rounded to torch.float16 or torch.bfloat16 (Sergeev and Del Balso, 2018, Horovod's `Compression.fp16`).
+
+    Collective sums are made in the half type, as Horovod makes them: their rounding is lost too, and no residual sees it.
+    A magnitude above 65,504, in a value or in a sum, becomes infinite in float16; bfloat16 has the range of float32.
+    """
+
+    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN | {Pattern.COMBINED}, lossy=True)
+
+    dtype: torch.dtype
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (torch.float16, torch.bfloat16):
+            raise CompositionError(f"Cast(dtype={self.dtype!r}) is not half of anything: give torch.float16 or torch.bfloat16.")
+
+    @property
+    def width(self) -> int:
+        """The values, and an empty tensor of the type that they had."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The rounded values."""
+        small, again = rounded(value, self.dtype)
+        return Encoded((small, value.new_empty(0)), again, state)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """The rounded values, in the type that they had."""
+        rounded, like = packet
+        return rounded.to(like.dtype)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """One reduction, in the half type."""
+        rounded = value.to(self.dtype)
+        total: Tensor = yield AllReduceRequest(rounded)
+        return Aggregated(total.to(value.dtype), rounded.to(value.dtype), state)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

@@ -1,0 +1,58 @@
+"""Send the sign of each element, and one size for each tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.kernels.bits import pack, unpack
+from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledSign:
+    """The sign of every element times its tensor's ‖v‖₂ / √n, so that what is sent has the norm of v (1-bit Adam; Tang et al., 2021).
+
+    A packet: one bit an element, eight a byte, and the sizes in the type of the values. The rest of the value is lost, and training
+    diverges: wrap it, Striped(ErrorFeedback(ScaledSign())).
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
+    @property
+    def width(self) -> int:
+        """Bits and sizes."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """An element of zero counts as plus."""
+        sizes = [torch.linalg.vector_norm(view) / max(1, view.numel()) ** 0.5 for view in layout.views(value)]
+        packet = (pack((value >= 0).to(torch.uint8), 1), torch.stack(sizes) if sizes else value.new_empty(0))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Each sign times its tensor's size."""
+        packed, sizes = packet
+        signs = unpack(packed, 1, layout.numel).to(sizes.dtype).mul_(2).sub_(1)
+        for view, size in zip(layout.views(signs), sizes, strict=True):
+            view.mul_(size)
+        return signs
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed: bits cannot be added."""
+        return gather_and_sum(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

@@ -1,0 +1,63 @@
+"""Send the sign of each element and nothing of its size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.kernels.bits import pack, unpack
+from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.tensors import NO_GRADIENT, Layout, State, without_gradient
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """1 for every element of zero or more, -1 for every other, in one bit each (signSGD; Bernstein et al., 2018).
+
+    Striped(Sign()) is the majority vote (Bernstein et al., 2019): the owner of a stripe adds the signs of all and sends the
+    sign of that sum. A tie, and a gradient of zero, count as plus; a tensor without a gradient has no sign. A packet: the bits, and behind
+    them one for each tensor, whether it has a gradient, eight a byte; and an empty tensor of the values' type. Its merge takes steps of
+    one size, as OuterOptimizer(SignDescent()) does; what is lost is the size of everything.
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
+    @property
+    def width(self) -> int:
+        """The bits, and an empty tensor."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """One bit an element."""
+        absent = without_gradient([view.reshape(-1) for view in layout.views(value)])
+        bits = torch.cat([value >= 0, torch.tensor(absent, dtype=torch.bool).logical_not()]).to(torch.uint8)
+        packet = (pack(bits, 1), value.new_empty(0))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Ones and minus ones, and NO_GRADIENT."""
+        packed, like = packet
+        bits = unpack(packed, 1, layout.numel + len(layout.names))
+        signs = bits[: layout.numel].to(like.dtype) * 2 - 1
+        for view, present in zip(layout.views(signs), bits[layout.numel :].tolist(), strict=True):
+            if not present:
+                view.fill_(NO_GRADIENT)
+        return signs
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The signs of all workers, summed."""
+        return gather_and_sum(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

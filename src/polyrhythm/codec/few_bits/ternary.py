@@ -1,0 +1,82 @@
+"""Send -1, 0 or 1 for each element, and one scale for each tensor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.kernels.bits import pack, unpack
+from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Ternary:
+    """Each element as s · sign · b, with its tensor's largest magnitude s, and b = 1 with probability |g| / s (TernGrad; Wen et al., 2017).
+
+    Before that magnitudes are clipped to `clip` times σ (2.5 in the paper), here the root of the tensor's mean square, so that
+    a tensor of one element is not clipped to nothing. Clipping is what is lost; with an infinite `clip` nothing is, on average. A packet: 2
+    bits an element without gaps, and the scales in the type of the values. Each worker's scales are its own: the paper's sharing of scales,
+    which makes the sum of all workers a small integer, is left out.
+    """
+
+    clip: float = 2.5
+
+    def __post_init__(self) -> None:
+        if not self.clip > 0:
+            raise CompositionError(f"Ternary(clip={self.clip}) clips everything: give a positive number of σ, 2.5 in the paper.")
+
+    @property
+    def traits(self) -> CodecTraits:
+        """Unbiased unless it clips."""
+        return CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True, unbiased=math.isinf(self.clip))
+
+    @property
+    def width(self) -> int:
+        """Words and scales."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """Draws a number for each element."""
+        magnitudes, scales = value.abs(), value.new_zeros(len(layout.names))
+        bounds = torch.from_numpy(context.draw.random(len(value), dtype=np.float32)).to(value.dtype)
+        for k, (view, bound) in enumerate(zip(layout.views(magnitudes), layout.views(bounds), strict=True)):
+            if view.numel():
+                if math.isfinite(self.clip):
+                    view.clamp_(max=self.clip * view.square().mean().sqrt().item())
+                scales[k] = view.max()
+                bound.mul_(scales[k])
+        kept = (bounds < magnitudes).to(torch.uint8)
+        packet = (pack(kept + (kept & (value < 0)), 2), scales)
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Words are 0, 1 for plus and 2 for minus."""
+        packed, scales = packet
+        words = unpack(packed, 2, layout.numel)
+        values = ((words & 1).to(torch.int8) - (words >> 1).to(torch.int8)).to(scales.dtype)
+        for view, scale in zip(layout.views(values), scales, strict=True):
+            view.mul_(scale)
+        return values
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed: their scales differ."""
+        return gather_and_sum(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

@@ -1,0 +1,1 @@
+"""Codecs that send a few components: values, and where they stand."""

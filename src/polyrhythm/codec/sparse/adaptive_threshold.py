@@ -1,0 +1,101 @@
+"""Send one quantum, up or down, and choose it so that few elements are sent, but some."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.kernels.kernels import pack_signs, unpack_signs
+from polyrhythm.codec.sparse.sparse import Entries, check_size, gather_and_add, spread
+from polyrhythm.codec.sparse.threshold import Threshold
+from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+_DENSE = 1 / 16
+"""The share of elements from which on two bits for every element are fewer than a word for each that is sent."""
+_STEP = 0.5 ** (1 / 20)
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class AdaptiveThreshold:
+    """As Threshold, but after each step in which a smaller share than `fewest` was sent tau is multiplied by 0.5^(1/20), and divided by it
+    after one in which more than `most` was (Deeplearning4j's gradient sharing, 2018).
+
+    `tau` is the first. Where more than one element in 16 is to be sent, all go in two bits each, and that counts as a share of 1/16. A
+    packet: the words of Threshold, or bytes as of TwoBit, and the tau with which they were made. State: "tau", a float64, within
+    what the values' type can hold. What is not
+    sent is lost: wrap it, ClippedFeedback(AdaptiveThreshold()) as Deeplearning4j has it, or ErrorFeedback.
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
+    tau: float = 1e-3
+    fewest: float = 1e-4
+    most: float = 1e-2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tau < math.inf:
+            raise CompositionError(f"AdaptiveThreshold(tau={self.tau}) has no quantum to begin with: tau must be positive.")
+        if not 0 <= self.fewest < self.most <= 1:
+            raise CompositionError(
+                f"AdaptiveThreshold(fewest={self.fewest}, most={self.most}) has no range to keep to: give shares of the elements, "
+                "fewest below most."
+            )
+
+    @property
+    def width(self) -> int:
+        """The words, and their tau."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """The first tau. Raises CompositionError for more than 2³¹ elements."""
+        check_size("AdaptiveThreshold", layout)
+        return {"tau": torch.tensor(self.tau, dtype=torch.float64)}
+
+    def quantum(self, state: State) -> float:
+        """The tau with which the next value is encoded."""
+        return float(state["tau"])
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """Words where they are shorter, two bits an element elsewhere."""
+        size = value.new_tensor([self.quantum(state)])
+        packed = Threshold(size.item()).encode(value, layout, {}, context)
+        share = packed.packet[0].numel() / max(1, layout.numel)
+        body = packed.packet[0]
+        if share > _DENSE:
+            body, share = pack_signs(packed.sent, size.item()), _DENSE
+        factor = _STEP if share < self.fewest else 1 / _STEP if share > self.most else 1.0
+        bounds = torch.finfo(value.dtype)
+        return Encoded((body, size), packed.sent, {"tau": (state["tau"] * factor).clamp(bounds.tiny, bounds.max)})
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements of a packet, each plus or minus its tau."""
+        body, size = packet
+        if body.dtype != torch.uint8:
+            return Threshold(size.item()).entries((body,))
+        everything = unpack_signs(body, size, 4 * body.numel())
+        indices = everything.nonzero().view(-1)
+        return indices, everything.index_select(0, indices)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zeros but for what was sent."""
+        body, size = packet
+        return unpack_signs(body, size, layout.numel) if body.dtype == torch.uint8 else spread(self.entries(packet), layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed."""
+        return gather_and_add(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

@@ -1,0 +1,122 @@
+"""Send the distances between indices, in as many bits as they need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyrhythm.codec.sparse.sparse import Entries, gather_and_add, spread
+from polyrhythm.codec.sparse.threshold import Threshold
+from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+_Bits = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class GapCoded:
+    """The words of `inner` with their indices as gaps in Golomb-Rice codes (Strom, 2015, section 3; Golomb, 1966; Rice, 1979).
+
+    Of what Threshold sends the index takes 31 bits of 32. Where one element in n is sent the gap to the one before takes about
+    log₂ n + 1.5, and the sign one. A packet: three streams, one after the other in bytes that begin with their highest bit, the last
+    filled up with zeros: for each gap g (elements skipped) ⌊g / 2ᵏ⌋ ones and a zero; the lowest k bits of each gap, the highest first;
+    a one for each minus. Then how many elements there are, and k, which makes the streams shortest, as int32 (int64 for values of float64).
+    What it says, and what is lost, is what `inner` says.
+    """
+
+    inner: Threshold
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inner, Threshold):  # not a choice between pieces: what is annotated, for those who do not check types
+            raise CompositionError(f"GapCoded({self.inner!r}) has no words to shorten: give it Threshold(tau).")
+
+    @property
+    def traits(self) -> CodecTraits:
+        """As the inner codec's."""
+        return replace(self.inner.traits, ranged=False)
+
+    @property
+    def width(self) -> int:
+        """The streams, and how to read them."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """As the inner codec."""
+        return self.inner.initial(layout)
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The inner codec's packet, shortened."""
+        encoded = self.inner.encode(value, layout, state, context)
+        return Encoded(_shortened(encoded.packet[0]), encoded.sent, encoded.state)
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements of a packet."""
+        return self.inner.entries((_words(packet),))
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """As the inner codec decodes the words."""
+        return spread(self.entries(packet), layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed."""
+        return gather_and_add(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """As the inner codec."""
+        return self.inner.residual(state, layout)
+
+
+def _shortened(words: Tensor) -> Packet:
+    indices = (words & torch.iinfo(words.dtype).max).long().numpy()
+    gaps = np.diff(indices, prepend=-1) - 1
+    k = _best_width(gaps)
+    streams = np.concatenate([_in_unary(gaps >> k), _lowest(gaps, k).reshape(-1), words.numpy() < 0])
+    return torch.from_numpy(np.packbits(streams)), torch.tensor([len(gaps), k], dtype=words.dtype)
+
+
+def _words(packet: Packet) -> Tensor:
+    streams, how = packet
+    count, k = how.tolist()
+    bits = np.unpackbits(streams.numpy()).view(np.bool_)
+    ends = _ends(bits, count)
+    start = int(ends[-1]) + 1 if count else 0
+    low, signs = bits[start : start + count * k].reshape(count, k), bits[start + count * k :][:count]
+    high = np.diff(ends, prepend=-1) - 1
+    gaps = (high << k) + low @ (1 << np.arange(k - 1, -1, -1))
+    words = torch.from_numpy(np.cumsum(gaps + 1) - 1).to(how.dtype)
+    return words | torch.from_numpy(signs).to(how.dtype) * torch.iinfo(how.dtype).min
+
+
+def _best_width(gaps: NDArray[np.int64]) -> int:
+    """The k of the shortest streams, which lies near the logarithm of the mean; the least of those that are equally good."""
+    if not len(gaps):
+        return 0
+    near = int(gaps.mean()).bit_length()
+    return min(range(max(0, near - 2), near + 1), key=lambda k: int((gaps >> k).sum()) + k * len(gaps))
+
+
+def _in_unary(numbers: NDArray[np.int64]) -> _Bits:
+    """For each number as many ones, and a zero."""
+    bits = np.ones(int(numbers.sum()) + len(numbers), dtype=np.bool_)
+    bits[np.cumsum(numbers + 1) - 1] = False
+    return bits
+
+
+def _ends(bits: _Bits, count: int) -> NDArray[np.int64]:
+    """Where the first `count` zeros are."""
+    return np.flatnonzero(~bits)[:count]
+
+
+def _lowest(numbers: NDArray[np.int64], k: int) -> _Bits:
+    """The lowest k bits of each number (numbers, k), the highest first."""
+    return (numbers[:, None] >> np.arange(k - 1, -1, -1) & 1).astype(np.bool_)

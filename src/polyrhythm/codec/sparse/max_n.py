@@ -1,0 +1,97 @@
+"""Send the elements of each tensor that are near its largest one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.kernels.kernels import bound_of_largest, not_below
+from polyrhythm.codec.sparse.sparse import Entries, as_sent, check_size, gather_and_add, in_full, spread
+from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.controller import ControlledSetting
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+_ENTRY = 8
+"""Bytes of an element: its index and its value."""
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class MaxN:
+    """Of each tensor the elements of a magnitude within `percent` % of its largest, with their int32 indices (DLion; HPDC 2021).
+
+    MaxN(100) sends everything. Where a controller sets the bytes of a packet, the percentage is the largest with which it has no more,
+    but at least `least`. What is not sent is lost: wrap it, ErrorFeedback(MaxN(10)).
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True, takes=frozenset({ControlledSetting.NBYTES}))
+
+    percent: float = 10.0
+    least: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.least <= self.percent <= 100:
+            raise CompositionError(
+                f"MaxN(percent={self.percent}, least={self.least}) cannot be: give percentages of the largest magnitude, above 0 and up to "
+                "100, the least not above the other."
+            )
+
+    @property
+    def width(self) -> int:
+        """Indices and values."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        check_size("MaxN", layout)
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """Indices in increasing order."""
+        relative = _relative(value, layout)
+        nbytes = context.controls.value(ControlledSetting.NBYTES, 0.0, context.receiver)
+        bound = 1 - self.percent / 100 if nbytes <= 0 else self._bound(relative, int(nbytes / _ENTRY))
+        packet = in_full(value, not_below(relative, bound))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def _bound(self, relative: Tensor, entries: int) -> float:
+        """The magnitude, relative to the largest, from which on there are at most so many `entries`."""
+        least = 1 - self.least / 100
+        if entries >= relative.numel():
+            return 0.0
+        above = bound_of_largest(relative, entries + 1)
+        return min(least, torch.nextafter(torch.tensor(above), torch.tensor(2.0)).item())
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements of a packet."""
+        return as_sent(packet)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zeros but for what was sent."""
+        return spread(as_sent(packet), layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed."""
+        return gather_and_add(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)
+
+
+def _relative(value: Tensor, layout: Layout) -> Tensor:
+    """Magnitudes over the largest of their tensor (numel,); those of a tensor in which one is not finite are as the largest."""
+    parts = []
+    for part in layout.views(value.abs()):
+        largest = part.max() if part.numel() else part.new_zeros(())
+        whole = torch.ones_like(part) if not largest < torch.inf else torch.zeros_like(part)
+        parts.append((part / largest if 0 < largest < torch.inf else whole).flatten())
+    return torch.cat(parts) if parts else value.abs()

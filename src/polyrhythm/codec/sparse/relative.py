@@ -1,0 +1,95 @@
+"""Encode only what is large beside the weight that it changes, in full."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyrhythm.codec.sparse.sparse import Entries, as_sent, check_size, gather_and_add, in_full, spread, where_not_below
+from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Relative:
+    """Every element of magnitude v / √t · max(|w|, `floor`) or more, as an int32 index and its whole value (Gaia; Hsieh et al., 2017).
+
+    The significance filter of section 3.2: v is `threshold` (the paper begins with 0.01), t the clock, w the sender's weight. `floor` is in
+    units of weights, and `share` one of the mean |w| of the tensor, whichever is larger: near zero a weight would make every change
+    significant. Instead of √t it may be t^`decay`; with a `decay` of 0 the threshold stays as it is. Relative(0) sends everything. It is
+    meant for updates, and what is not sent is lost: wrap it, ErrorFeedback(Relative(0.01)), so that it is sent when enough has accumulated.
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
+    threshold: float = 0.01
+    floor: float = 1e-3
+    decay: float = 0.5
+    share: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.threshold < math.inf and 0 < self.floor < math.inf):
+            raise CompositionError(
+                f"Relative(threshold={self.threshold}, floor={self.floor}) cannot tell large from small: threshold is a part of a weight, "
+                "a number of at least 0, and floor a magnitude above 0, such as 0.001."
+            )
+        if not (0 <= self.decay < math.inf and 0 <= self.share < math.inf):
+            raise CompositionError(
+                f"Relative(decay={self.decay}, share={self.share}) cannot be: decay is the power of steps by which the threshold falls, "
+                "0.5 or 0 for one that stays, and share a part of a tensor's mean magnitude; give at least 0."
+            )
+
+    @property
+    def width(self) -> int:
+        """Indices and values."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        check_size("Relative", layout)
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """Indices in increasing order. What is not a number is sent too, so that it is seen where it arrives."""
+        significant = self._sizes(np.abs(context.weights.numpy()), layout)
+        significant *= self.threshold / max(1, context.clock) ** self.decay
+        packet = in_full(value, where_not_below(value, significant))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def _sizes(self, weights: NDArray[Any], layout: Layout) -> NDArray[Any]:
+        """Beside what a change of each element is seen: a new array (numel,); `weights` are magnitudes."""
+        sizes: NDArray[Any] = np.maximum(weights, self.floor)
+        if self.share:
+            ends = np.cumsum([prod(shape) for shape in layout.shapes])
+            for part, own in zip(np.split(sizes, ends[:-1]), np.split(weights, ends[:-1]), strict=True):
+                np.maximum(part, self.share * own.mean() if len(own) else 0.0, out=part)
+        return sizes
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements of a packet."""
+        return as_sent(packet)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zeros but for what was sent."""
+        return spread(as_sent(packet), layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed."""
+        return gather_and_add(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

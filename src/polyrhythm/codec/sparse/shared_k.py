@@ -1,0 +1,60 @@
+"""Send elements that all workers draw together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.sparse.sparse import check_share, share
+from polyrhythm.core import rng
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import AllReduceRequest
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits, Pattern, Payload
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class SharedK:
+    """⌈ratio · n⌉ elements drawn uniformly, the same at all workers, in one reduction of their values (SPARTA; Beton et al., 2025).
+
+    The run's seed and a counter make the draw, so that no index is sent. What is not sent is lost: wrap it, ErrorFeedback(SharedK(0.01));
+    or send weights over AverageWeights(), where it stays as it is. State: "rounds".
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES | {Payload.WEIGHTS}, frozenset({Pattern.COLLECTIVE}), lossy=True)
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check_share("SharedK", self.ratio)
+
+    def initial(self, layout: Layout) -> State:
+        """No round yet."""
+        return {"rounds": torch.zeros((), dtype=torch.int64)}
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """One reduction, of what was drawn."""
+        indices = self._drawn(value.numel(), context.group.seed, int(state["rounds"]))
+        mine = value.index_select(0, indices)
+        summed: Tensor = yield AllReduceRequest(mine)
+        total, sent = (torch.zeros_like(value).index_copy_(0, indices, part) for part in (summed, mine))
+        return Aggregated(total, sent, {"rounds": state["rounds"] + 1})
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)
+
+    def _drawn(self, numel: int, seed: int, round_: int) -> Tensor:
+        """Increasing indices."""
+        count = share(self.ratio, numel)
+        if count == numel:
+            return torch.arange(numel)
+        draw = rng.stream(seed, "shared elements", round_)
+        return torch.from_numpy(np.sort(draw.choice(numel, count, replace=False, shuffle=False)))

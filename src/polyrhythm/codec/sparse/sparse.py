@@ -1,0 +1,84 @@
+"""Some elements, each with its index: what all sparse codecs have in common."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, PacketCodec
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import AllGatherRequest, Packet
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+Entries = tuple[Tensor, Tensor]
+"""Indices (k,), int64, none of them twice, and values (k,)."""
+
+MOST = 2**31
+"""Elements that an index of 31 bits can name."""
+
+
+class SparseCodec(PacketCodec, Protocol):
+    """A codec whose packets hold a few elements; the others are zero."""
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements of a packet."""
+
+
+def check_share(name: str, ratio: float) -> None:
+    """Raise CompositionError unless `ratio` is a part of the elements."""
+    if not 0 < ratio <= 1:
+        raise CompositionError(
+            f"{name}(ratio={ratio}) sends nothing or more than all: ratio is a part of the elements, above 0 and at most 1."
+        )
+
+
+def check_size(name: str, layout: Layout) -> None:
+    """Raise CompositionError where indices would not fit."""
+    if layout.numel > MOST:
+        raise CompositionError(
+            f"{name} names elements by 31 bits, and {layout.numel:,} elements are more than {MOST:,}: "
+            f"cut the model, with PerTensor({name}(…)) or over several servers."
+        )
+
+
+def share(ratio: float, numel: int) -> int:
+    """⌈ratio · numel⌉, where 0.07 of 100 is 7 although the product of the two floats lies above it."""
+    return min(numel, max(1, math.ceil(round(ratio * numel, 6))))
+
+
+def where_not_below(value: Tensor, bound: NDArray[Any]) -> Tensor:
+    """The indices (k,), increasing, of elements whose magnitude is their `bound` (numel,) or more; of what is not a number too."""
+    return torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < bound)))
+
+
+def in_full(value: Tensor, indices: Tensor) -> Packet:
+    """The elements at `indices` (k,): int32 indices and the values as they are."""
+    return indices.to(torch.int32), value.index_select(0, indices)
+
+
+def as_sent(packet: Packet) -> Entries:
+    """What `in_full` sent."""
+    indices, values = packet
+    return indices.long(), values
+
+
+def spread(entries: Entries, layout: Layout) -> Tensor:
+    """Zeros (numel,) but for the entries."""
+    indices, values = entries
+    return values.new_zeros(layout.numel).index_copy_(0, indices, values)
+
+
+def gather_and_add(codec: SparseCodec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+    """As `gather_and_sum`, in the same order, but touching only what was sent: P packets cost their length, not P · numel."""
+    encoded = codec.encode(value, layout, state, context)
+    packets: list[Packet] = yield AllGatherRequest(encoded.packet)
+    total = spread(codec.entries(packets[0]), layout)
+    for packet in packets[1:]:
+        total.index_add_(0, *codec.entries(packet))
+    return Aggregated(total, encoded.sent, encoded.state)

@@ -1,0 +1,84 @@
+"""Send one quantum, up or down, where enough has accumulated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.kernels.kernels import above
+from polyrhythm.codec.sparse.sparse import Entries, check_size, gather_and_add, spread
+from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+_WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Threshold:
+    """±tau for every element of magnitude above `tau`, in one word each: 31 bits of index and a sign (Strom, 2015, section 3).
+
+    The words are int32. Values of float64 take int64 words instead, which tells receivers the type. A packet may be empty.
+    Only one quantum leaves an element at a time, and nothing else is kept here; ErrorFeedback(Threshold(tau)) keeps the
+    excess, value - sent, which is Strom's residual. `tau` is in units of what is sent: of gradients, or of updates.
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
+    tau: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tau < math.inf:
+            raise CompositionError(
+                f"Threshold(tau={self.tau}) has no quantum to send: tau must be positive; Significant(0) sends every value as it is."
+            )
+
+    @property
+    def width(self) -> int:
+        """The words."""
+        return 1
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        check_size("Threshold", layout)
+        return {}
+
+    def quantum(self, state: State) -> float:
+        """Always tau."""
+        return self.tau
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """Indices in increasing order; a set sign bit is minus."""
+        indices = above(value, self.tau)
+        word = _WORDS[value.dtype]
+        minus = (value.index_select(0, indices) < 0).to(word) * torch.iinfo(word).min
+        packed = indices.to(word) | minus
+        return Encoded((packed,), self.decode((packed,), layout), state)
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements of a packet, each plus or minus tau."""
+        packed = packet[0]
+        word = torch.iinfo(packed.dtype)
+        signs = ((packed >> (word.bits - 1)) * 2 + 1).to(torch.float32 if word.bits == 32 else torch.float64)
+        return (packed & word.max).long(), signs * self.tau
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zeros but for what was sent."""
+        return spread(self.entries(packet), layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed."""
+        return gather_and_add(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)

@@ -1,0 +1,79 @@
+"""Send only the largest elements."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.kernels.kernels import bound_of_largest, not_below
+from polyrhythm.codec.sparse.sparse import Entries, as_sent, check_share, check_size, gather_and_add, in_full, share, spread
+from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class TopK:
+    """The ⌈ratio · n⌉ elements of largest magnitude, each as an int32 index and its value (Aji and Heafield, 2017).
+
+    Among equals the first are taken. What is not sent is lost: wrap it, ErrorFeedback(TopK(0.01)).
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check_share("TopK", self.ratio)
+
+    @property
+    def width(self) -> int:
+        """Indices and values."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        check_size("TopK", layout)
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """Indices in increasing order, so that receivers walk memory forwards."""
+        packet = in_full(value, _largest(value, share(self.ratio, value.numel())))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def entries(self, packet: Packet) -> Entries:
+        """The elements of a packet."""
+        return as_sent(packet)
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zeros but for what was sent."""
+        return spread(as_sent(packet), layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, summed."""
+        return gather_and_add(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Nothing is kept."""
+        return torch.zeros(layout.numel)
+
+
+def _largest(value: Tensor, count: int) -> Tensor:
+    """The indices (count,) of the elements of largest magnitude, in increasing order; what is not a number counts as largest."""
+    if count == value.numel():
+        return torch.arange(count)
+    bound = bound_of_largest(value, count)
+    indices = value.isnan().nonzero().view(-1) if math.isnan(bound) else not_below(value, bound)
+    if surplus := len(indices) - count:
+        equal = (~(value.index_select(0, indices).abs() > bound)).nonzero().view(-1)
+        indices = torch.from_numpy(np.delete(indices.numpy(), equal[-surplus:].numpy()))
+    return indices

@@ -1,0 +1,21 @@
+"""What a filter that keeps nothing has dropped, in a codec's state."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.tensors import State
+
+_DROPPED = "dropped"
+
+
+def nothing_dropped() -> State:
+    """Before the first value."""
+    return {_DROPPED: torch.zeros(2, dtype=torch.float64)}
+
+
+def count_dropped(state: State, value: Tensor, kept: Tensor) -> State:
+    """With how many elements of `value` (numel,) are others in `kept`, and the sum of the magnitudes of the differences."""
+    lost = (value - kept).abs()
+    return {_DROPPED: state[_DROPPED] + torch.tensor([float((lost > 0).sum()), float(lost.sum(dtype=torch.float64))], dtype=torch.float64)}

@@ -1,0 +1,82 @@
+"""The KKT filter of l1 penalties: gradients that would leave a weight at zero are not sent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.wrappers.dropped import count_dropped, nothing_dropped
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, PacketCodec
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import CodecTraits, Payload
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class KKT:
+    """Leave out the gradient of a weight that is zero where it is at most λ (1 - `delta`), and encode the rest by `inner`.
+
+    With an l1 penalty of λ, `penalty`, such a weight is optimal at zero (the Karush-Kuhn-Tucker conditions), and a proximal step leaves it
+    there (Li et al., OSDI 2014, section 5.1). A worker judges by its own gradient, where the mean over all decides: hence `delta`, and
+    every `retest` steps all is sent, so that a weight that has become active is found. What is left out is lost; how many elements, and the
+    sum of their magnitudes, are in the state under "dropped" (2,), as float64. It is for gradients that `ProximalSGD` merges.
+    """
+
+    inner: PacketCodec
+    penalty: float
+    delta: float = 0.1
+    retest: int = 20
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.penalty < math.inf and 0 <= self.delta <= 1 and self.retest >= 1):
+            raise CompositionError(
+                f"{self!r} cannot judge: give a penalty of at least 0, a delta from 0 to 1, and a number of steps of 1 or more after which "
+                "all is sent."
+            )
+
+    @property
+    def traits(self) -> CodecTraits:
+        """Gradients, as far as the inner codec sends them; lossy."""
+        inner = self.inner.traits
+        return CodecTraits(inner.payloads & {Payload.GRADIENT, Payload.ROWS}, inner.patterns, lossy=True, keeps=inner.keeps)
+
+    @property
+    def width(self) -> int:
+        """As the inner codec."""
+        return self.inner.width
+
+    def initial(self, layout: Layout) -> State:
+        """The inner codec's, and nothing dropped."""
+        return {**self.inner.initial(layout), **nothing_dropped()}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The inner codec's packet of what is left."""
+        kept = self._kept(value, context)
+        encoded = self.inner.encode(kept, layout, state, context)
+        return Encoded(encoded.packet, encoded.sent, {**encoded.state, **count_dropped(state, value, kept)})
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """As the inner codec."""
+        return self.inner.decode(packet, layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The inner codec's aggregation of what is left."""
+        kept = self._kept(value, context)
+        aggregated = yield from self.inner.aggregate(kept, layout, state, context)
+        return Aggregated(aggregated.total, aggregated.sent, {**aggregated.state, **count_dropped(state, value, kept)})
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """The inner codec's."""
+        return self.inner.residual(state, layout)
+
+    def _kept(self, value: Tensor, context: ExchangeContext) -> Tensor:
+        if not self.penalty or context.clock % self.retest == 0:
+            return value
+        return torch.where((context.weights == 0) & (value.abs() <= self.penalty * (1 - self.delta)), value.new_zeros(()), value)

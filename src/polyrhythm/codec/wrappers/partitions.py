@@ -1,0 +1,76 @@
+"""Send the vector in parts, one at a time, each with what has accrued in it meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.controller import ControlledSetting
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import NO_GRADIENT, Layout, State
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Partitions:
+    """One of `count` equal ranges an exchange, in turn, with the sum of what the last `count` exchanges gave it (Ako; SoCC 2016).
+
+    In a pass over the vector every element of every value is sent once. A controller may change the number of ranges: what is left of
+    a pass is then divided anew, in proportion, so that this stays true. What has no gradient keeps none.
+    """
+
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, keeps=True, takes=frozenset({ControlledSetting.PARTITIONS}), ranged=True)
+
+    count: int = 4
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise CompositionError(f"Partitions(count={self.count}) would send nothing: give 1 range, which is the whole vector, or more.")
+
+    @property
+    def width(self) -> int:
+        """Where the range begins, and its elements."""
+        return 2
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing has accrued, and a pass begins."""
+        return {"residual": torch.full((layout.numel,), NO_GRADIENT), "place": torch.zeros(3, dtype=torch.int64)}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The next range."""
+        accrued = state["residual"] + value
+        begin, left, count = state["place"].tolist()
+        wanted = max(1, round(context.controls.value(ControlledSetting.PARTITIONS, self.count, context.receiver)))
+        if left == 0:
+            begin, left = 0, wanted
+        elif wanted != count:
+            left = max(1, round((layout.numel - begin) / max(1, layout.numel) * wanted))
+        end = begin + -((begin - layout.numel) // left)
+        sent = torch.full_like(accrued, NO_GRADIENT)
+        sent[begin:end] = accrued[begin:end]
+        packet = (torch.tensor([begin]), accrued[begin:end].clone())
+        accrued[begin:end] = NO_GRADIENT
+        return Encoded(packet, sent, {"residual": accrued, "place": torch.tensor([end, left - 1, wanted])})
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """Zero outside of the range."""
+        begin, values = int(packet[0]), packet[1]
+        value = torch.full((layout.numel,), NO_GRADIENT, dtype=values.dtype)
+        value[begin : begin + values.numel()] = values
+        return value
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, decoded and summed."""
+        return gather_and_sum(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """What has accrued outside of the ranges that were sent."""
+        return state["residual"]

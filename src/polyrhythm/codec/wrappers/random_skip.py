@@ -1,0 +1,75 @@
+"""A filter that skips elements at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.wrappers.dropped import count_dropped, nothing_dropped
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, PacketCodec
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class RandomSkip:
+    """Skip each element with `probability`, and encode the rest by `inner` (Li et al., OSDI 2014, section 5.1).
+
+    The rest is sent as it is, so that less is sent on average. What is skipped is lost: how many elements, and the sum of their magnitudes,
+    are in the state under "dropped" (2,), as float64. `ErrorFeedback(RandomSkip(…))` keeps it for later instead, and the count says how
+    much it kept.
+    """
+
+    inner: PacketCodec
+    probability: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability < 1:
+            raise CompositionError(f"{self!r} sends nothing, or is no filter: give a probability from 0 to below 1.")
+
+    @property
+    def traits(self) -> CodecTraits:
+        """Differences, as far as the inner codec sends them; lossy."""
+        inner = self.inner.traits
+        return CodecTraits(inner.payloads & DIFFERENCES, inner.patterns, lossy=True, keeps=inner.keeps)
+
+    @property
+    def width(self) -> int:
+        """As the inner codec."""
+        return self.inner.width
+
+    def initial(self, layout: Layout) -> State:
+        """The inner codec's, and nothing dropped."""
+        return {**self.inner.initial(layout), **nothing_dropped()}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The inner codec's packet of what is left."""
+        kept = self._kept(value, context)
+        encoded = self.inner.encode(kept, layout, state, context)
+        return Encoded(encoded.packet, encoded.sent, {**encoded.state, **count_dropped(state, value, kept)})
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """As the inner codec."""
+        return self.inner.decode(packet, layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The inner codec's aggregation of what is left."""
+        kept = self._kept(value, context)
+        aggregated = yield from self.inner.aggregate(kept, layout, state, context)
+        return Aggregated(aggregated.total, aggregated.sent, {**aggregated.state, **count_dropped(state, value, kept)})
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """The inner codec's."""
+        return self.inner.residual(state, layout)
+
+    def _kept(self, value: Tensor, context: ExchangeContext) -> Tensor:
+        skipped = torch.from_numpy(context.draw.random(value.numel(), dtype=np.float32) < self.probability)
+        return torch.where(skipped, value.new_zeros(()), value)

@@ -1,0 +1,42 @@
+"""Values are multiplied by the learning rate before anything is kept of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from polyrhythm.core.protocols.codec import Aggregation, Codec
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.traits import CodecTraits, Pattern
+from polyrhythm.core.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class RateScaled:
+    """Multiply a value by the learning rate of the worker's optimizer, then encode it by `inner` (as the authors' code of DeMo does).
+
+    A momentum in `inner` then remembers each gradient at the rate of its own step, whatever a schedule does to later ones. Of several
+    parameter groups the first one's rate is taken, as by the optimizers of merges.
+    """
+
+    inner: Codec
+
+    @property
+    def traits(self) -> CodecTraits:
+        """As the inner codec's, of other values, among workers alone: servers do not see the rate before the value comes."""
+        traits = self.inner.traits
+        return replace(traits, transforms=True, verbatim=False, patterns=traits.patterns & {Pattern.COLLECTIVE})
+
+    def initial(self, layout: Layout) -> State:
+        """The inner codec's."""
+        return self.inner.initial(layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The inner codec's aggregation of the scaled value."""
+        rates = context.rates()
+        return self.inner.aggregate(value * rates[0] if rates else value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """The inner codec's."""
+        return self.inner.residual(state, layout)

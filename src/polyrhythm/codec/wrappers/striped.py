@@ -1,0 +1,103 @@
+"""Encode twice: each worker sums one stripe of all, and sends the encoded sum to all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, packets
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.protocols.requests import AllGatherRequest, AllToAllRequest, Packet
+from polyrhythm.core.protocols.traits import CodecTraits, Pattern
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Striped:
+    """Send each worker its stripe, encoded by `inner`, sum what came for one's own, and gather the sums, encoded by `inner` again.
+
+    The exchange of 1-bit SGD (Seide et al., 2014, section 3): with Striped(ErrorFeedback(OneBit())) both quantizations have
+    their own residual, the second one at the stripe's owner. What a sum loses when it is encoded counts as not sent by the owner,
+    so that what all sent is the total. A stripe is a range of whole rows. State: "stripes", how many there are,
+    "out/<stripe>/…" for the stripes that I send, "back/<my stripe>/…" for the sums of my own stripe.
+    """
+
+    inner: Codec
+
+    def __post_init__(self) -> None:
+        if not self.inner.traits.makes_packets:
+            raise CompositionError(
+                f"Striped({self.inner}) has nothing to send: {type(self.inner).__name__} only aggregates and makes no packets. Use it bare."
+            )
+        if self.inner.traits.transforms:
+            raise CompositionError(
+                f"Striped({self.inner}) would have {type(self.inner).__name__} transform sums of what it has transformed: wrap the stripes "
+                "in it instead."
+            )
+
+    @property
+    def traits(self) -> CodecTraits:
+        """As the inner codec's, collectively only: stripes need all workers."""
+        inner = self.inner.traits
+        return replace(inner, patterns=inner.patterns & {Pattern.COLLECTIVE}, verbatim=False)
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing yet: how many stripes there are is known when the first aggregation begins."""
+        return {}
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """Exchange stripes, sum one, gather the sums."""
+        inner, rank, stripes = packets(self.inner), context.group.rank, _stripes(layout, context.group.size)
+        contexts = context.parts(stripes)
+        mine, home = f"back/{rank}", stripes[rank]
+        states = divide(state, [mine, *_outward(len(stripes))])
+        out = [
+            inner.encode(part, stripe, states[name] or inner.initial(stripe), own)
+            for name, part, stripe, own in zip(_outward(len(stripes)), layout.cut(value, stripes), stripes, contexts, strict=True)
+        ]
+        received: Sequence[Packet] = yield AllToAllRequest([encoded.packet for encoded in out])
+        summed = inner.decode(received[0], home)
+        for packet in received[1:]:
+            summed = summed + inner.decode(packet, home)
+        back = inner.encode(summed, home, states[mine] or inner.initial(home), contexts[rank])
+        sums: Sequence[Packet] = yield AllGatherRequest(back.packet)
+        total = torch.cat([inner.decode(packet, stripe) for packet, stripe in zip(sums, stripes, strict=True)])
+        sent = [encoded.sent for encoded in out]
+        sent[rank] = sent[rank] + (back.sent - summed)
+        following = {"stripes": torch.tensor(len(stripes)), **under(mine, back.state)}
+        for name, encoded in zip(_outward(len(stripes)), out, strict=True):
+            following |= under(name, encoded.state)
+        return Aggregated(total, torch.cat(sent), following)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """The residuals of the stripes that I send, and at my own stripe that of the sums that I tell."""
+        if "stripes" not in state:
+            return torch.zeros(layout.numel)
+        stripes = _stripes(layout, int(state["stripes"]))
+        names = [(f"out/{k}", f"back/{k}") for k in range(len(stripes))]
+        states = divide(state, chain.from_iterable(names))
+        residual = []
+        for legs, stripe in zip(names, stripes, strict=True):
+            here = torch.zeros(stripe.numel)
+            for leg in legs:
+                here = here + self.inner.residual(states[leg], stripe) if states[leg] else here
+            residual.append(here)
+        return torch.cat(residual)
+
+
+@lru_cache(maxsize=64)
+def _stripes(layout: Layout, workers: int) -> tuple[Layout, ...]:
+    return tuple(layout.split(workers))
+
+
+def _outward(stripes: int) -> list[str]:
+    return [f"out/{k}" for k in range(stripes)]

@@ -1,0 +1,80 @@
+"""Send values as they are at first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from polyrhythm.codec.identity import Identity
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, Encoded, packets
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.traits import CodecTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+_DENSE, _INNER = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Warmup:
+    """Send the first `steps` values as they are, and encode all later ones by `inner` (Seide et al., 2014; Lin et al., 2018).
+
+    A packet begins with a flag for which it is, so that a receiver need not count; empty tensors keep its width.
+    Aggregations need none, since all workers are at the same one. State: "rounds", and "inner/…".
+    """
+
+    steps: int
+    inner: Codec
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise CompositionError(f"Warmup(steps={self.steps}) has no warm-up: give at least 1 step, or use {self.inner} bare.")
+
+    @property
+    def traits(self) -> CodecTraits:
+        """As the inner codec's; the value is its own sum only at first."""
+        return replace(self.inner.traits, verbatim=False, ranged=False)
+
+    @property
+    def width(self) -> int:
+        """The flag, and room for either."""
+        return 1 + max(1, packets(self.inner).width)
+
+    def initial(self, layout: Layout) -> State:
+        """No round yet."""
+        return {"rounds": torch.zeros((), dtype=torch.int64), **under("inner", self.inner.initial(layout))}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The flag, and the packet of the codec whose turn it is."""
+        kind = _DENSE if int(state["rounds"]) < self.steps else _INNER
+        codec = (Identity(), packets(self.inner))[kind]
+        encoded = codec.encode(value, layout, divide(state, ["inner"])["inner"], context)
+        room = (torch.empty(0, dtype=torch.uint8),) * (self.width - 1 - len(encoded.packet))
+        packet = (torch.tensor([kind], dtype=torch.uint8), *encoded.packet, *room)
+        return Encoded(packet, encoded.sent, _next(state, encoded.state))
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """As the codec that the flag names."""
+        kind, *body = packet
+        codec = (Identity(), packets(self.inner))[int(kind)]
+        return codec.decode(tuple(body[: codec.width]), layout)
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The aggregation of the codec whose turn it is."""
+        codec = Identity() if int(state["rounds"]) < self.steps else self.inner
+        aggregated = yield from codec.aggregate(value, layout, divide(state, ["inner"])["inner"], context)
+        return Aggregated(aggregated.total, aggregated.sent, _next(state, aggregated.state))
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """The inner codec's."""
+        return self.inner.residual(divide(state, ["inner"])["inner"], layout)
+
+
+def _next(state: State, inner: State) -> State:
+    return {"rounds": state["rounds"] + 1, **under("inner", inner)}

@@ -1,0 +1,45 @@
+"""The one door to the catalogue: what a strategy is made of by default, and what is proposed where pieces do not fit.
+
+Every other module of the framework knows pieces by their protocols alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polyrhythm import codec, consistency, controllers, local_rules, merge, topology
+from polyrhythm.buffers import MeanBuffers
+from polyrhythm.codec import Identity
+from polyrhythm.consistency import BulkSynchronous
+from polyrhythm.core.protocols.row_kind import RowKind
+from polyrhythm.merge import Mean
+from polyrhythm.parameters import Named
+from polyrhythm.shuffle import GlobalShuffle
+from polyrhythm.tables import DenseRows, SparseRows
+from polyrhythm.topology import AllReduce
+
+CHOICES: Mapping[str, Sequence[Any]] = {
+    "consistency": consistency.MEMBERS,
+    "topology": [member for member in topology.MEMBERS if member != topology.Alone()],
+    "codec": codec.MEMBERS,
+    "merge": merge.MEMBERS,
+    "local": local_rules.MEMBERS,
+    "controller": controllers.MEMBERS,
+}
+"""What is proposed instead, by axis: not to train alone."""
+ROW_KINDS: tuple[type[RowKind], ...] = (DenseRows, SparseRows)
+"""The rows that tables may have: a message names one by its place here."""
+
+__all__ = [
+    "CHOICES",
+    "ROW_KINDS",
+    "AllReduce",
+    "BulkSynchronous",
+    "DenseRows",
+    "GlobalShuffle",
+    "Identity",
+    "Mean",
+    "MeanBuffers",
+    "Named",
+]

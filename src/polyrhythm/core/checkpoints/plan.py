@@ -1,0 +1,72 @@
+"""What a run does about checkpoints: where and when it writes them, and from which it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from polyrhythm.core.checkpoints.checkpoint import Checkpoint
+from polyrhythm.core.checkpoints.fitting import fitting
+from polyrhythm.core.checkpoints.store import CheckpointStore
+from polyrhythm.core.trees import StateTree
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """`store` is where checkpoints are written, one after `every` steps of each worker; `resumed` is the one from which the run goes on.
+
+    Without a store none are written; without `every` only those that the training function requests. `grace` is how many seconds a run that
+    is asked to stop may take to write a last one. `override` names settings of which a resumed run takes its own; `circumstances` are
+    recorded beside them.
+    """
+
+    store: CheckpointStore | None = None
+    every: int | None = None
+    resumed: Checkpoint | None = None
+    grace: float = 0.0
+    override: frozenset[str] = frozenset()
+    circumstances: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def began(self) -> float:
+        """The seconds that the run's clock shows when it begins."""
+        return 0.0 if self.resumed is None else self.resumed.manifest.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """The files of one server, for the parameters whose topics begin with `scope`; as `pieces.state.ServerCheckpoints`."""
+
+    plan: CheckpointPlan
+    server: str
+    scope: str
+
+    def resume(self, restore: Callable[[StateTree], None]) -> None:
+        """Have `restore` take over what the server had exported; it is read from the files each time."""
+        if self.plan.resumed is None:
+            return
+        with fitting(f"state of {self.server}"):
+            restore(self.plan.resumed.read(self._name))
+
+    def of(self, server: str) -> ServerFiles:
+        """Those of another server."""
+        return replace(self, server=server)
+
+    def write(self, step: int, state: StateTree) -> str:
+        """Write to the partial checkpoint of `step`; the system's reason where that fails."""
+        assert self.plan.store is not None, "workers drain only where checkpoints are written"
+        try:
+            self.plan.store.partial(step).write(self._name, state)
+        except OSError as problem:
+            return f"{self.server} could not write its state: {problem.strerror or problem}"
+        return ""
+
+    @property
+    def _name(self) -> str:
+        return self.server + (f".{self.scope.strip('/')}" if self.scope else "")
+
+
+def path_given(given: str | Path) -> Path:
+    """`given`, absolute: servers and workers may be processes with other working directories."""
+    return Path(given).absolute()

@@ -1,0 +1,59 @@
+"""What a user wants of checkpoints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import SupportsIndex
+
+from polyrhythm.core.settings import shown
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequest:
+    """What a user wants: checkpoints in `directory` after `every` steps, the latest `keep` of them; and from which to go on.
+
+    `resume` is a checkpoint or the directory of a run; True takes the newest in `directory`, and begins anew where there is none.
+    A run that is asked to stop, by SIGTERM or SIGHUP, may take `grace` seconds to write a last one. `override` names settings of which a
+    resumed run takes its own, and not those of the checkpoint. Raises CompositionError for what cannot be.
+    """
+
+    directory: str | Path | None = None
+    every: int | None = None
+    keep: int = 2
+    resume: bool | str | Path = False
+    grace: float = 20.0
+    override: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name, number in (("every", self.every), ("keep", self.keep)):
+            if (number is not None or name == "keep") and (isinstance(number, bool) or not isinstance(number, SupportsIndex)):
+                raise CompositionError(f"{name}={shown(number)} is not a whole number: give 1 or more.")
+        if self.directory is not None and not isinstance(self.directory, (str, PathLike)):
+            raise CompositionError(f"checkpoint={self.directory!r} is not a path: give that of a directory.")
+        for name, path in (("checkpoint", self.directory), ("resume", self.resume)):
+            if not isinstance(path, bool) and path is not None and (str(path) == "" or "\0" in str(path)):
+                raise CompositionError(f"{name}={shown(path)} is not a path: it is empty or has a null character: give another.")
+        if not isinstance(self.resume, (bool, str, PathLike)):
+            raise CompositionError(f"resume={self.resume!r} is not a path: give that of a checkpoint, True or False.")
+        if isinstance(self.override, str) or not all(isinstance(name, str) for name in self.override):
+            raise CompositionError(f"override={self.override!r} is not a list of names: give some such as override=['lr'].")
+        if self.override and self.resume is False:
+            raise CompositionError(f"override={list(self.override)} was given without resume: only a resumed run has settings to override.")
+        if self.directory is None:
+            if self.every is not None:
+                raise CompositionError(
+                    f"every={self.every} was given without a directory for checkpoints: give checkpoint (--checkpoint) too."
+                )
+            if self.resume is True:
+                raise CompositionError("resume was given without a directory for checkpoints: give checkpoint (--checkpoint) too.")
+        if self.every is not None and self.every < 1:
+            raise CompositionError(f"every={self.every} is not a number of steps: give 1 or more.")
+        if isinstance(self.grace, bool) or not isinstance(self.grace, (int, float)) or not 0 <= self.grace < math.inf:
+            raise CompositionError(f"grace={self.grace!r} is no time to write a last checkpoint in: give 0 or more seconds.")
+        if self.keep < 1:
+            raise CompositionError(f"keep={self.keep} would keep no checkpoint: give 1 or more.")

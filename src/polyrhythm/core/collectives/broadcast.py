@@ -1,0 +1,65 @@
+"""Send one worker's tensors to all others, over a binomial tree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+
+
+async def broadcast(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
+    """Worker 0's `value`, at every worker.
+
+    Worker r receives from r without its lowest set bit and sends to those above it, the largest subtree first and one at a time, so
+    that P workers take ⌈log2 P⌉ (latency + nbytes / bandwidth). In all P - 1 messages.
+    """
+    return (await broadcast_message(port, group, Message(topic, tensors=(value,)))).tensors[0]
+
+
+async def broadcast_message(port: Port, group: Group, message: Message) -> Message:
+    """As `broadcast`, of a whole message; only its topic counts at the other workers."""
+    topic = message.topic
+    if group.rank:
+        delivery = await port.receive(topic, group.members[group.rank & (group.rank - 1)])
+        assert delivery is not None
+        message = replace(delivery.message, topic=topic)  # a scoped port puts its scope before it again
+    await pass_on(port, group, message)
+    return message
+
+
+async def flat_broadcast(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
+    """As `broadcast`, but worker 0 sends to all itself, so that none depends on one that may be lost."""
+    return (await flat_broadcast_message(port, group, Message(topic, tensors=(value,)))).tensors[0]
+
+
+async def flat_broadcast_message(port: Port, group: Group, message: Message) -> Message:
+    """As `flat_broadcast`, of a whole message; only its topic counts at the other workers."""
+    if group.rank:
+        delivery = await port.receive(message.topic, group.members[0])
+        assert delivery is not None
+        return delivery.message
+    for name in group.members[1:]:
+        await port.send(name, message)
+    return message
+
+
+async def pass_on(port: Port, group: Group, message: Message) -> None:
+    """Send `message` to those that receive it from this worker."""
+    rank, reach = group.rank, 1
+    while reach < group.size and not rank & reach:
+        reach <<= 1
+    reach >>= 1
+    while reach:
+        if rank + reach < group.size:
+            await port.send(heir := group.members[rank + reach], message)
+            await port.flush(heir)  # and not what else is under way, such as an exchange among groups that is used a step later
+        reach >>= 1
+
+
+def heirs(rank: int, workers: int) -> range:
+    """Those that receive from `rank`, or from one that receives from it."""
+    return range(rank + 1, min(workers, rank + (rank & -rank)))

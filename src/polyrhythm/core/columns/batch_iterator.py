@@ -1,0 +1,48 @@
+"""What an engine has divided already: an object with `iter_batches`, as a shard of Ray Data is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from polyrhythm.core.columns.columns import collated, columns_of
+from polyrhythm.core.protocols.sharded import Rows, ShardRequest
+
+BATCH_ROWS = 1024
+"""How many rows are asked for at once."""
+
+
+@runtime_checkable
+class IteratesBatches(Protocol):
+    """An iterator of column batches, anew in each epoch."""
+
+    def iter_batches(self, *, batch_size: int | None, batch_format: str) -> Iterable[Any]:
+        """One pass over this worker's rows, `batch_size` at once, as columns of numpy arrays if `batch_format` is "numpy"."""
+
+
+@runtime_checkable
+class Dividing(Protocol):
+    """A whole data set that can be divided into iterators of batches."""
+
+    def streaming_split(self, n: int, *, equal: bool) -> list[Any]:
+        """`n` iterators, which together give every row once."""
+
+
+@dataclass(frozen=True)
+class BatchIterator:
+    """This worker's own iterator of batches; which rows are in it may differ from epoch to epoch."""
+
+    iterator: IteratesBatches
+    drop_last: bool = False
+    samples: ClassVar[None] = None
+    repeats: ClassVar[bool] = False
+
+    def shard(self, request: ShardRequest) -> Iterator[Rows]:
+        """What the iterator gives; the request is not asked, since somebody else has divided the rows."""
+        for batch in self.iterator.iter_batches(batch_size=BATCH_ROWS, batch_format="numpy"):
+            yield columns_of(batch)
+
+    def batch(self, rows: Rows) -> Any:
+        """Columns by name."""
+        return collated(rows)

@@ -1,0 +1,48 @@
+"""Who takes part in an exchange: a run has many groups, and an actor may be in several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from polyrhythm.core.kernel.names import server, worker
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Actors that exchange with each other, as one of them sees them.
+
+    `members` are their names in the order of ranks, and `rank` is the actor's own. `name` is unique in a run; that of all workers is "".
+    `seed` is the run's.
+
+    Examples:
+        >>> Group.of_workers(3, rank=1).members
+        ('worker/0', 'worker/1', 'worker/2')
+    """
+
+    name: str
+    members: tuple[str, ...]
+    rank: int
+    seed: int = 0
+
+    @staticmethod
+    def of_workers(count: int, rank: int, seed: int = 0) -> Group:
+        """All workers of a run, as the one of `rank` sees them."""
+        return Group("", workers(count), rank, seed)
+
+    @property
+    def size(self) -> int:
+        """How many members it has."""
+        return len(self.members)
+
+
+@lru_cache(maxsize=16)
+def workers(count: int) -> tuple[str, ...]:
+    """The names of that many workers: one tuple for all callers, since each of a thousand workers keeps it."""
+    return tuple(worker(rank) for rank in range(count))
+
+
+@lru_cache(maxsize=16)
+def servers(count: int) -> tuple[str, ...]:
+    """The names of that many servers."""
+    return tuple(server(rank) for rank in range(count))

@@ -1,0 +1,235 @@
+"""What a runtime is given to run, and what it gives back: nothing here knows of models or strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from polyrhythm.core.kernel.agreement import Facts
+from polyrhythm.core.kernel.alignment import Alignment
+from polyrhythm.core.kernel.comparison import Comparison
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.group import servers, workers
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Body, Port
+from polyrhythm.errors import CompositionError
+
+T = TypeVar("T")
+
+
+class WorkerContext(Protocol):
+    """The runtime of one worker, as its blocking program sees it."""
+
+    @property
+    def port(self) -> Port:
+        """The worker's port, for messages to other actors."""
+
+    @property
+    def record(self) -> Recorder:
+        """Where events go."""
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes sent so far: by this actor in real processes, by everyone in the simulator."""
+
+    @property
+    def device(self) -> str:
+        """The torch device the program's model should live on: "cpu", "cuda:0"."""
+
+    def charge(self, samples: int) -> None:
+        """A step over `samples` samples was computed: where time is virtual, its duration passes now."""
+
+    def discard(self) -> None:
+        """What was computed since the last step is used by nobody: where time is virtual, none passes for it."""
+
+    def reach(self, done: float) -> None:
+        """The part of this step's forward pass that has been computed, from 0 to 1, before the program waits inside it.
+
+        It counts where steps are measured as a whole and time is virtual: that part of the duration passes now, and not at the `charge`.
+        """
+
+    def charge_merge(self, others: int) -> None:
+        """As `charge`, for having merged the contributions of `others`."""
+
+    def free(self, compute: Callable[[], T]) -> T:
+        """Call `compute`, which is not part of the training: it takes no virtual time."""
+
+    def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
+        """Block the program until `coroutine` has ended; everything it awaits goes through the port.
+
+        It runs after all that was begun before, and raises the error if any of that has failed.
+        """
+
+    def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
+        """Start `coroutine` in the background while the program goes on computing; it may be called in a hook of `backward()`.
+
+        Coroutines that were begun run one after the other, in that order, and end with the program. `done` is the part of this backward
+        pass that has been computed, from 0 to 1, for a runtime whose steps are measured as a whole.
+        """
+
+    def agree(self, facts: Facts, remedy: str) -> None:
+        """Compare `facts` with those of all other workers; where they differ, every worker raises the same CompositionError.
+
+        It names the first difference and the ranks, and ends in `remedy`. All workers compare the same facts in the same order. The
+        simulator compares with the workers that have called before, real processes wait for all. This is not counted as traffic and takes
+        no virtual time.
+        """
+
+    def align(self, alignment: Alignment) -> Message | None:
+        """None where the facts of all workers are equal; else the state of worker 0, where `alignment` judges every state to be near it.
+
+        Raises CompositionError at all workers if one of them is further away. The simulator compares with the worker that called first,
+        does not wait, and raises each difference when it finds it. Rounds and costs are those of `agree`.
+        """
+
+    def compare(self, comparison: Comparison) -> None:
+        """Compare with the workers that come to the same moment, without waiting for any: a difference ends the run, now or soon.
+
+        CompositionError is then raised at all workers. This is not counted as traffic and takes no virtual time.
+        """
+
+    def stopped(self, steps: int) -> None:
+        """The program has taken the last of its `steps`: a deadlock message can then explain why others wait for it."""
+
+    def last_step(self, clock: int) -> int | None:
+        """The step after which all workers write a last checkpoint, because the run was asked to stop; None while it was not.
+
+        Called between two steps, after `clock` of them. It may wait until all workers have said how far they are.
+        """
+
+    def stop(self, kept: bool) -> None:
+        """The last checkpoint is written, if it was `kept`: the run ends here, and this does not return."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a worker runs: its site and its host, by names that are the same at all workers."""
+
+    site: str
+    host: str
+
+
+def unplaced(workers: int) -> tuple[Location, ...]:
+    """Where nothing is known of sites: each worker on a host of its own, all at one site."""
+    return tuple(Location("", f"host/{rank}") for rank in range(workers))
+
+
+class Work(Protocol):
+    """What is to be run by that many `workers`, before it is known where they are: a `Job` is one too, whose places are settled."""
+
+    @property
+    def workers(self) -> int:
+        """How many workers it uses."""
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it writes checkpoints."""
+
+    def job(self, locations: Sequence[Location]) -> Job:
+        """The job for workers at these locations, by rank. Raises CompositionError if they do not fit."""
+
+    def continued(self) -> Work:
+        """The same, from its newest checkpoint; from its beginning if it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`workers` copies of a blocking program, `servers` actors, and which losses the run survives.
+
+    `program` returns a message (final weights, totals) or None. `essential` is true for an actor without which the run cannot go on. `seed`
+    is the root of every random stream. `groups` are those whose sums are made besides the sums of all workers, each a name and its members;
+    a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None
+    where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had taken
+    before. With a `timeline`, messages and the phases of exchanges are recorded too. `grace` is how many seconds the run may take to
+    write a last checkpoint when it is asked to stop; 0 where it can write none. Raises CompositionError for groups of equal names, or
+    with members that are not in the run.
+    """
+
+    workers: int
+    servers: int
+    program: Callable[[WorkerContext], Message | None]
+    service: Callable[[Port, Recorder], Coroutine[Effect[Any], Any, None]]
+    essential: Callable[[str], bool]
+    seed: int = 0
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    beside: tuple[int | None, ...] = ()
+    began: float = 0.0
+    timeline: bool = False
+    grace: float = 0.0
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.groups]
+        if "" in names or len(set(names)) < len(names):
+            raise CompositionError(
+                f"The groups have the names {names}: give each a name of its own; the empty name is that of all workers."
+            )
+        actors = {*workers(self.workers), *servers(self.servers)}
+        for name, members in self.groups:
+            if len(set(members)) < len(members) or not members or not actors.issuperset(members):
+                raise CompositionError(
+                    f"The group {name!r} has the members {list(members)}: give at least one, each once, and only actors of this run, "
+                    f"which has {self.workers} workers and {self.servers} servers."
+                )
+
+    @property
+    def resumable(self) -> bool:
+        """It writes checkpoints, if any, in a way of its own."""
+        return False
+
+    def job(self, locations: Sequence[Location]) -> Job:
+        """Itself: it was made for its locations."""
+        return self
+
+    def continued(self) -> Job:
+        """Itself: it has no checkpoints."""
+        return self
+
+    @property
+    def summing(self) -> dict[str, tuple[str, ...]]:
+        """The members of each group of two or more workers, by its name; all workers are the group ""."""
+        everyone = workers(self.workers)
+        found = {"": everyone, **dict(self.groups)}
+        return {name: members for name, members in found.items() if len(members) > 1 and set(everyone).issuperset(members)}
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a run ended: results by actor, totals on the wire, and the seconds it took (virtual or real).
+
+    `bytes_between_sites` are those of `bytes_sent` that went from one site to another; None where a runtime does not know.
+    """
+
+    results: dict[str, Message | None] = field(default_factory=dict)
+    bytes_sent: int = 0
+    messages_sent: int = 0
+    seconds: float = 0.0
+    lost: list[str] = field(default_factory=list)
+    bytes_between_sites: int | None = None
+
+
+@runtime_checkable
+class Runtime(Protocol):
+    """A way to run a job: `Simulator` in virtual time, `Processes` on this host, engines as `Ray` on a cluster."""
+
+    @property
+    def kind(self) -> str:
+        """ "simulator", "processes" or the name of an engine, as in `--on` and in the JSON."""
+
+    @property
+    def seed(self) -> int:
+        """The default seed of a run."""
+
+    @property
+    def network_name(self) -> str | None:
+        """The name of the network that it models; None where the network is real."""
+
+    def locations(self, workers: int) -> tuple[Location, ...] | None:
+        """Where each of that many workers will run, by rank; None where that is known only when they have been placed."""
+
+    def execute(self, work: Work, record: Recorder) -> Ending:
+        """Run `work` to its end; events go to `record` as they happen. Raises `RunError`s."""
+
+
+__all__ = ["Body", "Ending", "Job", "Runtime", "Work", "WorkerContext"]

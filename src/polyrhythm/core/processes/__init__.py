@@ -1,0 +1,3 @@
+"""The real runtime: one operating-system process per worker and per server (Linux), on one host or joined over several."""
+
+from polyrhythm.core.processes.spawn.launch import Processes as Processes

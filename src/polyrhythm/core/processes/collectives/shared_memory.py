@@ -1,0 +1,95 @@
+"""Sums over a group of workers through memory that they share, where all of them are on one host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.kernel.effects import NativeReduce, NativeReduceInPlace, NativeReduction, Schedule
+from polyrhythm.core.processes.collectives.traffic import CountTraffic, TrafficCounter
+from polyrhythm.core.shared_memory import MemoryGroup
+
+
+class SharedMemoryReducer:
+    """One of `members`' part in their `group`. `add` counts what the messages of the schedule would have been."""
+
+    def __init__(self, group: MemoryGroup, members: Sequence[str], add: CountTraffic) -> None:
+        self._group = group
+        self._members = tuple(members)
+        self._traffic = TrafficCounter(add)
+        self._gone: list[str] = []
+        self._orders: dict[tuple[Schedule, int], bool | None] = {}
+
+    def reduce(self, effect: NativeReduce) -> Tensor | None:
+        """The sum, in the order of its schedule."""
+        rotated = self._rotated(effect, _nbytes([effect.value]))
+        if rotated is None or effect.value.device.type != "cpu":
+            return None
+        self._traffic.count(effect, effect.value.shape, effect.value.dtype)
+        value = effect.value.contiguous()
+        total = torch.empty_like(value)
+        with self._named():
+            self._group.reduce(value, total, rotated=rotated)
+        return total
+
+    def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
+        """As `reduce`; of parts on the CPU nothing is copied but what the others must see."""
+        rotated = self._rotated(effect, _nbytes(effect.parts))
+        if rotated is None:
+            return None
+        shape = torch.Size([sum(part.numel() for part in effect.parts)])
+        self._traffic.count(effect, shape, effect.parts[0].dtype)
+        here = [part.cpu() for part in effect.parts]  # workers' models may be on devices of several kinds
+        with self._named():
+            self._group.reduce_parts(here, divisor=effect.divisor, rotated=rotated)
+        for part, own in zip(effect.parts, here, strict=True):
+            if part is not own:
+                part.copy_(own)
+        return True
+
+    def peer_gone(self, name: str, how: str) -> None:
+        """What it had given before still counts; who is no member is not waited for here."""
+        if name in self._members:
+            self._gone.append(f"{name} {how}")
+            self._group.lose(self._members.index(name))
+
+    def give_up(self) -> None:
+        """Stop waiting for the others."""
+        for rank in range(self._group.ranks):
+            self._group.lose(rank)
+
+    @property
+    def moved(self) -> int:
+        """How far everyone is."""
+        return self._group.moved
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """An error names who is gone."""
+        try:
+            yield
+        except ConnectionAbortedError as problem:
+            raise ConnectionAbortedError("; ".join(self._gone) or str(problem)) from None
+
+    def _rotated(self, effect: NativeReduction, nbytes: int) -> bool | None:
+        """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if it is left to messages."""
+        if effect.group.members != self._members:
+            return None
+        key = (effect.schedule, nbytes)
+        if key not in self._orders:
+            self._orders[key] = _rotated(effect.schedule, len(self._members), nbytes)
+        return self._orders[key]
+
+
+def _nbytes(tensors: Sequence[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _rotated(schedule: Schedule, workers: int, nbytes: int) -> bool | None:
+    firsts = [schedule.first(part, workers, nbytes) for part in range(workers)]
+    if firsts == list(range(workers)):
+        return True
+    return False if all(first == 0 for first in firsts) else None

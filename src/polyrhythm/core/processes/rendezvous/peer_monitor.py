@@ -1,0 +1,155 @@
+"""What a joined worker knows of the others, where no launcher does: the facts that must be equal, who waits for whom, who has failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from polyrhythm.core.kernel.agreement import Facts
+from polyrhythm.core.kernel.comparison import Comparison, Comparisons
+from polyrhythm.core.kernel.events import Faulted, Recorder
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import is_worker, worker
+from polyrhythm.core.processes.rendezvous.launcher_process import launcher_process
+from polyrhythm.core.processes.runtime import agreement, failure
+from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.core.processes.runtime.reporter import StatusReporter
+from polyrhythm.core.processes.runtime.stall_detection import Patience, StallDetector, StallReport, report
+from polyrhythm.core.processes.runtime.status import ActorStatus
+from polyrhythm.core.processes.transport.addresses import Address
+from polyrhythm.errors import CompositionError, RunError
+
+_LOOK_SECONDS = 1.0
+
+
+class PeerMonitor:
+    """Of the worker `name` of a run with `workers`; all in the loop's thread.
+
+    Every worker sends every other the same things, and each decides by itself; so all come to the same sentence. `farewells` are the last
+    messages of others: their totals, sent when they and the servers beside them have ended well.
+    """
+
+    def __init__(self, node: Node, name: str, workers: int, patience: Patience, record: Recorder) -> None:
+        self._node = node
+        self._name = name
+        self._workers = [worker(rank) for rank in range(workers)]
+        self._patience = patience
+        self._record = record
+        self._collector = agreement.AgreementCollector()
+        self._comparisons = Comparisons()
+        self.farewells: dict[str, Message] = {}
+        self.on_stopping: Callable[[str, Message], None] = lambda name, message: None
+        self._launcher = launcher_process()
+        self._hosts: dict[str, str] = {}
+        self._detector = StallDetector(patience, lambda other: self._hosts.get(other) == self._hosts.get(name))
+        node.on_control = self._receive
+        node.is_over = self.is_over
+        node.agreement.on_request = self._agree
+        node.on_compare = self._compare
+
+    def begin(self, table: Mapping[str, Address]) -> None:
+        """All are connected: `table` has their addresses."""
+        self._hosts = {name: address.host for name, address in table.items()}
+        if len(set(self._hosts.values())) > 1:  # a network may be silent for a while, and yet bring something
+            self._detector.patience = replace(self._patience, uneven=self._patience.deadlock)
+        self._detector.begin(table, time.monotonic())
+        StatusReporter(self._node, self._patience.thresholds, self._send_status).look()
+        self._look()
+
+    def lose(self, name: str) -> None:
+        """The run continues without the actor `name`."""
+        self._detector.forget(name, time.monotonic())
+        if name in self._workers:
+            self._workers.remove(name)
+        self._settle()
+
+    def is_over(self, name: str) -> bool:
+        """Whether nothing more is to come of the actor `name`: an announced end is not enough where a farewell follows."""
+        return name in self._node.peers.lost or (name in self.farewells if is_worker(name) else self._node.has_ended(name))
+
+    def send_farewell(self, totals: Sequence[float]) -> None:
+        """Send all that this worker has ended well, with its totals."""
+        self._broadcast(Message("farewell", tuple(totals)))
+
+    def send_failure(self, error: BaseException) -> None:
+        """Send all the `error` that has ended this worker."""
+        self._broadcast(failure.failure_message(self._name, error))
+
+    def send_stopping(self, clock: int) -> None:
+        """Send all that this worker was asked to end, after `clock` steps; ENDED where it does so at once."""
+        self._broadcast(Message("stopping", (float(clock),)))
+
+    def _broadcast(self, message: Message) -> None:
+        for name in self._node.peers.reached:
+            self._node.peers.send_control(name, message)
+
+    def _send_status(self, status: ActorStatus) -> None:
+        self._detector.update(self._name, status, time.monotonic())
+        self._broadcast(status.message())
+        self._check()
+
+    def _agree(self, facts: Facts, remedy: str) -> None:
+        message = agreement.agreement_request(facts, remedy)
+        self._collector.add(self._name, message)
+        self._broadcast(message)
+        self._settle()
+
+    def _compare(self, comparison: Comparison) -> None:
+        self._broadcast(agreement.comparison_message(comparison))
+        self._differ(self._name, comparison)
+
+    def _differ(self, name: str, comparison: Comparison) -> None:
+        if found := self._comparisons.add(name, comparison):
+            self._node.fail(CompositionError(found))
+
+    def _settle(self) -> None:
+        if (difference := self._collector.settle(self._workers)) is not None:
+            self._node.agreement.settle(difference)
+
+    def _receive(self, name: str, message: Message) -> None:
+        match message.topic:
+            case "agree":
+                self._collector.add(name, message)
+                self._settle()
+            case "compare":
+                self._differ(name, agreement.comparison_of(message))
+            case "condition":
+                self._detector.update(name, msgspec.json.decode(message.text, type=ActorStatus), time.monotonic())
+                self._check()
+            case "farewell":
+                self.farewells[name] = message
+            case "stopping":
+                self.on_stopping(name, message)
+            case "failed":
+                self._node.fail(failure.rebuild(message))
+
+    def _check(self) -> None:
+        self._forget_the_ended()
+        deadlock = self._detector.deadlock(time.monotonic())
+        if deadlock is not None:
+            self._node.fail(deadlock)
+
+    def _look(self) -> None:
+        self._forget_the_ended()
+        now = time.monotonic()
+        stall, expired = self._detector.look(now), self._detector.expired(now)
+        if stall is not None and self._reports(stall):
+            report(stall)
+            self._record(Faulted(self._node.port.now(), stall.culprits[0], f"makes no progress: {stall.sentence}"))
+        if expired is not None:
+            self._node.fail(expired)
+        if self._launcher is not None and self._launcher.gone:
+            gone = f"{self._launcher.name} (process {self._launcher.pid}), which started {self._name}, has ended"
+            self._node.fail(RunError(f"{gone}: nobody would end or restart this worker any more, so it ends too."))
+        self._node.loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
+
+    def _forget_the_ended(self) -> None:
+        for name in filter(self.is_over, self._detector.names):
+            self._detector.forget(name, time.monotonic())
+
+    def _reports(self, stall: StallReport) -> bool:
+        """Whether this worker reports it: the first of those who wait, so that it is reported once."""
+        return self._name == next(iter(stall.waiters or [name for name in self._workers if name not in stall.culprits]), "")

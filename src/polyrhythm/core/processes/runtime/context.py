@@ -1,0 +1,127 @@
+"""What a program sees of the node in its own process: it blocks, while the loop's thread works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from polyrhythm.core.kernel.agreement import Facts
+from polyrhythm.core.kernel.alignment import Alignment
+from polyrhythm.core.kernel.comparison import Comparison
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.events import Computed, Recorder, Waited
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.errors import CompositionError
+
+T = TypeVar("T")
+
+
+class NodeContext:
+    """A `kernel.job.WorkerContext` over real connections.
+
+    What the program does between two calls is recorded as computing, a call as waiting.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._returned = 0.0
+
+    @property
+    def port(self) -> Port:
+        """The worker's door to the others."""
+        return self._node.port
+
+    @property
+    def record(self) -> Recorder:
+        """Where events go."""
+        return self._node.record
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that this worker has sent so far."""
+        return self._node.bytes_sent
+
+    @property
+    def device(self) -> str:
+        """The torch device of this worker."""
+        return self._node.device
+
+    def charge(self, samples: int) -> None:
+        """Nothing: real time has passed."""
+
+    def discard(self) -> None:
+        """Nothing: real time has passed."""
+
+    def reach(self, done: float) -> None:
+        """Nothing: real time has passed."""
+
+    def charge_merge(self, others: int) -> None:
+        """Nothing: real time has passed."""
+
+    def free(self, compute: Callable[[], T]) -> T:
+        """Call `compute`."""
+        return compute()
+
+    def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
+        """Block until `coroutine` has ended. Raises why the node failed, now or at the next call.
+
+        What the program did before the first call is not recorded: it loaded its data and built its model.
+        """
+        began = self._stop_computing()
+        try:
+            return self._node.complete(coroutine)
+        finally:
+            self._compute_again(began)
+
+    def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
+        """Run `coroutine` beside the program; the next `perform` comes after it, and raises its error."""
+        self._node.begin(coroutine)
+
+    def agree(self, facts: Facts, remedy: str) -> None:
+        """Wait until the facts of all workers have come. Raises CompositionError where they differ."""
+        if difference := self._differences(facts, remedy):
+            raise CompositionError(difference)
+
+    def align(self, alignment: Alignment) -> Message | None:
+        """Wait until all workers hold the same; else what worker 0 holds. Raises CompositionError if one is too far from that."""
+        if not self._differences(alignment.facts, alignment.remedy):
+            return None
+        shown = self.perform(alignment.show())
+        self.agree(alignment.judge(shown), alignment.remedy)
+        return shown
+
+    def compare(self, comparison: Comparison) -> None:
+        """Send it, and go on."""
+        self._node.compare(comparison)
+
+    def stopped(self, steps: int) -> None:
+        """No step follows."""
+        self._node.steps.stopped = True
+        self._node.stop_point.end()
+
+    def last_step(self, clock: int) -> int | None:
+        """Wait until all workers have said how far they are, if the run was asked to stop."""
+        return self._node.stop_point.look(clock)
+
+    def stop(self, kept: bool) -> None:
+        """End as the run's launcher has it."""
+        self._node.stop_point.on_stop(kept)
+
+    def _differences(self, facts: Facts, remedy: str) -> str:
+        began = self._stop_computing()
+        try:
+            return self._node.agree(facts, remedy)
+        finally:
+            self._compute_again(began)
+
+    def _stop_computing(self) -> float:
+        began = self.port.now()
+        if self._returned:
+            self.record(Computed(began, self.port.name, began - self._returned))
+        return began
+
+    def _compute_again(self, began: float) -> None:
+        self._returned = self.port.now()
+        self.record(Waited(self._returned, self.port.name, self._returned - began))

@@ -1,0 +1,298 @@
+"""One actor in its process: the loop in a thread of its own, and the program that hands coroutines over to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+from polyrhythm.core.kernel.agreement import Facts
+from polyrhythm.core.kernel.comparison import Comparison
+from polyrhythm.core.kernel.effects import Effect, NativeReduction
+from polyrhythm.core.kernel.events import AnyEvent, Recorder
+from polyrhythm.core.kernel.message import CALL, Delivery, Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.collectives.reducer import GroupReducer
+from polyrhythm.core.processes.runtime.completion import Completion
+from polyrhythm.core.processes.runtime.driving import drive, serves_alike
+from polyrhythm.core.processes.runtime.executor import ActorExecutor, Done
+from polyrhythm.core.processes.runtime.pending_agreement import PendingAgreement
+from polyrhythm.core.processes.runtime.program_queue import ProgramQueue, QueuedCoroutine
+from polyrhythm.core.processes.runtime.role import Role
+from polyrhythm.core.processes.runtime.status import StepTracker
+from polyrhythm.core.processes.runtime.stop_point import StopPoint
+from polyrhythm.core.processes.runtime.sums import Sums
+from polyrhythm.core.processes.transport.addresses import Address, Listeners
+from polyrhythm.core.processes.transport.frame_link import Wiring
+from polyrhythm.core.processes.transport.handshake import Credentials
+from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.peers import Peers
+from polyrhythm.errors import RunError
+
+T = TypeVar("T")
+
+
+class Node:
+    """One actor's coroutines and its connections.
+
+    `on_failure` is called once, in the loop's thread, when something failed outside of `complete`: a spawned coroutine, a
+    peer, the loop. From then on `complete` raises that error. `on_connection_lost` is called when the connection with a peer ends although
+    `is_over` does not hold for it; without another one, that holds for a peer that has announced its end or is known to be lost.
+    `on_control` is called with the messages of a peer's runtime to this one's.
+    """
+
+    def __init__(self, role: Role, wiring: Wiring, listeners: Listeners, record: Recorder) -> None:
+        self.on_failure: Callable[[BaseException], None] = _ignore
+        self.on_connection_lost: Callable[[str, Exception | None], None] = _ignore
+        self.on_control: Callable[[str, Message], None] = _ignore
+        self.is_over: Callable[[str], bool] = self.has_ended
+        self.steps = StepTracker()
+        self.agreement = PendingAgreement(role.name)
+        self.on_compare: Callable[[Comparison], None] = lambda comparison: None
+        self.stop_point = StopPoint()
+        self.origin = time.monotonic()
+        self.loop = Loop()
+        self._role = role
+        self._record = record
+        self._peers = Peers(self.loop, Credentials(role.name, role.secret), wiring, listeners, self)
+        self._port = Port(role.name, role.seed, lambda: time.monotonic() - self.origin, self._note)
+        self.actor = ActorExecutor(role.name, self.loop, self._peers, self._reduce, self.fail)
+        self._queue = ProgramQueue(self.actor)
+        self._sums = Sums(role.name, lambda: self._failure)
+        self._ended: set[str] = set()
+        self._completions: dict[Completion, None] = {}
+        self._performed = 0
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
+
+    @property
+    def port(self) -> Port:
+        """The actor's door to the others."""
+        return self._port
+
+    @property
+    def record(self) -> Recorder:
+        """Where events go."""
+        return self._note
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that this actor has sent so far."""
+        return self._peers.bytes_sent
+
+    @property
+    def device(self) -> str:
+        """The torch device of this actor."""
+        return self._role.device
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why this node failed, if it has."""
+        return self._failure
+
+    @property
+    def peers(self) -> Peers:
+        """The connections with the other actors; only for the loop's thread."""
+        return self._peers
+
+    @property
+    def reducers(self) -> Mapping[str, GroupReducer]:
+        """Faster ways to sums than messages, by the name of the group."""
+        return self._sums.reducers
+
+    @reducers.setter
+    def reducers(self, reducers: Mapping[str, GroupReducer]) -> None:
+        """Only in the loop's thread, which may learn meanwhile that someone has gone."""
+        self._sums.reducers = reducers
+
+    def standstill(self) -> list[str]:
+        """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages or a sum alone."""
+        if self.steps.leaving:
+            return [f"{self._role.name} waits for the others to end"]
+        return self.actor.standstill(self._sums.waits or self.agreement.waits) if self._completions else []
+
+    @property
+    def calls(self) -> bool:
+        """Whether the program waits in a call of its own, such as `worker.barrier()`."""
+        return self._sums.awaits(CALL) or self.actor.awaits(CALL)
+
+    @property
+    def moved(self) -> int:
+        """A number that changes whenever bytes come or go, a sum gets on, or the program performs something: that may send nothing."""
+        return self._peers.moved + self._sums.moved + self._performed
+
+    def agree(self, facts: Facts, remedy: str) -> str:
+        """Block until the facts of all workers have come: the sentence on where they differ, or nothing."""
+        completion = Completion()
+        self._completions[completion] = None  # entered before the failure is looked at
+        try:
+            if self._failure is not None:
+                raise self._failure
+            self.loop.call(lambda: self.agreement.request(completion, facts, remedy))
+            difference: str = completion.wait()
+            return difference
+        finally:
+            del self._completions[completion]
+
+    def compare(self, comparison: Comparison) -> None:
+        """Hand it to whoever compares."""
+        self.loop.call(lambda: self.on_compare(comparison))
+
+    def begin(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
+        """Have the loop run `coroutine` without waiting for it, before everything that is given to it from now on."""
+        self._queue.expect()
+        self.loop.call(lambda: self._take(QueuedCoroutine(coroutine)))
+
+    def complete(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
+        """Block until the loop has run `coroutine` to its end; raises what it raised, or why this node failed."""
+        # what needs no other thread is done in this one: handing over takes longer than a small sum
+        completion = Completion()
+        self._performed += 1
+        # entered before the failure is looked at: one that comes in between ends the completion
+        self._completions[completion] = None
+        try:
+            if self._failure is not None:
+                coroutine.close()
+                raise self._failure
+            pending: Effect[Any] | None = None
+            if self._queue.quiet and self.actor.idle:  # another coroutine of this actor would run at the same time, in the loop's thread
+                try:
+                    pending = self._run_here(coroutine)
+                except StopIteration as stop:
+                    done: T = stop.value
+                    return done
+            queued = QueuedCoroutine(coroutine, pending, completion)
+            if not (serves_alike(self.device) and drive(self.loop, lambda: self._take(queued), completion, self.fail)):
+                self.loop.call(lambda: self._take(queued))
+            result: T = completion.wait()
+            return result
+        finally:
+            del self._completions[completion]
+
+    def start(self) -> None:
+        """Start the loop's thread."""
+        self._thread.start()
+
+    def begin_run(self, table: dict[str, Address], origin: float) -> None:
+        """Learn where everyone is, and when the run began (CLOCK_MONOTONIC); in the loop's thread."""
+        self.origin = origin
+        self._peers.set_addresses(table)
+
+    def fail(self, error: BaseException) -> None:
+        """End what is being performed, and all that will be, with `error`; in the loop's thread."""
+        if self._failure is None:
+            self._failure = error
+            for completion in list(self._completions):
+                completion.finish(None, error)
+            self._sums.give_up()
+            self.stop_point.fail(error)
+            self.on_failure(error)
+
+    def lose(self, name: str) -> None:
+        """An actor without which the run goes on is no more: deliver that to this one's coroutines under the topic "lost"."""
+        if name not in self._peers.lost:
+            self._peers.lose(name)
+            self.actor.deliver(Delivery(name, Message("lost", text=name)))
+            self._mark_gone(name, "was lost")
+
+    def deliver(self, delivery: Delivery) -> None:
+        """A message has come."""
+        self.actor.deliver(delivery)
+
+    def peer_ended(self, name: str) -> None:
+        """The actor `name` has ended well, and nothing of it is on its way any more."""
+        self._ended.add(name)
+        self._mark_gone(name, "has ended")
+
+    def receive_control(self, name: str, message: Message) -> None:
+        """The runtime of the actor `name` has sent something to this one."""
+        self.on_control(name, message)
+
+    def connection_lost(self, name: str, why: Exception | None) -> None:
+        """A connection with `name` has ended, which changes nothing where `name` has."""
+        if not self.is_over(name):
+            self.on_connection_lost(name, why)
+
+    def has_ended(self, name: str) -> bool:
+        """Whether `name` is known to have ended or to be lost."""
+        return name in self._ended or name in self._peers.lost
+
+    def still_broken(self, name: str) -> None:
+        """Fail, unless `name` has turned out to have ended since its connection did."""
+        if not self.has_ended(name):
+            self.fail(RunError(f"{name} closed its connection with {self._role.name}, although it is still running."))
+
+    def finish(self, done: Callable[[], None]) -> None:
+        """In the loop's thread, end the actor's coroutines and announce that; `done` when the others have received all that it sent."""
+        self._queue.close()
+        self.actor.close()
+        self._peers.announce_end(done)
+
+    def stop(self, last: Callable[[], None] = lambda: None) -> None:
+        """End the loop's thread, if it was started, close all connections, and call `last`; from another thread."""
+        if self._thread.is_alive():
+            self.loop.call(self._leave)
+            self._thread.join()
+        self._close()
+        with ExitStack() as stack:  # in the order from below, and each even if one before it fails
+            stack.callback(self.loop.close)
+            stack.callback(last)
+            stack.callback(self._peers.close)
+            stack.callback(self.actor.close)
+            stack.callback(self._queue.close)
+            stack.callback(self._sums.stop)
+
+    def _leave(self) -> None:
+        """End the loop, and what a thread of the program still waits for: it may be the one that serves."""
+        self._close()
+        self.loop.stop()
+
+    def _close(self) -> None:
+        if self._failure is None:
+            self._failure = RunError(f"{self._role.name} has left its run, so it cannot send to the others any more.")
+        for completion in list(self._completions):
+            completion.finish(None, self._failure)
+
+    def _note(self, event: AnyEvent) -> None:
+        self.steps.note(event)
+        self._record(event)
+
+    def _mark_gone(self, name: str, how: str) -> None:
+        self.actor.peer_gone(name, how)
+        self._sums.peer_gone(name, how)
+
+    def _run_here(self, coroutine: Coroutine[Effect[Any], Any, Any]) -> Effect[Any]:
+        """Run `coroutine` in the program's thread up to the first effect that only the loop can carry out, which is returned.
+
+        StopIteration comes out at its end.
+        """
+        result: Any = None
+        try:
+            while isinstance(effect := coroutine.send(result), NativeReduction):
+                result = self._sums.here(effect)
+            return effect
+        except BaseException:
+            coroutine.close()
+            raise
+
+    def _take(self, item: QueuedCoroutine) -> None:
+        if self._failure is not None:
+            item.coroutine.close()
+        else:
+            self._queue.take(item)
+
+    def _reduce(self, effect: NativeReduction, done: Done) -> bool:
+        return self._sums.beside(effect, lambda value, error: self.loop.call(lambda: done(value, error)))
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                return self.loop.run()
+            except Exception as problem:  # it is reported, and the loop continues: coroutines that wait for it must be resumed
+                self.fail(problem)
+
+
+def _ignore(*given: object) -> None:
+    return None

@@ -1,0 +1,59 @@
+"""What an actor's runtime reports from time to time: its steps, and for how long it has waited."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import msgspec
+
+from polyrhythm.core.kernel.events import AnyEvent, Computed, Stepped
+from polyrhythm.core.kernel.message import Message
+
+EVERY_SECONDS = 5.0
+"""An actor from which nothing comes for several times as long is stopped, or cut off."""
+
+
+class ActorStatus(msgspec.Struct, frozen=True):
+    """`clock` steps, the last `ago` seconds ago; `longest` seconds of computing between two exchanges; `stopped` if no step follows.
+
+    `waits` is what the actor waits for, if everything in it has waited for `quiet` seconds and no byte was sent or received; one that is
+    `leaving` waits only for all to end, not for work. `calls` if it waits in a call of the program's own, such as `worker.barrier()`.
+    """
+
+    pid: int
+    clock: int = 0
+    ago: float = 0.0
+    longest: float = 0.0
+    stopped: bool = False
+    quiet: float = 0.0
+    waits: list[str] = []
+    leaving: bool = False
+    calls: bool = False
+
+    def message(self) -> Message:
+        """As it is sent to others."""
+        return Message("condition", text=msgspec.json.encode(self).decode())
+
+
+class StepTracker:
+    """A worker's steps, as its own record has them."""
+
+    def __init__(self) -> None:
+        self.clock = 0
+        self.stopped = False
+        self.leaving = False
+        self._longest = 0.0
+        self._last = 0.0
+
+    def note(self, event: AnyEvent) -> None:
+        """An event of the worker's was recorded, just now."""
+        if isinstance(event, Stepped):
+            self.clock, self._last = event.clock, time.monotonic()
+        elif isinstance(event, Computed):
+            self._longest = max(self._longest, event.seconds)
+
+    def status(self, quiet: float, waits: list[str], calls: bool) -> ActorStatus:
+        """With what is known of the steps."""
+        ago = time.monotonic() - self._last if self._last else 0.0
+        return ActorStatus(os.getpid(), self.clock, ago, self._longest, self.stopped, quiet, waits, self.leaving, calls)

@@ -1,0 +1,70 @@
+"""The requests that a codec's aggregation makes of all workers at once, and what performs them."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.group import Group
+
+Packet = tuple[Tensor, ...]
+"""What one message of a codec consists of."""
+
+Operation = Coroutine[Effect[Any], Any, Any]
+
+
+class CollectiveOperations(Protocol):
+    """What performs collective requests: all workers make the same ones in the same order."""
+
+    @property
+    def group(self) -> Group:
+        """These workers."""
+
+    def all_reduce(self, value: Tensor) -> Operation:
+        """The sum of the `value` of all workers, with the same bits at each."""
+
+    def all_gather(self, packet: Packet) -> Operation:
+        """The packets of all workers, in rank order."""
+
+    def all_to_all(self, packets: Sequence[Packet]) -> Operation:
+        """Packet k goes to worker k; the packets that were meant for me, in rank order of their senders."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduceRequest:
+    """The sum of the values of all workers."""
+
+    value: Tensor
+
+    def perform(self, operations: CollectiveOperations) -> Operation:
+        """Perform it."""
+        return operations.all_reduce(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class AllGatherRequest:
+    """The packets of all workers, in rank order."""
+
+    packet: Packet
+
+    def perform(self, operations: CollectiveOperations) -> Operation:
+        """Perform it."""
+        return operations.all_gather(self.packet)
+
+
+@dataclass(frozen=True, slots=True)
+class AllToAllRequest:
+    """One packet to each worker; the result is what each has for this one."""
+
+    packets: Sequence[Packet]
+
+    def perform(self, operations: CollectiveOperations) -> Operation:
+        """Perform it."""
+        return operations.all_to_all(self.packets)
+
+
+CollectiveRequest = AllReduceRequest | AllGatherRequest | AllToAllRequest

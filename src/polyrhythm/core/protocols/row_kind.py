@@ -1,0 +1,63 @@
+"""What rows of a table are made of: how they are kept, added to, sent and shown."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.protocols.requests import Packet
+
+
+class RowStore(Protocol):
+    """Some rows of a table, by number; a row that it does not hold is zero. Rows are given as numbers (n,) of int64."""
+
+    @property
+    def held(self) -> Tensor:
+        """The numbers of the rows that it holds, ascending."""
+
+    def holds(self, rows: Tensor) -> Tensor:
+        """Which of `rows` it holds (n,), as truth values."""
+
+    def read(self, rows: Tensor) -> Packet:
+        """Copies of these rows."""
+
+    def put(self, rows: Tensor, packet: Packet) -> None:
+        """Replace these rows, each given once."""
+
+    def add(self, rows: Tensor, packet: Packet) -> None:
+        """Add to these rows; one that is given twice is added to twice, in order."""
+
+    def keep(self, rows: Tensor) -> None:
+        """Forget all others."""
+
+
+class RowKind(Protocol):
+    """Frozen settings.
+
+    Law: what is added to a store is read from it, whatever the order of rows; `take` of a packet is the packet of the rows that are taken;
+    `unpacked` of `packed` are the values that were given.
+    """
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of every element."""
+
+    def store(self, rows: int, columns: int) -> RowStore:
+        """An empty store for rows of a table of that shape."""
+
+    def packed(self, values: Tensor, columns: int) -> Packet:
+        """`values` (n, columns), dense or sparse, as they are sent. Raises WorkloadError for values that are no such rows."""
+
+    def unpacked(self, packet: Packet, columns: int) -> Tensor:
+        """The rows (n, columns) as the user sees them."""
+
+    def take(self, packet: Packet, places: Tensor) -> Packet:
+        """The rows at `places` (m,) of the packet."""
+
+    def flat(self, packet: Packet, columns: int) -> Tensor:
+        """The rows as one dense vector (n columns,)."""
+
+    def named(self, name: str, packet: Packet, columns: int) -> dict[str, Tensor]:
+        """The whole table as dense tensors by name, as the weights of a run are saved."""

@@ -1,0 +1,1 @@
+"""What a run leaves behind: events, summary, weights, in memory and in a directory."""

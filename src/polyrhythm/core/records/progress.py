@@ -1,0 +1,122 @@
+"""A progress line on stderr while runs are under way, where stderr is a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from polyrhythm.core.kernel.events import AnyEvent, Stepped
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.records.job_output import Headed, JobOutput, to_stderr
+
+Watch = Callable[[AnyEvent], None]
+Begin = Callable[[str], Watch]
+
+_FOLLOWED = worker(0)
+
+
+@contextmanager
+def progress(runs: int, wanted: bool) -> Iterator[Begin]:
+    """Yields a function that begins the next of `runs` by its system's name, and returns the observer of its events."""
+    if not (wanted and sys.stderr.isatty()):
+        yield lambda _: ignore
+        return
+    with _line(runs, refreshed=True) as shown:
+        task = shown.add_task("", total=runs, steps="")
+        begun = 0
+
+        def begin(name: str) -> Watch:
+            nonlocal begun
+            shown.update(task, description=name, completed=begun, steps="starting")
+            begun += 1
+            return lambda event: _see(event, lambda steps: shown.update(task, steps=steps))
+
+        yield begin
+
+
+def _line(runs: int, refreshed: bool) -> Progress:
+    """The line; `refreshed` by a thread of its own, or by the caller."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), *((BarColumn(), MofNCompleteColumn()) if runs > 1 else ()))
+    return Progress(
+        *columns,
+        TextColumn("{task.fields[steps]}"),
+        TimeElapsedColumn(),
+        console=Console(file=sys.stderr),  # what it is now: a JOB's output is redirected while it runs
+        auto_refresh=refreshed,
+        refresh_per_second=4,
+        transient=True,
+        redirect_stdout=False,  # what the user's code prints stays on stdout
+    )
+
+
+class ProgressLine:
+    """The line of runs that are under way at once; it starts no thread, so that the process may be copied meanwhile.
+
+    `output` shows what their JOB prints above it, and `say` a line of ours.
+    """
+
+    def __init__(self, shown: Progress | None, runs: int) -> None:
+        self._shown = shown
+        self._task = TaskID(0) if shown is None else shown.add_task("", total=runs, steps="")
+        self._names: list[str] = []
+        self._remark = ""
+        show = to_stderr() if shown is None else partial(shown.console.print, markup=False, highlight=False)
+        self.say = show
+        self.output = JobOutput(Headed(show))
+
+    @staticmethod
+    def follows(event: AnyEvent) -> bool:
+        """Whether `event` changes the line."""
+        return isinstance(event, Stepped) and event.actor == _FOLLOWED
+
+    def begin(self, name: str) -> None:
+        """The run of that name is under way."""
+        self._names.append(name)
+        self._update(steps="")
+
+    def see(self, name: str, event: AnyEvent) -> None:
+        """One of the events of that run that the line `follows`."""
+        _see(event, lambda steps: self._update(steps=f"{name}: {steps}"))
+
+    def end(self, name: str) -> None:
+        """That run has ended."""
+        self._names.remove(name)
+        self._update(advance=1, steps="")
+
+    def remark(self, text: str) -> None:
+        """Say how far all is, in the place of what one run does."""
+        self._remark = text
+        self._update(steps="")
+
+    def refresh(self) -> None:
+        """Draw the line anew."""
+        if self._shown is not None:
+            self._shown.refresh()
+
+    def _update(self, steps: str, advance: float = 0) -> None:
+        if self._shown is not None:
+            self._shown.update(self._task, description=", ".join(self._names), advance=advance, steps=self._remark or steps)
+
+
+@contextmanager
+def board(runs: int, wanted: bool) -> Iterator[ProgressLine]:
+    """A line about `runs`, several at once, where stderr is a terminal and it is `wanted`."""
+    if not (wanted and sys.stderr.isatty()):
+        yield ProgressLine(None, runs)
+        return
+    with _line(runs, refreshed=False) as shown:
+        yield ProgressLine(shown, runs)
+
+
+def _see(event: AnyEvent, show: Callable[[str], None]) -> None:
+    if isinstance(event, Stepped) and event.actor == _FOLLOWED:
+        show(f"step {event.clock}, at {event.time:.1f} s of the run")
+
+
+def ignore(event: AnyEvent) -> None:
+    """Ignore the event."""

@@ -1,0 +1,7 @@
+"""Collectives of processes on one host, through memory that they share."""
+
+from polyrhythm.core.shared_memory.group import MemoryGroup, Operation, can_share
+from polyrhythm.core.shared_memory.memory import SharedBytes
+from polyrhythm.core.shared_memory.segment import SharedSegment
+
+__all__ = ["MemoryGroup", "Operation", "SharedBytes", "SharedSegment", "can_share"]

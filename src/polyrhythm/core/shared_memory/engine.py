@@ -1,0 +1,78 @@
+"""What moves bytes through a segment: in C where that was built, with torch alone elsewhere; both have one protocol and may be mixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.kernel.message import DTYPES
+from polyrhythm.core.shared_memory.segment import CHUNK, SharedSegment
+
+ONE_ROUND = 16 * 1024
+"""Up to so many bytes every rank adds up everything, which saves a round of waiting."""
+ADDS = frozenset({torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
+"""What engines add up; what else there is goes through `gather` or `exchange`."""
+CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+OTHER = 31
+"""The code of all types that are not in DTYPES."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceSpec:
+    """How to add up: `operation` by its number in `group.Operation`, what to divide by, and whether parts begin with their own rank.
+
+    The tensor begins at element `start` of a vector of `whole` elements, which those are parts of (for `reduce` alone).
+    """
+
+    operation: int = 0
+    divisor: float = 1.0
+    rotated: bool = False
+    start: int = 0
+    whole: int = 0
+
+
+class Engine(Protocol):
+    """All tensors are contiguous and on the CPU, and those to be added up are of a type in `ADDS`.
+
+    Raises ConnectionAbortedError when another rank was lost while it was waited for, or has begun another collective, or one of another
+    size or type.
+    """
+
+    def reduce(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
+        """The sum over all ranks into `into`, which may be `tensor`."""
+
+    def reduce_scatter(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
+        """Part `rank` of the sum, whose P parts are those of `tensor` (P numel of `into`,), into `into`."""
+
+    def gather(self, tensor: Tensor, into: Tensor) -> None:
+        """Everyone's `tensor` in rank order into `into` (P times as long)."""
+
+    def exchange(self, tensor: Tensor, into: Tensor) -> None:
+        """Part k of `tensor` to rank k; the parts that are for me into `into`, in rank order."""
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        """The `tensor` of rank `root` in the place of everyone's."""
+
+    def barrier(self) -> None:
+        """Return when all have come."""
+
+    def lose(self, rank: int) -> None:
+        """Wait for `rank` no longer; from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A rank's attachment to a segment. `spins` is how often to look at a counter before sleeping on it."""
+
+    segment: SharedSegment
+    rank: int
+    spins: int
+    chunk: int = CHUNK
+
+    @property
+    def ranks(self) -> int:
+        """How many take part."""
+        return self.segment.ranks

@@ -1,0 +1,6 @@
+"""Virtual time: one process, a heap of events, flows that share links fairly."""
+
+from polyrhythm.core.simulator.collectives import ClosedForm, Messages
+from polyrhythm.core.simulator.simulator import Instant, Simulator
+
+__all__ = ["ClosedForm", "Instant", "Messages", "Simulator"]

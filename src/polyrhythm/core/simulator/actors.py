@@ -1,0 +1,124 @@
+"""Actors and their tasks: what each task waits for, and the mailboxes."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.message import Delivery
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.hardware.fleet import ComputeTimer
+
+if TYPE_CHECKING:
+    from polyrhythm.core.simulator.fifo_channel import FifoChannel
+    from polyrhythm.core.simulator.program import Program
+
+
+@dataclass(slots=True, eq=False)
+class VirtualTask:
+    """A coroutine that runs; `program` is set when a blocking program waits for its end, `beside` when one goes on meanwhile.
+
+    `waiting` is the effect that it waits for, `serial` counts its waits (a timer of an earlier wait is stale), and `grad` is the grad mode
+    in which it was suspended, where gradients were off.
+    """
+
+    actor: VirtualActor
+    coroutine: Coroutine[Effect[Any], Any, Any]
+    program: Program | None = None
+    name: str = ""
+    step: Callable[[Any], Effect[Any]] = field(init=False)
+    waiting: Effect[Any] | None = None
+    serial: int = 0
+    grad: bool | None = None
+    beside: Program | None = None
+
+    def __post_init__(self) -> None:
+        self.step = self.coroutine.send
+
+
+@dataclass(slots=True, eq=False)
+class VirtualActor:
+    """A worker or a server. Nothing in it runs until `held_until` (a stall; for ever once it has ended).
+
+    `free_at` is when its device has done all its work, `stalled` the seconds for which it has been stalled so far.
+    """
+
+    name: str
+    port: Port
+    timing: ComputeTimer
+    program: Program | None = None
+    mail: dict[str, deque[Delivery]] = field(default_factory=dict)
+    waiters: dict[str, deque[VirtualTask]] = field(default_factory=dict)
+    tasks: dict[VirtualTask, None] = field(default_factory=dict)
+    channels: dict[str, FifoChannel] = field(default_factory=dict)
+    held_until: float = 0.0
+    free_at: float = 0.0
+    stalled: float = 0.0
+    bytes_sent: int = 0
+    messages_sent: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended or was lost."""
+        return self.held_until == math.inf
+
+    def take(self, topic: str) -> Delivery | None:
+        """The oldest message under `topic`, if there is one."""
+        box = self.mail.get(topic)
+        if box is None:
+            return None
+        delivery = box.popleft()
+        if not box:
+            del self.mail[topic]
+        return delivery
+
+    def take_all(self, topic: str) -> Sequence[Delivery]:
+        """All messages under `topic`, the oldest first."""
+        return self.mail.pop(topic, ())
+
+    def put(self, delivery: Delivery) -> None:
+        """Keep a message for which no task waits yet."""
+        topic = delivery.message.topic
+        box = self.mail.get(topic)
+        if box is None:
+            box = self.mail[topic] = deque()
+        box.append(delivery)
+
+    def wait(self, task: VirtualTask, topic: str) -> None:
+        """Append `task` to those that wait for messages under `topic`."""
+        line = self.waiters.get(topic)
+        if line is None:
+            line = self.waiters[topic] = deque()
+        line.append(task)
+
+    def next_waiter(self, topic: str) -> VirtualTask | None:
+        """Remove and return the task that has waited longest for `topic`."""
+        line = self.waiters.get(topic)
+        if line is None:
+            return None
+        task = line.popleft()
+        if not line:
+            del self.waiters[topic]
+        return task
+
+    def give_up(self, task: VirtualTask, topic: str) -> None:
+        """Let `task` no longer wait for `topic`."""
+        line = self.waiters[topic]
+        line.remove(task)
+        if not line:
+            del self.waiters[topic]
+
+    def end(self) -> None:
+        """Stop the actor for good: close its tasks and drop its messages."""
+        self.held_until = math.inf
+        tasks = list(self.tasks)
+        self.tasks.clear()
+        self.mail.clear()
+        self.waiters.clear()
+        for task in tasks:
+            task.serial += 1
+            task.coroutine.close()

@@ -1,0 +1,124 @@
+"""What `Flows` keeps of a link, of an actor's host, and of the connection from one actor to another."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from polyrhythm.core.simulator.flow_group import FlowGroup
+
+
+REMEMBERED = 65_536
+"""Idle connections beyond this many are forgotten: random partners would otherwise fill the memory."""
+
+
+class SharedLink:
+    """A capacity in bytes per second and the flows that share it, by their connections' keys.
+
+    `group` is set while all flows here belong to that group. `left`, `unsettled` and `mark` are scratch space of the filling.
+    """
+
+    __slots__ = ("capacity", "flows", "group", "index", "left", "mark", "unsettled")
+
+    def __init__(self, index: int, capacity: float) -> None:
+        self.index = index
+        self.capacity = capacity
+        self.flows: dict[int, Connection] = {}
+        self.group: FlowGroup | None = None
+        self.left = 0.0
+        self.unsettled = 0
+        self.mark = 0
+
+
+def alone_on(links: Sequence[SharedLink]) -> float:
+    """The rate of a flow that has `links` for itself; one that it takes twice gives it half."""
+    return min([link.capacity / links.count(link) for link in links])
+
+
+class Endpoint:
+    """Where an actor is: its host, its site and the links of its host. `code` orders actors, whenever they first sent.
+
+    `sending` counts its connections on which something is on its way.
+    """
+
+    __slots__ = ("code", "egress", "host", "ingress", "name", "names", "sending", "site")
+
+    def __init__(self, name: str, host: int, site: int, site_name: str, links: tuple[SharedLink, SharedLink]) -> None:
+        role, _, number = name.partition("/")
+        self.name = name
+        self.names = (name, f"host/{host}", f"site/{site_name}")
+        self.code = int(number) * 2 + (role == "server")
+        self.host = host
+        self.site = site
+        self.egress, self.ingress = links
+        self.sending = 0
+
+
+class Connection:
+    """The first-in-first-out connection from one actor to another: at most one message is on it, others wait.
+
+    While it is a flow of its own, `remaining` bytes were left at `since` and flow at `rate`; in a group, the group has these figures.
+    `alone` is the rate when no link of its path is shared; one that the path takes twice is twice in `links`. `round_trip` is the latency
+    there and back. `cuts`
+    counts the faults and pauses that stop it; while it is `watched`, somebody wants to know when its last byte has left.
+    """
+
+    __slots__ = (
+        "alone",
+        "attached",
+        "busy",
+        "cuts",
+        "generation",
+        "group",
+        "key",
+        "latency",
+        "links",
+        "mark",
+        "rate",
+        "receiver",
+        "remaining",
+        "round_trip",
+        "sender",
+        "share",
+        "since",
+        "slot",
+        "token",
+        "waiting",
+        "watched",
+    )  # fmt: skip
+
+    def __init__(
+        self, sender: Endpoint, receiver: Endpoint, links: tuple[SharedLink, ...], alone: float, latency: float, round_trip: float
+    ) -> None:
+        self.sender = sender
+        self.receiver = receiver
+        self.key = sender.code << 32 | receiver.code
+        self.links = links
+        self.alone = alone
+        self.latency = latency
+        self.round_trip = round_trip
+        self.busy = False
+        self.attached = False
+        self.token: object = None
+        self.waiting: deque[tuple[int, object]] | None = None
+        self.watched = False
+        self.remaining: float = 0.0
+        self.rate = 0.0
+        self.share = 0.0
+        self.since = 0.0
+        self.generation = 0
+        self.group: FlowGroup | None = None
+        self.slot = 0
+        self.cuts = 0
+        self.mark = 0
+
+    def collect_ended(self, limit: float, ended: list[Connection]) -> None:
+        """Called when its own end is due."""
+        ended.append(self)
+
+    def is_between(self, a: str, b: str) -> bool:
+        """Whether it joins `a` and `b` in one direction or the other; each is an actor, "host/3" or "site/Tokyo"."""
+        here, there = self.sender.names, self.receiver.names
+        return (a in here and b in there) or (b in here and a in there)

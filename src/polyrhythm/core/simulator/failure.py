@@ -1,0 +1,29 @@
+"""The error that a run raises when a program or an actor raised."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+from polyrhythm.errors import PolyrhythmError, WorkerFailed
+
+_PACKAGE = str(Path(__file__).resolve().parents[2])
+
+
+def fail(actor: str, error: BaseException) -> NoReturn:
+    """End the run: with our own error as it is, else with one that has the actor's name and the traceback of its own code."""
+    if isinstance(error, PolyrhythmError):
+        raise error
+    lines = traceback.format_exception(type(error), error, _own(error.__traceback__))
+    reason = f"it called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+    raise WorkerFailed(actor, reason, "".join(lines)) from error
+
+
+def _own(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame that is not ours; all of it when there is no such frame."""
+    step = trace
+    while step is not None and step.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        step = step.tb_next
+    return step or trace

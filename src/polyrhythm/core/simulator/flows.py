@@ -1,0 +1,232 @@
+"""Messages that share the links of a network fairly, in virtual time.
+
+The rules. Messages from one actor to another go one after the other on one connection, so they arrive in the order sent.
+Different connections flow at the same time, at max-min fair rates over the links on their paths: egress of the sending
+host, uplink of its site, capacity from site to site, downlink, ingress of the receiving host. A shared medium is a link
+too, of both directions, which a message inside its site takes twice. A message is delivered one latency after its last
+byte has left, give or take the jitter, and never before one that was sent earlier on its connection.
+Inside one host nothing is shared: the network's `Local` time is all.
+
+The cost. A flow alone on its links costs a few operations; a start or an end looks only at the flows whose links it
+touches, directly or through others; many such flows become a `FlowGroup`, in arrays. All that starts or ends at
+one instant is taken together, in an order of the actors' names, so the order of the calls changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from polyrhythm.core.simulator.connection import REMEMBERED, Connection, alone_on
+from polyrhythm.core.simulator.delays import Delays
+from polyrhythm.core.simulator.filling import TOLERANCE
+from polyrhythm.core.simulator.pauses import Pauses
+from polyrhythm.core.simulator.routes import Routes
+from polyrhythm.core.simulator.sharing import Sharing, key_of
+from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.timetable import LinkKey
+
+
+class Flows:
+    """All messages under way on `network` among `workers` workers and any servers; time only moves forward.
+
+    A driver calls `next_time`, moves its clock there, calls `advance`, and `start`s what follows at that instant. `seed` draws when
+    connections pause, if the network's congestion control has them do so, and how latencies vary, if they do.
+    """
+
+    def __init__(self, network: Network, workers: int, seed: int = 0) -> None:
+        self._routes = Routes(network, workers)
+        self._sharing = Sharing(self._routes)
+        self._pauses = Pauses(network.congestion, seed)
+        self._pausing = network.congestion.every < math.inf
+        self._delays = Delays(network, seed) if network.varies else None
+        self._time = 0.0
+        self._connections: dict[str, dict[str, Connection]] = {}
+        self._remembered = 0
+        self._cuts: list[tuple[str, str]] = []
+        self._deliveries: list[tuple[float, int, int, object]] = []
+        self._delivered = 0
+        self.fell_silent: list[tuple[str, str]] = []
+
+    def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
+        """At `now` a message of `nbytes` joins the connection from `sender` to `receiver`."""
+        if now != self._time:
+            self._run(now)
+        try:
+            connection = self._connections[sender][receiver]
+        except KeyError:
+            connection = self._connect(sender, receiver)
+        if connection.busy:
+            if connection.waiting is None:
+                connection.waiting = deque()
+            connection.waiting.append((nbytes, token))
+        else:
+            connection.busy = True
+            connection.sender.sending += 1
+            connection.token = token
+            connection.remaining = nbytes
+            if not connection.cuts:
+                self._sharing.begin(connection)
+                if self._pausing:
+                    self._pauses.begin(connection, now)
+
+    def crosses(self, sender: str, receiver: str) -> bool:
+        """Whether two actors are at different sites."""
+        return self._routes.endpoint(sender).site != self._routes.endpoint(receiver).site
+
+    def latency(self, sender: str, receiver: str) -> float:
+        """What a byte takes from one actor to another, on an idle connection."""
+        return self._routes.connect(sender, receiver).latency
+
+    def next_time(self) -> float:
+        """When something is due next, a delivery or a last byte leaving; math.inf if nothing is under way."""
+        if self._sharing.changed:
+            self._sharing.solve(self._time)
+        end = self._sharing.next_end()
+        if self._pausing:
+            end = min(end, self._pauses.next_time())
+        if self._deliveries and self._deliveries[0][0] < end:
+            return self._deliveries[0][0]
+        return end
+
+    def advance(self, now: float) -> list[object]:
+        """Move to `now`; the tokens of what was delivered until then, by time, then by the actors' names, then as sent."""
+        self._run(now)
+        deliveries = self._deliveries
+        tokens = []
+        while deliveries and deliveries[0][0] <= now:
+            tokens.append(heappop(deliveries)[3])
+        return tokens
+
+    def sending(self, actor: str, to: str = "") -> bool:
+        """Whether a byte that `actor` has to send, `to` another one if that is given, has not left it yet."""
+        if not to:
+            return self._routes.endpoint(actor).sending > 0
+        connection = self._connections.get(actor, {}).get(to)
+        if connection is None or not connection.busy:
+            return False
+        connection.watched = True
+        return True
+
+    def block(self, now: float, a: str, b: str, blocked: bool) -> None:
+        """From `now` let no byte leave between `a` and `b`, in both directions, or let them go on where they stopped.
+
+        Each is an actor, "host/3" or "site/Tokyo". Bytes that have left arrive. Cuts add up: as many must be lifted.
+        """
+        self._run(now)
+        if blocked:
+            self._cuts.append((a, b))
+        else:
+            self._cuts.remove((a, b))
+        for connection in self._each(lambda connection: connection.is_between(a, b)):
+            self._hold(connection, 1 if blocked else -1, now)
+            if self._pausing and connection.busy and not connection.cuts:
+                self._pauses.begin(connection, now)
+
+    def change(self, now: float, key: LinkKey, capacity: float) -> None:
+        """From `now` a link has `capacity` bytes per second; what is on it goes on at the new rate."""
+        self._run(now)
+        link = self._routes.change(key, capacity)
+        if link is None:
+            return
+        for connection in self._each(lambda connection: link in connection.links):
+            connection.alone = alone_on(connection.links)
+        self._sharing.resize(link)
+
+    def forget(self, now: float, actor: str) -> list[object]:
+        """At `now`, drop all that `actor` has not wholly sent and all that is being sent to it; the tokens of what is lost."""
+        self._run(now)
+        lost: list[object] = []
+        for connection in self._each(lambda connection: actor in (connection.sender.name, connection.receiver.name)):
+            if connection.attached:
+                self._sharing.detach(connection, now)
+            if connection.busy:
+                lost.append(connection.token)
+                lost.extend(token for _, token in connection.waiting or ())
+                self._fall_silent(connection)
+            self._drop(connection)
+        return lost
+
+    def _run(self, now: float) -> None:
+        """Let everything end that ends until `now`, in batches of one instant."""
+        sharing = self._sharing
+        if sharing.changed:
+            sharing.solve(self._time)
+        ends = sharing.ends
+        while True:
+            end = ends[0][0] if ends else math.inf
+            if self._pausing and (look := self._pauses.next_time()) <= now and look < end:
+                self._look(look)
+                continue
+            if end > now:
+                break
+            instant = max(end, self._time)  # rounding may put an end a hair before the change that moved it
+            ended = sharing.take_ended(instant * (1 + TOLERANCE))
+            if ended:
+                self._time = instant
+                for connection in ended:
+                    self._finish(connection, instant)
+                if sharing.changed:
+                    sharing.solve(instant)
+        if now < self._time:
+            raise ValueError(f"time went back from {self._time} to {now}")
+        self._time = now
+
+    def _look(self, now: float) -> None:
+        """Stop or resume all connections whose pauses begin or end at `now`."""
+        self._time = max(now, self._time)
+        while self._pauses.next_time() <= now:
+            self._hold(*self._pauses.take(), self._time)
+        if self._sharing.changed:
+            self._sharing.solve(self._time)
+
+    def _hold(self, connection: Connection, more: int, now: float) -> None:
+        """Change by `more` the number of faults and pauses that stop `connection`."""
+        connection.cuts += more
+        if connection.attached and connection.cuts:
+            self._sharing.detach(connection, now)
+        elif connection.busy and not connection.attached and not connection.cuts:
+            self._sharing.begin(connection)
+
+    def _finish(self, connection: Connection, now: float) -> None:
+        self._delivered += 1
+        arrives = now + connection.latency if self._delays is None else self._delays.arrival(connection, now)
+        heappush(self._deliveries, (arrives, connection.key, self._delivered, connection.token))
+        if connection.waiting:
+            nbytes, connection.token = connection.waiting.popleft()
+            self._sharing.restart(connection, nbytes, now)
+            return
+        self._fall_silent(connection)
+        self._sharing.detach(connection, now)
+        if self._remembered > REMEMBERED:
+            self._drop(connection)
+
+    def _fall_silent(self, connection: Connection) -> None:
+        connection.busy = False
+        connection.token = None
+        sender = connection.sender
+        sender.sending -= 1
+        if connection.watched:
+            connection.watched = False
+            self.fell_silent.append((sender.name, connection.receiver.name))
+        if not sender.sending:
+            self.fell_silent.append((sender.name, ""))
+
+    def _connect(self, sender: str, receiver: str) -> Connection:
+        connection = self._routes.connect(sender, receiver)
+        if self._cuts:
+            connection.cuts = sum(connection.is_between(a, b) for a, b in self._cuts)
+        self._connections.setdefault(sender, {})[receiver] = connection
+        self._remembered += 1
+        return connection
+
+    def _drop(self, connection: Connection) -> None:
+        del self._connections[connection.sender.name][connection.receiver.name]
+        self._pauses.drop(connection)
+        self._remembered -= 1
+
+    def _each(self, wanted: Callable[[Connection], bool]) -> list[Connection]:
+        found = [connection for row in self._connections.values() for connection in row.values() if wanted(connection)]
+        return sorted(found, key=key_of)

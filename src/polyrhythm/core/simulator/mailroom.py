@@ -1,0 +1,290 @@
+"""Messages under way: counted when they are sent, carried by flows, delivered in the order sent."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from polyrhythm.core.kernel.effects import Send, SendAll, SendDatagram
+from polyrhythm.core.kernel.events import Carried, Delivered, Recorder, Sent
+from polyrhythm.core.kernel.message import ASIDE, Delivery, Message, wire_bytes
+from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
+from polyrhythm.core.simulator.broadcasts import Broadcasts
+from polyrhythm.core.simulator.connection import REMEMBERED
+from polyrhythm.core.simulator.event_queue import EventQueue
+from polyrhythm.core.simulator.fifo_channel import FifoChannel
+from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.timetable import LinkKey
+
+_MOST_CARRIED = 64
+"""An actor with connections to more others does not record what each has carried: of a thousand workers that would be a million events."""
+
+
+class Carrier(Protocol):
+    """Carries bytes through the network: `flows.Flows`."""
+
+    fell_silent: list[tuple[str, str]]
+    """Actors whose last byte to another one, or to all ("") has left since the reader last emptied this; some may have sent again."""
+
+    def start(self, now: float, sender: str, receiver: str, nbytes: int, token: object) -> None:
+        """Begin to carry `nbytes`."""
+
+    def next_time(self) -> float:
+        """When something is due; infinity if nothing is."""
+
+    def advance(self, now: float) -> list[object]:
+        """The tokens of what has arrived by `now`."""
+
+    def sending(self, actor: str, to: str) -> bool:
+        """Whether some byte that `actor` has sent, `to` one other if given, has not left it; when it has, that is in `fell_silent`."""
+
+    def crosses(self, sender: str, receiver: str) -> bool:
+        """Whether what goes from `sender` to `receiver` goes to another site."""
+
+    def latency(self, sender: str, receiver: str) -> float:
+        """What a byte takes from `sender` to `receiver`, in seconds."""
+
+    def block(self, now: float, a: str, b: str, blocked: bool) -> None:
+        """Let nothing flow between `a` and `b`, or let it flow again."""
+
+    def change(self, now: float, key: LinkKey, capacity: float) -> None:
+        """Give a link another bandwidth."""
+
+    def forget(self, now: float, actor: str) -> list[object]:
+        """The tokens of what will never arrive because `actor` is gone."""
+
+
+Fates = Callable[[str, str], Callable[[str], tuple[float, ...]]]
+"""Between two actors, what becomes of the next datagram under a topic: the seconds by which each copy that arrives is late."""
+
+
+class Mailroom:
+    """Sends and delivers. `carrier` is None where the network takes no time; `events` where sends are not recorded.
+
+    Arrivals go to `arrivals`, if they are recorded. `bytes_between_sites` is None where it is not known: without a network, and
+    with collectives in closed form.
+    """
+
+    def __init__(
+        self,
+        queue: EventQueue,
+        actors: dict[str, VirtualActor],
+        carrier: Carrier | None,
+        wake: Callable[[VirtualTask, Any], None],
+        events: Recorder | None,
+    ) -> None:
+        self.bytes_sent = 0
+        self.messages_sent = 0
+        self.arrivals: Recorder | None = None
+        self.bytes_between_sites: int | None = None if carrier is None else 0
+        self.broadcasts: Broadcasts | None = None
+        self.losses: Callable[[str, str], Callable[[str], bool] | None] = _loses_nothing
+        self.fates: Fates = _all_in_time
+        self.handlers: dict[type, Callable[[VirtualTask, Any], None]] = {
+            Send: self.send,
+            SendAll: self.send_all,
+            SendDatagram: self.send_datagram,
+        }
+        self._queue = queue
+        self._actors = actors
+        self._carrier = carrier
+        self._wake = wake
+        self._events = events
+        self._arrive = self.arrive
+        self._datagrams: dict[tuple[str, str], tuple[FifoChannel, Callable[[str], tuple[float, ...]]]] = {}
+        self._measured: Message | None = None
+        self._nbytes = 0
+        self._channels = 0
+
+    def send(self, task: VirtualTask, effect: Send) -> None:
+        """Count a message and send it."""
+        actor, message, to = task.actor, effect.message, effect.to
+        if message.topic[:1] == ASIDE:
+            self._queue.ready.append((self._hand_over, to, Delivery(actor.name, message)))
+            return
+        self._dispatch(actor.channels.get(to) or self._open(actor, to), message)
+
+    def send_all(self, task: VirtualTask, effect: SendAll) -> None:
+        """As `send` to each in turn; or in closed form."""
+        actor, message = task.actor, effect.message
+        if self.broadcasts is not None and message.topic[:1] != ASIDE and self.broadcasts.carries(actor.name, effect.to):
+            self._broadcast(self.broadcasts, actor, effect)
+            return
+        for to in effect.to:
+            self.send(task, Send(to, message))
+
+    def _broadcast(self, broadcasts: Broadcasts, actor: VirtualActor, effect: SendAll) -> None:
+        now, message, nbytes = self._queue.now, effect.message, wire_bytes(effect.message)
+        count, delivery = len(effect.to), Delivery(actor.name, message)
+        between = self.bytes_between_sites
+        self.charge(actor, nbytes * count, count)
+        for time, crosses, names in broadcasts.send(now, actor.name, effect.to, nbytes):
+            if crosses and between is not None:
+                between += nbytes * len(names)
+            self._queue.at(time, (self._reach, [self._actors[name] for name in names], delivery))
+        self.bytes_between_sites = between
+        if self._events is not None:
+            for to in effect.to:
+                self._events(Sent(now, actor.name, to, message.topic, nbytes))
+
+    def _reach(self, receivers: list[VirtualActor], delivery: Delivery) -> None:
+        for receiver in receivers:
+            self.deliver(receiver, delivery)
+
+    def send_datagram(self, task: VirtualTask, effect: SendDatagram) -> None:
+        """Count a datagram, draw what becomes of it, and send it: a lost one takes as much of the line."""
+        between = task.actor.name, effect.to
+        if between not in self._datagrams:
+            channel = self._channel(task.actor, effect.to)
+            channel.fates = deque()
+            self._datagrams[between] = channel, self.fates(*between)
+        channel, fate = self._datagrams[between]
+        assert channel.fates is not None
+        channel.fates.append(fate(effect.message.topic))
+        self._dispatch(channel, effect.message)
+
+    def _dispatch(self, channel: FifoChannel, message: Message) -> None:
+        actor, to = channel.sender, channel.receiver.name
+        if message is not self._measured:  # a server sends the same message to a thousand workers
+            self._measured, self._nbytes = message, wire_bytes(message)
+        nbytes = self._nbytes
+        actor.bytes_sent += nbytes
+        actor.messages_sent += 1
+        self.bytes_sent += nbytes
+        self.messages_sent += 1
+        if channel.crosses and self.bytes_between_sites is not None:
+            self.bytes_between_sites += nbytes
+        channel.nbytes += nbytes
+        channel.messages += 1
+        if not channel.line:
+            channel.since = self._queue.now
+        lost = channel.loses is not None and channel.loses(message.topic)
+        channel.line.append(None if lost else Delivery(actor.name, message))
+        if self._events is not None:
+            self._events(Sent(self._queue.now, actor.name, to, message.topic, nbytes))
+        if self.arrivals is not None:
+            channel.left.append((self._queue.now, nbytes))
+        if self._carrier is None:
+            self._queue.ready.append((self._arrive, channel, None))
+        else:
+            self._carrier.start(self._queue.now, actor.name, to, nbytes, channel)
+
+    def carried(self, actor: VirtualActor) -> Iterator[Carried]:
+        """What its connections have carried; of those with very many others, none."""
+        if len(actor.channels) > _MOST_CARRIED:
+            return
+        for to, channel in sorted(actor.channels.items()):
+            if channel.messages:
+                latency = 0.0 if self._carrier is None else self._carrier.latency(actor.name, to)
+                yield Carried(self._queue.now, actor.name, to, channel.nbytes, channel.messages, channel.busy, latency)
+
+    def left(self, actor: str, to: str) -> float:
+        """When all has left that `actor` has sent in closed form, `to` one other if given."""
+        return 0.0 if self.broadcasts is None else self.broadcasts.left(actor, to)
+
+    def charge(self, actor: VirtualActor, nbytes: int, messages: int) -> None:
+        """Count the bytes and messages of `actor` in a collective that was charged in closed form."""
+        actor.bytes_sent += nbytes
+        actor.messages_sent += messages
+        self.bytes_sent += nbytes
+        self.messages_sent += messages
+        self.bytes_between_sites = None
+
+    def arrive(self, channel: FifoChannel, _: None) -> None:
+        """Deliver the oldest message on `channel`."""
+        delivery = channel.line.popleft()
+        if not channel.line:
+            channel.busy += self._queue.now - channel.since
+        if channel.left:
+            self._note(channel, delivery)
+        if channel.fates is not None:
+            self._arrive_late(channel.receiver, delivery, channel.fates.popleft())
+            return
+        if self._channels > REMEMBERED and not channel.line and channel.loses is None:
+            self._close(channel)
+        if delivery is not None:
+            self.deliver(channel.receiver, delivery)
+
+    def _arrive_late(self, receiver: VirtualActor, delivery: Delivery | None, delays: tuple[float, ...]) -> None:
+        if delivery is None:
+            return
+        for delay in delays:
+            if delay:
+                self._queue.at(self._queue.now + delay, (self.deliver, receiver, delivery))
+            else:
+                self.deliver(receiver, delivery)
+
+    def _note(self, channel: FifoChannel, delivery: Delivery | None) -> None:
+        """Record an arrival, unless the message is lost."""
+        assert self.arrivals is not None
+        since, nbytes = channel.left.popleft()
+        if delivery is not None:
+            now, sender, receiver = self._queue.now, channel.sender.name, channel.receiver.name
+            link = f"{sender} to {receiver}" + (" between sites" if channel.crosses else "")
+            self.arrivals(Delivered(now, receiver, sender, delivery.message.topic, nbytes, now - since, link))
+
+    def _hand_over(self, to: str, delivery: Delivery) -> None:
+        self.deliver(self._actors[to], delivery)
+
+    def deliver(self, receiver: VirtualActor, delivery: Delivery) -> None:
+        """Give a message to the task that has waited longest for its topic, or keep it."""
+        if receiver.held_until == math.inf:
+            return
+        task = receiver.next_waiter(delivery.message.topic)
+        if task is None:
+            receiver.put(delivery)
+        else:
+            task.serial += 1
+            self._wake(task, delivery)
+
+    def forget(self, actor: VirtualActor) -> None:
+        """Drop what `actor` had not sent yet and what was being sent to it."""
+        if self._carrier is not None:
+            for channel in self._carrier.forget(self._queue.now, actor.name):
+                assert isinstance(channel, FifoChannel)
+                channel.line.pop()  # what is lost was sent last
+                if channel.left:
+                    channel.left.pop()
+                if channel.fates:
+                    channel.fates.pop()
+
+    def block(self, a: str, b: str, blocked: bool) -> None:
+        """Block all connections between `a` and `b`, or unblock them."""
+        assert self._carrier is not None, "a network that takes no time cannot be cut"
+        self._carrier.block(self._queue.now, a, b, blocked)
+
+    def change(self, key: LinkKey, capacity: float) -> None:
+        """Give a link another bandwidth from now on, in bytes per second."""
+        assert self._carrier is not None, "a network that takes no time has no links"
+        self._carrier.change(self._queue.now, key, capacity)
+
+    def _open(self, actor: VirtualActor, to: str) -> FifoChannel:
+        channel = actor.channels[to] = self._channel(actor, to)
+        self._channels += 1
+        return channel
+
+    def _channel(self, actor: VirtualActor, to: str) -> FifoChannel:
+        receiver = self._actors.get(to)
+        if receiver is None:
+            raise CompositionError(f"{actor.name} sent a message to {to!r}, which does not exist: the run has {', '.join(self._known())}.")
+        crosses = self._carrier is not None and self._carrier.crosses(actor.name, to)
+        return FifoChannel(actor, receiver, self.losses(actor.name, to), crosses)
+
+    def _close(self, channel: FifoChannel) -> None:
+        """Forget an idle channel; one that loses messages has a random stream, and must be kept."""
+        del channel.sender.channels[channel.receiver.name]
+        self._channels -= 1
+
+    def _known(self) -> list[str]:
+        names = list(self._actors)
+        return names if len(names) <= 8 else [*names[:4], "…", names[-1]]
+
+
+def _loses_nothing(sender: str, receiver: str) -> None:
+    return None
+
+
+def _all_in_time(sender: str, receiver: str) -> Callable[[str], tuple[float, ...]]:
+    return lambda topic: (0.0,)

@@ -1,0 +1,277 @@
+"""A worker's blocking program as one of many in one thread: it runs in a greenlet and yields in `perform`.
+
+Greenlets may not be switched inside an autograd hook (it breaks autograd's thread-local state); after `backward` it is fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import greenlet  # type: ignore[import-untyped]
+
+from polyrhythm.core.kernel.agreement import Agreements, Facts, difference
+from polyrhythm.core.kernel.alignment import Alignment
+from polyrhythm.core.kernel.comparison import Comparison, Comparisons
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.serial_queue import SerialQueue
+from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
+from polyrhythm.core.simulator.counting import OperationCounter
+from polyrhythm.core.simulator.isolation import ThreadState, refuse_unsafe_places
+from polyrhythm.core.simulator.mailroom import Mailroom
+from polyrhythm.core.simulator.randomness import Randomness
+from polyrhythm.core.simulator.requested_stop import RequestedStop
+from polyrhythm.errors import CompositionError
+
+T = TypeVar("T")
+
+_FORWARD = 1 / 3
+"""The part of a measured step that is the forward pass; the backward pass has two products for each of its one."""
+
+
+@dataclass(slots=True)
+class SharedState:
+    """What all programs of a run share.
+
+    `drawing` is the random states of the program that ran last, or None where programs share the global ones; `first` is the worker that
+    came first in a round, and its alignment; `stopped` has the steps of the programs that take no more; `stop` is of a run asked to end.
+    """
+
+    record: Recorder
+    mailroom: Mailroom
+    drawing: Randomness | None
+    agreements: Agreements = field(default_factory=Agreements)
+    first: dict[int, tuple[str, Alignment]] = field(default_factory=dict)
+    comparisons: Comparisons = field(default_factory=Comparisons)
+    stopped: dict[str, int] = field(default_factory=dict)
+    stop: RequestedStop = field(default_factory=lambda: RequestedStop(0.0))
+
+
+class Program:
+    """A `WorkerContext` and its greenlet. `counter` is None where the worker's steps were measured, so that no operations are counted."""
+
+    __slots__ = (
+        "_ahead",
+        "_begun",
+        "_charged",
+        "_counter",
+        "_greenlet",
+        "_killed",
+        "_randomness",
+        "_scheduler",
+        "_shared",
+        "_state",
+        "actor",
+        "line",
+        "since",
+    )
+
+    def __init__(
+        self, actor: VirtualActor, body: Callable[[WorkerContext], Message | None], shared: SharedState, counter: OperationCounter | None
+    ) -> None:
+        self.actor = actor
+        self.since = 0.0
+        self.line: SerialQueue[VirtualTask] = SerialQueue()
+        self._begun: list[tuple[Coroutine[Effect[Any], Any, None], float]] = []
+        self._shared = shared
+        self._counter = counter
+        self._scheduler = greenlet.getcurrent()
+        self._greenlet = greenlet.greenlet(lambda _: body(self))
+        self._state = ThreadState()
+        self._randomness = copy(shared.drawing)
+        self._charged = 0.0
+        self._ahead: tuple[float, float] | None = None
+        """The seconds of the next step, and those of them that have passed, where its forward pass has had to wait."""
+        self._killed = False
+
+    @property
+    def port(self) -> Port:
+        """The worker's port, for messages to other actors."""
+        return self.actor.port
+
+    @property
+    def record(self) -> Recorder:
+        """Where events go."""
+        return self._shared.record
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that all actors together have sent so far."""
+        return self._shared.mailroom.bytes_sent
+
+    @property
+    def device(self) -> str:
+        """Virtual workers compute on the CPU, one at a time."""
+        return "cpu"
+
+    def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
+        """Block the program until `coroutine` has ended; meanwhile others run."""
+        try:
+            self._refuse()
+            result: T = self._scheduler.switch(coroutine)
+        except BaseException:
+            coroutine.close()  # an interruption may have come before its first step
+            raise
+        return result
+
+    def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
+        """Note that `coroutine` starts here, after the operations counted so far; it runs only once the program waits."""
+        if self._killed:
+            coroutine.close()
+        else:
+            self._begun.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else self._counter.flops))
+
+    def charge(self, samples: int) -> None:
+        """Let the virtual seconds of a step pass: those that were measured, or those of the operations counted since the last charge."""
+        flops = 0 if self._counter is None else self._divide(self._counter.take())
+        if self._ahead is None:
+            self._settle(self.actor.timing.step_seconds(flops, samples))
+        else:
+            seconds, passed = self._ahead
+            self._ahead = None
+            left = seconds - passed
+            self._begun = [(coroutine, (seconds * part - passed) / left) for coroutine, part in self._begun]
+            self._settle(left)
+
+    def discard(self) -> None:
+        """Do not charge what was counted since the last charge."""
+        if self._counter is not None:
+            self._counter.take()
+
+    def reach(self, done: float) -> None:
+        """Let the seconds of a part of the forward pass pass, where steps were measured: counted operations are charged when they are."""
+        if self._counter is None:
+            seconds, passed = self._ahead or (self.actor.timing.step_seconds(0, 0), 0.0)
+            reached = max(passed, seconds * _FORWARD * done)
+            self._ahead = (seconds, reached)
+            self._settle(reached - passed)
+
+    def charge_merge(self, others: int) -> None:
+        """Let the virtual seconds of merging pass, where they were measured."""
+        self._settle(self.actor.timing.merge_seconds(others))
+
+    def free(self, compute: Callable[[], T]) -> T:
+        """Call `compute`, and do not count its operations."""
+        counted = 0 if self._counter is None else self._counter.flops
+        try:
+            return compute()
+        finally:
+            if self._counter is not None:
+                self._counter.flops = counted
+
+    def agree(self, facts: Facts, remedy: str) -> None:
+        """Compare with the facts of workers that have called before; the later worker finds a difference."""
+        agreements = self._shared.agreements
+        number = agreements.submit(self.actor.name, facts, remedy)
+        if agreements.differs(number, self.actor.name):
+            raise CompositionError(agreements.difference(number))
+
+    def align(self, alignment: Alignment) -> Message | None:
+        """Compare with the worker that came first, whose state the others follow."""
+        agreements, first = self._shared.agreements, self._shared.first
+        number = agreements.submit(self.actor.name, alignment.facts, alignment.remedy)
+        if not agreements.differs(number, self.actor.name):
+            first.setdefault(number, (self.actor.name, alignment))
+            return None
+        if number not in first:  # another call: those of the first worker are no state
+            raise CompositionError(agreements.difference(number))
+        name, other = first[number]
+        found = difference({name: other.judge(other.held), self.actor.name: alignment.judge(other.held)})
+        if found is not None:
+            raise CompositionError(f"{found}: {alignment.remedy}")
+        return other.held
+
+    def compare(self, comparison: Comparison) -> None:
+        """Compare with the worker that came first; the later one finds a difference."""
+        if found := self._shared.comparisons.add(self.actor.name, comparison):
+            raise CompositionError(found)
+
+    def stopped(self, steps: int) -> None:
+        """Note that no step follows."""
+        self._shared.stopped[self.actor.name] = steps
+
+    def last_step(self, clock: int) -> int | None:
+        """Where the run was asked to stop: one step beyond the worker that is furthest."""
+        return self._shared.stop.last_step(self.actor.name, clock)
+
+    def stop(self, kept: bool) -> None:
+        """Raise what ends the run."""
+        self._shared.stop.stop(kept)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program has returned or was killed."""
+        return bool(self._greenlet.dead)
+
+    def run(self, value: Any, error: BaseException | None = None) -> Any:
+        """Resume the program until it performs a coroutine, which is returned, or charges, or returns; raises what it raises.
+
+        A charge is returned as None: it is not a coroutine, because it must not wait for what was begun.
+        """
+        counter = self._counter
+        self._load()
+        if counter is not None:
+            counter.start()
+        try:
+            if error is None:
+                return self._greenlet.switch(value)
+            return self._greenlet.throw(type(error), error, error.__traceback__)
+        finally:
+            if counter is not None and (flops := counter.stop()):
+                self._charged += self.actor.timing.seconds(self._divide(flops))
+            self._state.save()
+
+    def take_charge(self) -> float:
+        """The seconds that the program has computed since the last call."""
+        charged, self._charged = self._charged, 0.0
+        return charged
+
+    def take_begun(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]:
+        """What the program has begun since the last call, and after which part of what it computed meanwhile."""
+        begun, self._begun = self._begun, []
+        return begun
+
+    def kill(self) -> None:
+        """End the program where it is; its `finally` blocks run, and what they raise is ignored."""
+        self._killed = True
+        if not self.ended:
+            with suppress(Exception):
+                self.run(None, greenlet.GreenletExit())
+        for coroutine, _ in self.take_begun():
+            coroutine.close()
+
+    def _settle(self, seconds: float) -> None:
+        """Yield until `seconds` have passed; return at once where there is nothing to charge, because every switch costs real time."""
+        if seconds > 0 or self._begun:
+            self._refuse()
+            self._charged += seconds
+            self._scheduler.switch(None)
+
+    def _divide(self, flops: int) -> int:
+        """Return `flops`, and turn the counts at which coroutines were begun into parts of it."""
+        if flops:
+            self._begun = [(coroutine, counted / flops) for coroutine, counted in self._begun]
+        return flops
+
+    def _refuse(self) -> None:
+        if self._killed:
+            raise greenlet.GreenletExit
+        refuse_unsafe_places()
+        if self._counter is not None:
+            self._counter.refuse_if_covered()
+
+    def _load(self) -> None:
+        """Put the program's own state on the thread; random states only if another program has run since."""
+        mine, drawing = self._randomness, self._shared.drawing
+        if mine is not drawing and mine is not None and drawing is not None:
+            drawing.save()
+            mine.load(drawing)
+            self._shared.drawing = mine
+        self._state.load()

@@ -1,0 +1,329 @@
+"""The scheduler: runs the coroutines and programs of all actors in virtual time, one at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import torch
+from torch import is_grad_enabled
+
+from polyrhythm.core.kernel.effects import (
+    Compute,
+    Flush,
+    NativeReduce,
+    NativeReduceInPlace,
+    Receive,
+    ReceiveAll,
+    ShareMemory,
+    Sleep,
+    Spawn,
+    Wait,
+)
+from polyrhythm.core.kernel.events import Computed, Ended, Recorder, Waited
+from polyrhythm.core.kernel.job import Ending
+from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
+from polyrhythm.core.simulator.background import BackgroundTasks
+from polyrhythm.core.simulator.collectives import Reductions
+from polyrhythm.core.simulator.deadlock import deadlock
+from polyrhythm.core.simulator.event_queue import EventQueue, Work
+from polyrhythm.core.simulator.failure import fail
+from polyrhythm.core.simulator.fault_log import FaultLog
+from polyrhythm.core.simulator.mailroom import Carrier, Mailroom
+from polyrhythm.core.simulator.memories import VirtualMemories
+from polyrhythm.core.simulator.program import Program
+from polyrhythm.errors import Stopped
+
+_PENDING = object()
+
+
+@dataclass(eq=False)
+class Scheduler:
+    """Runs until every program has ended. `reductions` is None where collectives travel as messages, `stopped` as in `Shared`."""
+
+    queue: EventQueue
+    actors: dict[str, VirtualActor]
+    carrier: Carrier | None
+    reductions: Reductions | None
+    record: Recorder
+    sends: Recorder | None = None
+    ending: Ending = field(default_factory=Ending)
+    stopped: dict[str, int] = field(default_factory=dict)
+    faults: FaultLog = field(default_factory=FaultLog)
+
+    def __post_init__(self) -> None:
+        self.wake = self._wake
+        self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.wake, self.sends)
+        self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
+        self.memories = VirtualMemories()
+        self._running = 0
+        self._flushing: dict[tuple[str, str], list[tuple[int, VirtualTask]]] = {}
+        self._flushes = 0
+        self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
+            **self.mailroom.handlers,
+            Receive: self._receive,
+            ReceiveAll: lambda task, effect: task.actor.take_all(effect.topic),
+            Sleep: self._sleep,
+            Compute: self._compute,
+            NativeReduce: self._reduce,
+            NativeReduceInPlace: lambda task, effect: None,
+            Spawn: self._spawn,
+            ShareMemory: lambda task, effect: self.memories.share(effect),
+            Flush: self._flush,
+            Wait: self._wait,
+        }
+        self._timer = self._expire
+        self.queue.timers(self._timer, lambda task, serial: task.serial != serial)
+
+    def run(self) -> None:
+        """Run until the last program has ended; raises the error if the run fails."""
+        queue, carrier, arrive = self.queue, self.carrier, self.mailroom.arrive
+        ready = queue.ready
+        while self._running:
+            while ready and self._running:
+                action, first, second = ready.popleft()
+                action(first, second)
+            if not self._running:
+                return
+            if carrier is not None and carrier.fell_silent and self._release():
+                continue
+            flow = math.inf if carrier is None else carrier.next_time()
+            time = queue.advance(flow)
+            if time == math.inf:
+                joined = {} if self.reductions is None else self.reductions.joined()
+                raise deadlock(queue.now, self.actors, joined, self.stopped, self.faults.cause)
+            if carrier is not None and flow <= time:
+                for channel in carrier.advance(time):
+                    ready.append((arrive, channel, None))
+
+    def begin(self, actor: VirtualActor) -> None:
+        """Let `actor` start now: its program, or its tasks."""
+        for task in actor.tasks:
+            self.queue.ready.append((self.wake, task, None))
+        if actor.program is not None:
+            self._running += 1
+            self.queue.ready.append((self._proceed, actor.program, None))
+
+    def lose(self, actor: VirtualActor) -> None:
+        """Remove `actor`; its tasks are closed and messages to it are dropped."""
+        self.mailroom.forget(actor)
+        actor.end()
+        self.ending.lost.append(actor.name)
+        if actor.program is not None:
+            actor.program.kill()
+            self.ending.seconds = self.queue.now
+            self._running -= 1
+
+    def stall(self, actor: VirtualActor, seconds: float) -> None:
+        """Stop `actor` for `seconds` from now; what it is computing ends as much later."""
+        actor.stalled += seconds
+        actor.free_at += seconds
+        actor.held_until = max(actor.held_until, self.queue.now) + seconds
+
+    def _wake(self, task: VirtualTask, value: Any) -> None:
+        """Resume a coroutine with `value` until it waits or ends."""
+        if task.actor.held_until > self.queue.now:
+            self._hold(task, value)
+            return
+        if task.grad is not None:
+            torch.set_grad_enabled(task.grad)
+            task.grad = None
+        step, handlers = task.step, self._handlers
+        error: Exception | SystemExit | None = None
+        try:
+            effect = step(value)
+            while (result := handlers[type(effect)](task, effect)) is not _PENDING:
+                effect = step(result)
+            task.waiting = effect
+            if not is_grad_enabled():
+                task.grad = False
+                torch.set_grad_enabled(True)
+            return
+        except StopIteration as stop:
+            value = stop.value
+        except Stopped:
+            raise
+        except (Exception, SystemExit) as caught:  # a program that exits must not end the others without an error
+            error = caught
+            task.coroutine.close()  # still open where the runtime refused its effect
+        if not is_grad_enabled():
+            torch.set_grad_enabled(True)
+        self._over(task, value, error)
+
+    def _hold(self, task: VirtualTask, value: Any) -> None:
+        """Keep the result for a stalled actor until it may go on; drop it if the actor has ended."""
+        if not task.actor.ended:
+            self.queue.at(task.actor.held_until, (self.wake, task, value))
+
+    def _over(self, task: VirtualTask, value: Any, error: BaseException | None) -> None:
+        """A coroutine has ended: its program goes on; a server ends with its own; a failure that no program can handle ends the run."""
+        actor, now = task.actor, self.queue.now
+        actor.tasks.pop(task, None)
+        if task.program is not None:
+            if now > task.program.since:
+                self.record(Waited(now, actor.name, now - task.program.since))
+            self._proceed(task.program, value, error)
+        elif task.beside is not None:
+            self.beside.end(task.beside, error)
+        elif error is not None:
+            fail(actor.name, error)
+        elif not task.name:
+            self._end(actor)
+
+    def _end(self, actor: VirtualActor) -> None:
+        for carried in self.mailroom.carried(actor):
+            self.record(carried)
+        self.record(Ended(self.queue.now, actor.name, actor.bytes_sent, actor.messages_sent))
+        actor.end()
+
+    def _proceed(self, program: Program, value: Any, error: BaseException | None = None) -> None:
+        """Resume a program until its next charge, `perform` or its end, and charge what it computes until then."""
+        actor = program.actor
+        if actor.ended:
+            return
+        program.since = self.queue.now
+        try:
+            request = program.run(value, error)
+        except Stopped:
+            raise
+        except (Exception, SystemExit) as problem:
+            fail(actor.name, problem)
+        seconds = program.take_charge()
+        self.beside.begin(program, seconds)
+        if program.ended:
+            self._charge(actor, seconds, (self._finish, program, request))
+        elif request is None:
+            self._charge(actor, seconds, (self._go_on, program, None))
+        else:
+            task = VirtualTask(actor, request, program)
+            actor.tasks[task] = None
+            self._charge(actor, seconds, (self._perform, program, task))
+
+    def _go_on(self, program: Program, _: None) -> None:
+        self._computed(program)
+        self._proceed(program, None)
+
+    def _perform(self, program: Program, task: VirtualTask) -> None:
+        self._computed(program)
+        self.beside.perform(program, task)
+
+    def _finish(self, program: Program, result: Any) -> None:
+        if program.actor.ended:
+            return
+        self._computed(program)
+        self.ending.results[program.actor.name] = result
+        self.ending.seconds = self.queue.now
+        self._end(program.actor)
+        self._running -= 1
+
+    def _computed(self, program: Program) -> None:
+        now = self.queue.now
+        if now > program.since and not program.actor.ended:
+            self.record(Computed(now, program.actor.name, now - program.since))
+        program.since = now
+
+    def _charge(self, actor: VirtualActor, seconds: float, work: Work) -> None:
+        """Occupy the actor's device for `seconds`, after its earlier work; then do `work`."""
+        if seconds <= 0:
+            self.queue.ready.append(work)
+            return
+        now = self.queue.now
+        actor.free_at = (actor.free_at if actor.free_at > now else now) + seconds
+        self.queue.at(actor.free_at, (self._worked, (actor, actor.stalled), work))
+
+    def _worked(self, whose: tuple[VirtualActor, float], work: Work) -> None:
+        """Work is done, unless the actor was stalled meanwhile."""
+        actor, stalled = whose
+        if actor.stalled > stalled:
+            self.queue.at(self.queue.now + actor.stalled - stalled, (self._worked, (actor, actor.stalled), work))
+        else:
+            work[0](work[1], work[2])
+
+    def _receive(self, task: VirtualTask, effect: Receive) -> object:
+        delivery = task.actor.take(effect.topic)
+        if delivery is not None:
+            return delivery
+        if effect.timeout is not None:
+            if effect.timeout <= 0:
+                return None
+            self.queue.at(self.queue.now + effect.timeout, (self._timer, task, task.serial))
+        task.actor.wait(task, effect.topic)
+        return _PENDING
+
+    def _expire(self, task: VirtualTask, serial: int) -> None:
+        """A wait has reached its timeout."""
+        if task.serial == serial:
+            assert isinstance(task.waiting, Receive)
+            task.actor.give_up(task, task.waiting.topic)
+            task.serial += 1
+            self._wake(task, None)
+
+    def _sleep(self, task: VirtualTask, effect: Sleep) -> object:
+        self.queue.at(self.queue.now + effect.seconds, (self.wake, task, None))
+        return _PENDING
+
+    def _compute(self, task: VirtualTask, effect: Compute) -> object:
+        timing = task.actor.timing
+        seconds = (timing.seconds(effect.flops) if effect.flops > 0 else 0.0) + timing.merge_seconds(effect.contributions)
+        if seconds <= 0:
+            return None
+        self._charge(task.actor, seconds, (self.wake, task, None))
+        return _PENDING
+
+    def _spawn(self, task: VirtualTask, effect: Spawn) -> None:
+        spawned = VirtualTask(task.actor, effect.coroutine, None, effect.name or "spawned")
+        task.actor.tasks[spawned] = None
+        self.queue.ready.append((self.wake, spawned, None))
+
+    def _wait(self, task: VirtualTask, effect: Wait) -> object:
+        if not effect.latch.is_open:
+            effect.latch.when_open(lambda: self.queue.ready.append((self.wake, task, None)))
+        return None if effect.latch.is_open else _PENDING
+
+    def _flush(self, task: VirtualTask, effect: Flush) -> object:
+        name = task.actor.name
+        if (left := self.mailroom.left(name, effect.to)) > self.queue.now:
+            self.queue.at(left, (self._flush_on, task, effect))
+            return _PENDING
+        if self.carrier is None or not self.carrier.sending(name, effect.to):
+            return None
+        self._flushes += 1
+        self._flushing.setdefault((name, effect.to), []).append((self._flushes, task))
+        return _PENDING
+
+    def _flush_on(self, task: VirtualTask, effect: Flush) -> None:
+        """What went to many has left, or more has been sent meanwhile."""
+        if self._flush(task, effect) is not _PENDING:
+            self._wake(task, None)
+
+    def _release(self) -> bool:
+        """Resume the tasks whose actor's last byte has left, in the order in which they began to wait."""
+        assert self.carrier is not None
+        released: list[tuple[int, VirtualTask]] = []
+        for way in self.carrier.fell_silent:
+            if way in self._flushing and not self.carrier.sending(*way):
+                released += self._flushing.pop(way)
+        self.carrier.fell_silent.clear()
+        for _, task in sorted(released, key=itemgetter(0)):
+            self.queue.ready.append((self.wake, task, None))
+        return bool(released)
+
+    def _reduce(self, task: VirtualTask, effect: NativeReduce) -> object:
+        if self.reductions is None:
+            return None
+        gathering = self.reductions.join(task, effect)
+        if gathering is not None:
+            total, seconds, nbytes, messages = self.reductions.settle(gathering)
+            parts = len(gathering.came)
+            for rank, (waiting, _) in gathering.came.items():
+                share = nbytes // parts + (rank < nbytes % parts), messages // parts + (rank < messages % parts)
+                self.mailroom.charge(waiting.actor, *share)
+                self.queue.at(self.queue.now + seconds, (self._reduced, waiting, total))
+        return _PENDING
+
+    def _reduced(self, task: VirtualTask, total: torch.Tensor) -> None:
+        """Each worker gets a copy of its own, made only when it goes on."""
+        self._wake(task, total.clone())

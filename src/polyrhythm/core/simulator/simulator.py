@@ -1,0 +1,236 @@
+"""`Simulator`: runs a job in virtual time, in one process and one thread; the same seed gives the same bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from polyrhythm.core.kernel.events import Recorder, Started
+from polyrhythm.core.kernel.job import Ending, Job, Location, Work, unplaced
+from polyrhythm.core.kernel.names import server, worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.stopping import asked_first
+from polyrhythm.core.settings import checked
+from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
+from polyrhythm.core.simulator.broadcasts import Broadcasts
+from polyrhythm.core.simulator.collectives import ClosedForm, Collectives, Messages, Reductions
+from polyrhythm.core.simulator.counting import OperationCounter
+from polyrhythm.core.simulator.event_queue import EventQueue
+from polyrhythm.core.simulator.failure import fail
+from polyrhythm.core.simulator.fault_injection import FaultInjection
+from polyrhythm.core.simulator.flows import Flows
+from polyrhythm.core.simulator.network_changes import plan_changes
+from polyrhythm.core.simulator.program import Program, SharedState
+from polyrhythm.core.simulator.randomness import Randomness
+from polyrhythm.core.simulator.requested_stop import RequestedStop
+from polyrhythm.core.simulator.scheduler import Scheduler
+from polyrhythm.errors import CompositionError, Stopped, WorkerFailed
+from polyrhythm.hardware import faults as hazards
+from polyrhythm.hardware import network as networks
+from polyrhythm.hardware.devices import Machine
+from polyrhythm.hardware.fleet import Fleet, fleet
+from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.timetable import timetable
+
+_COLLECTED_AFTER = 50_000
+"""New objects after which those that refer to each other in circles are looked for, while a run is under way."""
+
+_turn = threading.RLock()
+"""Held by the run of this process that uses the thread count and the global random generators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """No network: every message arrives at once. For tests, and to see what computing alone would take."""
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Simulator:
+    """Virtual time: real programs with real gradients, on a simulated network and devices.
+
+    Args:
+        network: a preset's name ("lan", "slow", "wan-11", …), a file or a directory of `polyrhythm calibrate`, a `Network`, or `Instant()`.
+        devices: a preset's name ("cpu-core", "a100", …), such a file or directory, a device or profile for all workers, or a `Fleet`.
+        faults: crashes, stalls, cuts and drops, as values of `hardware.faults`.
+        seed: of jitter of machines and links, stragglers, faults and pauses of connections; the run's own seed is that of the actors'
+            random streams.
+        collectives: whether reductions, and what workers send to all others, travel as messages or are charged in closed form.
+        shuffle_ties: a seed that orders simultaneous events; None keeps the order in which they were scheduled.
+        separate_randomness: whether each program has its own states of the global random generators, as in a process of its own. It costs
+            some 20 µs at each switch of programs; a run that only times messages does not need it.
+        record_sends: whether every message is recorded as an event; there are millions.
+
+    Raises `PolyrhythmError`s for a preset or file that does not exist or cannot be used.
+    """
+
+    network: str | Path | Network | Instant = "lan"
+    devices: str | Path | Machine | Fleet = "cpu-core"
+    faults: tuple[hazards.FaultSource, ...] = ()
+    seed: int = 0
+    collectives: Collectives = Messages()  # noqa: RUF009 (a frozen value)
+    shuffle_ties: int | None = None
+    separate_randomness: bool = True
+    record_sends: bool = False
+
+    def __post_init__(self) -> None:
+        network = self._network()
+        if network is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts) for fault in self.faults):
+            raise CompositionError("The network Instant() has no links that could be cut. Give another network, or no cuts.")
+        if network is not None and isinstance(self.collectives, ClosedForm):
+            unseen = {"changes in time": network.changes, "has a shared medium": network.shares_media, "has jitter": network.varies}
+            for what, there in unseen.items():
+                if there:
+                    raise CompositionError(f"The network {network.name!r} {what}, and no closed form sees that: leave out collectives=.")
+        fleet(self.devices)
+
+    @property
+    def kind(self) -> str:
+        """ "simulator"."""
+        return "simulator"
+
+    @property
+    def network_name(self) -> str | None:
+        """What the network is called in tables and in the JSON; None for `Instant()`."""
+        network = self._network()
+        return network.name if network is not None else None
+
+    def locations(self, workers: int) -> tuple[Location, ...]:
+        """Each worker has a host of its own, at the site that the network deals it to."""
+        network = self._network()
+        if network is None:
+            return unplaced(workers)
+        return tuple(Location(network.sites[network.site_of(rank, workers)].name, f"host/{rank}") for rank in range(workers))
+
+    def execute(self, work: Work, record: Recorder) -> Ending:
+        """Run `work` to its end; events go to `record` as they happen. Runs of several threads take turns.
+
+        Raises `DeadlockError` when no actor can go on, `WorkerFailed` when a program or actor raised or an essential one crashed;
+        `PolyrhythmError`s of programs and actors pass through.
+        """
+        if work.workers < 1:
+            raise CompositionError(f"A run needs workers, and {work.workers} were given. Give at least one.")
+        job = work.job(self.locations(work.workers))
+        with _alone():
+            scheduler, shared = self._assemble(job, record)
+            before = shared.drawing
+            try:
+                for actor in scheduler.actors.values():
+                    record(Started(job.began, actor.name))
+                    scheduler.begin(actor)
+                with asked_first(shared.stop.ask):
+                    scheduler.run()
+                _close(scheduler)
+            except Stopped as problem:
+                problem.kept = problem.kept if shared.stop.problem is None else bool(problem.kept)
+                raise
+            except WorkerFailed as problem:
+                if problem.__cause__ is None or not scheduler.faults.cause:
+                    raise
+                # what somebody raises after a message was lost is the loss's doing: it is told first
+                raise WorkerFailed(problem.actor, f"{scheduler.faults.cause}; then {problem.reason}", problem.trace) from problem.__cause__
+            finally:
+                shared.stop.close()
+                _abandon(scheduler)
+                if before is not None and shared.drawing is not None:
+                    shared.drawing.save()
+                    before.load(shared.drawing)
+        scheduler.ending.bytes_sent, scheduler.ending.messages_sent = scheduler.mailroom.bytes_sent, scheduler.mailroom.messages_sent
+        scheduler.ending.bytes_between_sites = scheduler.mailroom.bytes_between_sites
+        return scheduler.ending
+
+    def _network(self) -> Network | None:
+        if isinstance(self.network, Instant):
+            return None
+        return self.network if isinstance(self.network, Network) else networks.load(self.network)
+
+    def _assemble(self, job: Job, record: Recorder) -> tuple[Scheduler, SharedState]:
+        """The scheduler with all actors and scheduled faults."""
+        network, machines, queue = self._network(), fleet(self.devices), EventQueue(self.shuffle_ties)
+        queue.now = job.began
+        if network is not None and any(rank is not None for rank in job.beside):
+            network = dataclasses.replace(network, beside=job.beside)
+        names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
+        faults = hazards.remaining(hazards.schedule(self.faults, self.seed, names), job.began)
+        link = (0.0, math.inf) if network is None else network.slowest()
+        scheduler = Scheduler(
+            queue,
+            {},
+            None if network is None else Flows(network, job.workers, self.seed),
+            Reductions(link) if isinstance(self.collectives, ClosedForm) else None,
+            record,
+            record if self.record_sends else None,
+        )
+        scheduler.mailroom.arrivals = record if job.timeline else None
+        if network is not None and isinstance(self.collectives, ClosedForm):
+            scheduler.mailroom.broadcasts = Broadcasts(network, job.workers)
+        for name in names:
+            port = Port(name, job.seed, lambda: queue.now, record, job.timeline)
+            scheduler.actors[name] = VirtualActor(name, port, machines.timer(name, self.seed))
+        shared = self._staff(scheduler, job, machines)
+        FaultInjection(scheduler, network, job.workers, job.essential, self.seed).plan(faults)
+        if network is not None:
+            plan_changes(scheduler, timetable(network, job.workers))
+        return scheduler, shared
+
+    def _staff(self, scheduler: Scheduler, job: Job, machines: Fleet) -> SharedState:
+        """Create the tasks of servers and the programs of workers."""
+        shared = SharedState(
+            scheduler.record,
+            scheduler.mailroom,
+            Randomness() if self.separate_randomness else None,
+            stopped=scheduler.stopped,
+            stop=RequestedStop(job.grace),
+        )
+        counter = OperationCounter()
+        for shard in range(job.servers):
+            actor = scheduler.actors[server(shard)]
+            actor.tasks[VirtualTask(actor, job.service(actor.port, scheduler.record))] = None
+        for rank in range(job.workers):
+            actor = scheduler.actors[worker(rank)]
+            measured = machines.machines[rank % len(machines.machines)].measured
+            actor.program = Program(actor, job.program, shared, None if measured else counter)
+        return shared
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One run at a time, on one torch thread, so that no result depends on the number of cores, and in the usual grad mode."""
+    with _turn:
+        threads, grad, thresholds = torch.get_num_threads(), torch.is_grad_enabled(), gc.get_threshold()
+        torch.set_num_threads(1)
+        torch.set_grad_enabled(True)
+        # every worker's objects live as long as the run: to look through them all again and again takes half of its time
+        gc.set_threshold(_COLLECTED_AFTER, *thresholds[1:])
+        try:
+            yield
+        finally:
+            gc.set_threshold(*thresholds)
+            torch.set_grad_enabled(grad)
+            torch.set_num_threads(threads)
+
+
+def _close(scheduler: Scheduler) -> None:
+    """Close servers that still wait, after a run without an error."""
+    for actor in scheduler.actors.values():
+        try:
+            actor.end()
+        except Exception as problem:
+            fail(actor.name, problem)
+
+
+def _abandon(scheduler: Scheduler) -> None:
+    """Close whatever is left of a run that failed; what goes wrong in closing would only hide why it failed."""
+    for actor in scheduler.actors.values():
+        with suppress(Exception):
+            actor.end()
+        if actor.program is not None:
+            actor.program.kill()

@@ -1,0 +1,50 @@
+"""The mean of tensors over the workers, though some may be lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+
+TOPIC = "buffers"
+"""Worker 0 subscribes to losses under this topic, where a run continues without lost workers."""
+
+
+async def average(port: Port, group: Group, values: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The mean of everyone's `values`, the same bits at every worker; what is equal everywhere stays as it is.
+
+    All send theirs to worker 0, which sends the mean to all: 2 (P - 1) messages. A lost worker counts if its message arrived before the
+    notice of its loss.
+    """
+    if group.rank:
+        await port.send(group.members[0], Message(TOPIC, tensors=tuple(values)))
+        delivery = await port.receive(f"{TOPIC}.mean", group.members[0])
+        assert delivery is not None
+        return delivery.message.tensors
+    received = {port.name: tuple(values)}
+    missing = set(group.members[1:])
+    while missing:
+        delivery = await port.receive(TOPIC)
+        assert delivery is not None
+        if delivery.message.text:
+            missing.discard(delivery.message.text)
+        else:
+            received[delivery.sender] = delivery.message.tensors
+            missing.discard(delivery.sender)
+    ranked = [received[name] for name in group.members if name in received]
+    means = tuple(_mean(parts) for parts in zip(*ranked, strict=True))
+    for name in group.members[1:]:
+        await port.send(name, Message(f"{TOPIC}.mean", tensors=means))
+    return means
+
+
+def _mean(parts: Sequence[Tensor]) -> Tensor:
+    """Dividing a sum of equal numbers need not give them back."""
+    if all(torch.equal(part, parts[0]) for part in parts[1:]):
+        return parts[0]
+    return torch.stack(list(parts)).mean(dim=0)

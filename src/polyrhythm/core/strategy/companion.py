@@ -1,0 +1,40 @@
+"""A vector that is mixed beside the weights, and as these are."""
+
+from __future__ import annotations
+
+import torch
+
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.topology import Agreement
+from polyrhythm.core.strategy.plan import Level
+from polyrhythm.core.trees import StateTree
+from polyrhythm.core.weights.state import ModelState
+
+
+class Companion:
+    """One vector (numel,) with a channel of its own on the topology of the weights; `state` holds it."""
+
+    def __init__(self, level: Level, port: Port, held: ModelState) -> None:
+        self.channel = level.connect(port)
+        context = ExchangeContext(level.group, port.rng("exchange"))
+        self.state = ModelState(torch.zeros_like(held.weights), held.layout, level.agreement.merge, context, None)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`; the vector is made anew for every exchange."""
+        return self.channel.export()
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.channel.restore(state)
+
+
+def companion_scopes(agreement: Agreement) -> list[str]:
+    """What the topics begin with of each vector but the first that the rule for local steps sends; the first is where the weights are."""
+    mixing = agreement.local.mixing
+    return [f"beside {k}/" for k in range(1, mixing.vectors if mixing is not None else 1)]
+
+
+def companions(level: Level, port: Port, held: ModelState) -> list[Companion]:
+    """All that there are, beside the weights `held`."""
+    return [Companion(level, port.scoped(scope), held) for scope in companion_scopes(level.agreement)]

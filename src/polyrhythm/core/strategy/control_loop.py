@@ -1,0 +1,125 @@
+"""A worker's side of a controller: what it measures, and what was decided."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from polyrhythm.core.kernel.events import Adjusted
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.controller import ControlledSetting, Controller, Measurements, WorkerMeasure
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
+
+_TOPIC = "measured"
+_ENOUGH = 4096
+"""Bytes that say something about a bandwidth; fewer do where they took as long as a step: it is not the system's overhead then."""
+_MEMORY = 0.5
+"""How much of the last bandwidth of a link remains in the next if that is higher; a lower one is believed at once, or packets pile up."""
+
+
+class ControlLoop:
+    """`values` are in force; `bytes_and_seconds` are what has left, and how long that took, by receiver, since there
+    was last enough of it to tell a bandwidth; `leaving` is what is on its way out, and since when."""
+
+    def __init__(self, controller: Controller, group: Group, port: Port, context: WorkerContext) -> None:
+        self.controller = controller
+        self.group = group
+        self.port = port
+        self.context = context
+        self.values: dict[tuple[ControlledSetting, str], float] = {}
+        self.bytes_and_seconds: dict[str, tuple[int, float]] = {}
+        self.leaving: dict[str, tuple[int, float]] = {}
+        self.bandwidths: dict[str, float] = {}
+        self.workers: dict[str, WorkerMeasure] = {}
+        self.steps, self.seconds, self.samples = 0, 0.0, 0
+        self.losses: list[float] = []
+        self.state: State = {}
+        self.nbytes = 0
+
+    @property
+    def measures(self) -> bool:
+        """As `pieces.controller.Controls`."""
+        return bool(self.controller.traits.sets)
+
+    def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
+        """As `pieces.controller.Controls`."""
+        found = self.values.get((setting, receiver))
+        return self.values.get((setting, ""), composed) if found is None else found
+
+    def leaves(self, receiver: str, nbytes: int) -> None:
+        """As `pieces.controller.Controls`."""
+        self.leaving[receiver] = (nbytes, self.port.now())
+
+    def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
+        """As `pieces.controller.Controls`."""
+        self.leaving.pop(receiver, None)
+        before = self.bytes_and_seconds.get(receiver, (0, 0.0))
+        self.bytes_and_seconds[receiver] = (before[0] + nbytes, before[1] + seconds)
+
+    def reported(self, metrics: Mapping[str, float]) -> None:
+        """The worker has reported `metrics`."""
+        if self.measures and "loss" in metrics:
+            self.losses.append(metrics["loss"])
+
+    def stepped(self, clock: int, seconds: float, samples: int) -> None:
+        """The step `clock` has ended, for which the worker computed `seconds` on `samples`."""
+        if not self.measures:
+            return
+        self.steps, self.seconds, self.samples = self.steps + 1, self.seconds + seconds, self.samples + samples
+        if clock % self.controller.traits.every:
+            return
+        before = self.workers.get(self.port.name, WorkerMeasure(0.0, 0.0))
+        loss = sum(self.losses) / len(self.losses) if self.losses else before.loss
+        self.workers[self.port.name] = WorkerMeasure(self.seconds / self.steps, self.samples / self.steps, loss)
+        self.steps, self.seconds, self.samples = 0, 0.0, 0
+        self.losses.clear()
+        self._take_bandwidths(self.workers[self.port.name].seconds)
+        if self.controller.traits.sees_others:
+            self.context.perform(self._share(clock))
+        measured = Measurements(clock, self.port.name, self.workers, self.bandwidths, self.nbytes, self.group.size)
+        decisions, self.state = self.controller.decide(measured, self.state)
+        for decision in decisions:
+            key = (decision.setting, decision.receiver)
+            if self.values.get(key) != decision.value:
+                self.values[key] = decision.value
+                name = decision.setting.value
+                self.context.record(Adjusted(self.port.now(), self.port.name, clock, name, decision.receiver, decision.value))
+
+    def _take_bandwidths(self, step: float) -> None:
+        for name, (nbytes, seconds) in list(self.bytes_and_seconds.items()):
+            if nbytes > 0 < seconds and (nbytes >= _ENOUGH or seconds >= step > 0):
+                now, before = nbytes / seconds, self.bandwidths.get(name)
+                self.bandwidths[name] = now if before is None else min(now, _MEMORY * before + (1 - _MEMORY) * now)
+                del self.bytes_and_seconds[name]
+        for name, (nbytes, since) in self.leaving.items():
+            seconds = self.port.now() - since
+            if nbytes > 0 and seconds >= step > 0:  # a packet for a faster line may take many steps to leave: nobody waits for that to know
+                self.bandwidths[name] = min(nbytes / seconds, self.bandwidths.get(name, math.inf))
+
+    async def _share(self, clock: int) -> None:
+        """Send one's own measure to all, and take in those that have come."""
+        mine = self.workers[self.port.name]
+        others = [name for name in self.group.members if name != self.port.name]
+        await self.port.send_all(others, Message(_TOPIC, (float(clock), mine.seconds, mine.samples, mine.loss)))
+        for delivery in await self.port.receive_all(_TOPIC):
+            _, seconds, samples, loss = delivery.message.numbers
+            self.workers[delivery.sender] = WorkerMeasure(seconds, samples, loss)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`: what is in force, and what it was decided on."""
+        return {
+            "values": [(setting.value, receiver, value) for (setting, receiver), value in self.values.items()],
+            "bandwidths": self.bandwidths,
+            "workers": {name: (each.seconds, each.samples, each.loss) for name, each in self.workers.items()},
+            "state": self.state,
+        }
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.values = {(ControlledSetting(setting), receiver): value for setting, receiver, value in state["values"]}
+        self.bandwidths, self.state = state["bandwidths"], state["state"]
+        self.workers = {name: WorkerMeasure(*each) for name, each in state["workers"].items()}

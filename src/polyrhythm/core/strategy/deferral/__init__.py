@@ -1,0 +1,1 @@
+"""Exchanges that overlap the backward pass, and steps that wait for what arrives late."""

@@ -1,0 +1,189 @@
+"""Steps that are taken parameter by parameter, each before the forward pass that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import nn
+
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.protocols.topology import Tensors
+from polyrhythm.core.strategy.deferral.arrivals import Arrivals
+from polyrhythm.core.strategy.deferral.deferred_steps import DEFERRED_STEPS, DeferredSteps, SteppingPart
+from polyrhythm.core.strategy.deferral.waiting_places import WaitingPlaces
+from polyrhythm.errors import WorkloadError
+
+Waiting = TypeVar("Waiting", bound=Callable[..., None])
+
+
+def _uncompiled(waiting: Waiting) -> Waiting:
+    """`waiting`, before which torch.compile ends a graph: `torch.compiler.disable` would cost microseconds at every call of a module."""
+    waiting._torchdynamo_disable = True  # type: ignore[attr-defined]
+    waiting._torchdynamo_disable_msg = "the forward pass waits for what other workers send"  # type: ignore[attr-defined]
+    return waiting
+
+
+class DeferringPart(SteppingPart, Protocol):
+    """The part of a replica whose steps are deferred."""
+
+    @property
+    def context(self) -> WorkerContext:
+        """The worker's runtime."""
+
+    def look(self) -> None:
+        """The weights are about to change."""
+
+
+class Deferral:
+    """Sends each tensor when `backward()` has computed it; `step()` does not wait, and a module's forward pass waits for its own.
+
+    `steps` knows what leaves and what is done with what comes. `left` are the numbers of the parameters of which something has left since
+    the last `step()`, and `outstanding` those of which what comes has not been awaited; `untouched` is whether that is so of all. Between
+    steps, after `settle`, nothing is outstanding.
+    """
+
+    def __init__(self, model: nn.Module, tensors: Tensors, part: DeferringPart) -> None:
+        self.tensors = tensors
+        self.part = part
+        self.parameters = part.optimizer.parameters
+        self.outstanding: set[int] = set()
+        self.left: set[int] = set()
+        self.untouched = False
+        self._wait = torch.compiler.disable(self._wait_for)  # type: ignore[no-untyped-call]
+        self.places = WaitingPlaces(model, self.parameters.parameters)
+        self.arrivals = Arrivals(self.parameters, self._send, part.check_early)
+        self.steps: DeferredSteps = DEFERRED_STEPS[part.agreement.payload](part, self.arrivals)
+        self._hooks: list[Any] = [part.optimizer.optimizer.register_state_dict_pre_hook(_Hook(self._read))]
+        for module in model.modules():
+            self._hooks.append(module.register_forward_pre_hook(_Hook(self._enter), prepend=True))
+            self._hooks.append(module.register_state_dict_pre_hook(_Hook(self._read)))  # type: ignore[no-untyped-call]
+
+    @property
+    def part_way(self) -> bool:
+        """Whether some parameters have taken their last step and others have not."""
+        return 0 < len(self.outstanding) < len(self.parameters.parameters)
+
+    def begin_rest(self) -> None:
+        """`optimizer.step()` begins: settle what no forward pass has waited for, and send what has not left."""
+        self.settle()
+        for number in self.steps.rest(self.left):
+            self._begin(number, 1.0)
+
+    def step(self) -> bool:
+        """Stand for `optimizer.step()` if something has left for it: that is outstanding from now on. Whether it has."""
+        departed = {self.arrivals.numbers[id(each.parameter)]: each for each in self.arrivals.reset()}
+        if not self.left:
+            return False
+        self.left, self.outstanding = set(), set(departed)
+        self.untouched = True
+        self.part.writes.note()
+        self.steps.step(departed)
+        self.places.learn()
+        if self.steps.needs_all:
+            self.settle()
+        else:
+            self._settle(self.places.without_place(sorted(self.outstanding)))
+        return True
+
+    def settle(self) -> None:
+        """Take all steps that are outstanding: the weights are then those after the last `optimizer.step()`."""
+        self._settle(sorted(self.outstanding))
+
+    def close(self) -> None:
+        """Settle, and stand behind the model and the optimizer no more."""
+        self.settle()
+        self.arrivals.close()
+        if self.left:  # a backward() without a step: the others have sent theirs too, and nobody takes what comes of it
+            every = range(len(self.parameters.parameters))
+            for number in every:
+                if number not in self.left:
+                    self._begin(number, 1.0)
+            self.part.context.perform(self.tensors.receive(every))
+            self.steps.undo()
+        for hook in self._hooks:
+            hook.remove()
+
+    @_uncompiled
+    def _enter(self, module: nn.Module) -> None:
+        numbers = [number for number in self.places.call(module) if number in self.outstanding]
+        if numbers:
+            self._wait(numbers)
+
+    def _wait_for(self, numbers: Sequence[int]) -> None:
+        missing = sum(self.parameters.parameters[number].numel() for number in self.outstanding)
+        with _undisturbed(self.parameters.flat.device.type):
+            self.part.context.reach(1 - missing / max(1, self.parameters.layout.numel))
+            self._settle(numbers)
+
+    def _read(self, reader: object) -> None:
+        self.settle()
+
+    def _send(self, number: int) -> None:
+        if number in self.outstanding:
+            name = self.parameters.layout.names[number]
+            raise WorkloadError(
+                f"{name} got a gradient, and its last step has not been taken: no module that owns it, or is around one, was called since. "
+                "Use a parameter inside the forward pass of its module, or take the same topology without Deferred."
+            )
+        if self.steps.begins():
+            self._begin(number, self.arrivals.done)
+
+    def _begin(self, number: int, done: float) -> None:
+        value = self.steps.leave(number)
+        self.left.add(number)
+        self.part.context.begin(self.tensors.send(number, value, self.part.state.clock + 1), done)
+
+    def _settle(self, numbers: Sequence[int]) -> None:
+        """Wait for what was merged for some parameters, and do with it what is to be done."""
+        if not numbers:
+            return
+        with _undisturbed(self.parameters.flat.device.type):
+            self._refuse_writes()
+            merged = self.part.context.perform(self.tensors.receive(numbers))
+            if not self.part_way:
+                self.part.look()
+            self.outstanding.difference_update(numbers)
+            self.steps.arrive(numbers, merged)
+            if not self.outstanding:
+                self.part.writes.note()
+
+    def _refuse_writes(self) -> None:
+        if self.untouched:  # looked at once a step: before the first of its tensors
+            self.untouched = False
+            self.part.writes.refuse_under_way(self.part.state.clock)
+
+
+class _Hook:
+    """Passes on what it is called for. A copy of the model, or one that was pickled, has hooks that do nothing."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[Any], None]) -> None:
+        self._call = call
+
+    def __call__(self, subject: object, *others: object) -> None:
+        self._call(subject)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Nothing, ()
+
+
+class _Nothing:
+    """What a copied hook does."""
+
+    def __call__(self, *given: object) -> None:
+        return None
+
+
+@contextmanager
+def _undisturbed(device_type: str) -> Iterator[None]:
+    """Outside the modes in which a forward pass may run: an optimizer's state must not be made in them."""
+    with ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        if torch.is_autocast_enabled(device_type):
+            stack.enter_context(torch.autocast(device_type, enabled=False))
+        yield

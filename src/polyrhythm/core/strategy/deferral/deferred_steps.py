@@ -1,0 +1,217 @@
+"""What leaves of a parameter during `backward()`, and what is done with what comes for it: the two kinds of deferred step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.protocols.topology import Agreement
+from polyrhythm.core.protocols.traits import Payload
+from polyrhythm.core.strategy.deferral.arrivals import Arrivals, Departure
+from polyrhythm.core.strategy.local_optimizer import LocalOptimizer, Options
+from polyrhythm.core.strategy.watching.written import HandWrites
+from polyrhythm.core.tensors import without_gradient
+from polyrhythm.core.weights.state import ModelState
+from polyrhythm.core.weights.wrapped_optimizer import advice
+from polyrhythm.errors import CompositionError, WorkloadError
+
+
+class SteppingPart(Protocol):
+    """The part of a replica whose steps they are."""
+
+    @property
+    def optimizer(self) -> LocalOptimizer:
+        """Takes the steps."""
+
+    @property
+    def state(self) -> ModelState:
+        """The weights, and how many steps there were."""
+
+    @property
+    def agreement(self) -> Agreement:
+        """The pieces of the exchange."""
+
+    @property
+    def writes(self) -> HandWrites:
+        """Who else writes to the weights."""
+
+    def check_early(self, value: Tensor) -> None:
+        """Raise DivergedError if `value`, which is about to leave, is not finite."""
+
+
+class DeferredSteps(Protocol):
+    """Parameters are named by their numbers in the order of the layout."""
+
+    def begins(self) -> bool:
+        """Whether what leaves after the step that `backward()` is preparing leaves during it."""
+
+    def leave(self, number: int) -> Tensor:
+        """What leaves of a parameter that has its gradient, or is to get none (numel,); no memory of the model's."""
+
+    def rest(self, left: Collection[int]) -> Sequence[int]:
+        """`optimizer.step()` begins, and these have left: those that leave now."""
+
+    def step(self, departed: Mapping[int, Departure]) -> None:
+        """All have left: from now on what comes is awaited."""
+
+    def undo(self) -> None:
+        """The run ends before this step: what `leave` has done to the weights is undone."""
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether what is done with one needs what comes for all others."""
+
+    def arrive(self, numbers: Sequence[int], merged: Sequence[Tensor]) -> None:
+        """What was merged for some parameters (numel of each,) has come."""
+
+
+class StepsOnMeans:
+    """Gradients leave, and the optimizer steps on their means, with the options that it had at its `step()`.
+
+    `departed` are the gradients as they left; `scale` is what learning rates are multiplied by.
+    """
+
+    def __init__(self, part: SteppingPart, arrivals: Arrivals) -> None:
+        self.part = part
+        self.arrivals = arrivals
+        self.parameters = part.optimizer.parameters
+        self.options: Options = []
+        self.scale = 1.0
+        self.departed: Mapping[int, Departure] = {}
+
+    def begins(self) -> bool:
+        """At every step."""
+        return True
+
+    def leave(self, number: int) -> Tensor:
+        """Its gradient."""
+        return self.arrivals.take([self.parameters.parameters[number]])
+
+    def rest(self, left: Collection[int]) -> Sequence[int]:
+        """Those that got no gradient: another worker may have one."""
+        return [number for number in range(len(self.parameters.parameters)) if number not in left]
+
+    def step(self, departed: Mapping[int, Departure]) -> None:
+        """The options are those of now, whatever a scheduler makes of them until the means come."""
+        self.departed = departed
+        self.options, self.scale = self.part.optimizer.options_now(), self.part.state.scale_of_mean
+
+    def undo(self) -> None:
+        """Nothing was done."""
+
+    @property
+    def needs_all(self) -> bool:
+        """To clip it is the whole gradient."""
+        return self.part.optimizer.clip_norm is not None
+
+    def arrive(self, numbers: Sequence[int], merged: Sequence[Tensor]) -> None:
+        """A gradient that nobody has touched since it left gives way to the merged one, as in any exchange; others come back."""
+        stepping, touched = [], []
+        for number, mean, absent in zip(numbers, merged, without_gradient(merged), strict=True):
+            parameter = self.parameters.parameters[number]
+            if parameter.grad is None or not self.departed[number].untouched:
+                touched.append((parameter, parameter.grad))
+            parameter.grad = None if absent else mean.to(parameter.device).view(parameter.shape)
+            if not absent:
+                stepping.append(parameter)
+        self.part.optimizer.step_these(stepping, self.options, self.scale)
+        for parameter, grad in touched:
+            parameter.grad = grad
+
+
+class StepsThenMixes:
+    """The optimizer steps on a parameter as soon as that has its gradient; the weights leave, and those that were mixed take their place.
+
+    `options` are those with which the step that is being taken began, None before it. Where the whole gradient is clipped, and before an
+    exchange that is not due, nothing happens until `optimizer.step()`. `before` are weights as they were before the step.
+    """
+
+    def __init__(self, part: SteppingPart, arrivals: Arrivals) -> None:
+        self.part = part
+        self.arrivals = arrivals
+        self.parameters = part.optimizer.parameters
+        self.options: Options | None = None
+        self.before: dict[int, Tensor] = {}
+
+    def begins(self) -> bool:
+        """Where an exchange follows this step."""
+        return self.part.optimizer.clip_norm is None and self._due(self.part.state.clock + 1)
+
+    def leave(self, number: int) -> Tensor:
+        """Its weights after the step."""
+        parameter, optimizer = self.parameters.parameters[number], self.part.optimizer
+        if self.options is None:
+            self.options = optimizer.options_now()
+        if parameter.grad is not None:
+            self.before[number] = parameter.detach().clone()
+            optimizer.step_these([parameter], self.options, 1.0)
+            self.part.writes.early = True
+        weights = parameter.detach().reshape(-1)
+        self.part.check_early(weights)
+        self.arrivals.leave([parameter])
+        return weights.cpu() if weights.device.type != "cpu" else weights.clone()
+
+    def rest(self, left: Collection[int]) -> Sequence[int]:
+        """All that have not left, where an exchange follows. Raises WorkloadError if the step would have been another one."""
+        optimizer = self.part.optimizer
+        if left and (optimizer.clip_norm is not None or not _same(self.options or [], optimizer.options_now())):
+            raise WorkloadError(
+                "The optimizer's options were changed between backward() and optimizer.step(), or gradients were to be clipped then, and "
+                "steps had been taken in backward() already: change learning rates before backward(), clip with attach(..., "
+                "clip_norm=...), or use Gossip without Deferred, which steps in step()."
+            )
+        if not self._due(self.part.state.clock + 1):
+            return ()
+        optimizer.clip()
+        return [number for number in range(len(self.parameters.parameters)) if number not in left]
+
+    def step(self, departed: Mapping[int, Departure]) -> None:
+        """The next one may have other options."""
+        self.options = None
+        self.before = {}
+
+    def undo(self) -> None:
+        """The weights are those before the step."""
+        with torch.no_grad():
+            for number, weights in self.before.items():
+                self.parameters.parameters[number].copy_(weights)
+
+    @property
+    def needs_all(self) -> bool:
+        """Each is mixed by itself."""
+        return False
+
+    def arrive(self, numbers: Sequence[int], merged: Sequence[Tensor]) -> None:
+        """The mixed weights are those of the next forward pass."""
+        with torch.no_grad():
+            for number, weights in zip(numbers, merged, strict=True):
+                parameter = self.parameters.parameters[number]
+                parameter.copy_(weights.view(parameter.shape))
+
+    def _due(self, clock: int) -> bool:
+        context = self.part.state.context.changed(clock=clock)
+        return self.part.agreement.consistency.exchanges(context)
+
+
+DEFERRED_STEPS: Mapping[Payload, type[StepsOnMeans] | type[StepsThenMixes]] = {
+    Payload.GRADIENT: StepsOnMeans,
+    Payload.WEIGHTS: StepsThenMixes,
+}
+
+
+def refuse_coupled(optimizer: torch.optim.Optimizer) -> None:
+    """Raise CompositionError for an optimizer that may look at several parameters at once: those of torch.optim do not."""
+    if not type(optimizer).__module__.startswith("torch.optim"):
+        raise CompositionError(
+            f"{type(optimizer).__name__} is none of torch.optim's optimizers and may look at all parameters in a step, but under Deferred "
+            f"each takes its step alone: use one of torch.optim's, or the same topology without Deferred.{advice(optimizer)}"
+        )
+
+
+def _same(options: Options, others: Options) -> bool:
+    return all(
+        one.keys() == other.keys() and all(bool(one[key] == other[key]) for key in one) for one, other in zip(options, others, strict=True)
+    )

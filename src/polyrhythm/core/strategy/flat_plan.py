@@ -1,0 +1,86 @@
+"""An exchange among equals: one group, and servers of its own if the topology has any."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.names import server
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.topology import Agreement, Channel, ServerEndpoint, Topology, WorkerEndpoint, server_count
+from polyrhythm.core.strategy.companion import companion_scopes
+from polyrhythm.core.strategy.plan import Crew, Level
+from polyrhythm.core.tensors import Layout
+from polyrhythm.errors import CompositionError
+
+_MOST_SERVERS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class FlatPlan:
+    """`topology` among the members of `crew`, who have agreed on the other pieces. Servers run where the network puts them."""
+
+    agreement: Agreement
+    topology: Topology
+    crew: Crew
+
+    @property
+    def server_names(self) -> tuple[str, ...]:
+        """The shards, by name."""
+        count = server_count(self.topology, len(self.crew.members))
+        if count > _MOST_SERVERS:
+            raise CompositionError(f"{count} servers are more than a run can hold: give at most {_MOST_SERVERS:,} shards or servers.")
+        return tuple(server(self.crew.first_server + k) for k in range(count))
+
+    @property
+    def servers(self) -> Sequence[str | None]:
+        """The shards."""
+        return [None] * len(self.server_names)
+
+    @property
+    def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
+        """The one group."""
+        return [(self.crew.name, self.crew.members)]
+
+    @property
+    def scopes(self) -> Sequence[str]:
+        """Its own, and those of what is mixed beside the weights."""
+        return ["", *companion_scopes(self.agreement)]
+
+    def levels(self, member: str) -> Sequence[Level]:
+        """One."""
+        group = self.crew.group(member)
+
+        def connect(port: Port) -> Channel:
+            return self.topology.channel(self.agreement, WorkerEndpoint(group, self.server_names, port))
+
+        return [Level(self.agreement, self.topology.traits.pattern, group, connect)]
+
+    def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+        """As the topology's."""
+        names = self.server_names
+        group = Group(f"{self.crew.name}servers", names, names.index(endpoint.port.name), self.crew.seed)
+        service = self.topology.service
+        assert service is not None, "only a served topology has servers"
+        return service.serve(self.agreement, replace(endpoint, group=group, workers=self.crew.members))
+
+    def result_actors(self) -> list[str]:
+        """That of the topology."""
+        return self.topology.result.actors(self.crew.members, self.server_names)
+
+    def held_by(self, layout: Layout) -> list[Layout]:
+        """Servers hold a part each, workers the whole."""
+        actors = self.result_actors()
+        service = self.topology.service
+        if service is None or actors[0] not in self.server_names:
+            return [layout] * len(actors)
+        return service.parts(layout, len(actors))
+
+    def result(self, weights: Sequence[Tensor]) -> Tensor:
+        """As the topology makes it."""
+        return self.topology.result.of(weights)

@@ -1,0 +1,136 @@
+"""The parameters that an optimizer trains, laid end to end in one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.core.strategy.same_memory import laid
+from polyrhythm.core.tensors import NO_GRADIENT, Layout, without_gradient
+from polyrhythm.errors import CompositionError
+
+
+class Parameters:
+    """Makes parameters of one type, on one device, views of one flat vector (numel,), so that weights are read and written at once.
+
+    `modules` are those that own the parameters, by the parameters' names.
+    """
+
+    def __init__(self, named: Sequence[tuple[str, nn.Parameter]], modules: Mapping[str, nn.Module]) -> None:
+        self.modules = modules
+        self.names = {id(parameter): name for name, parameter in named}
+        self.parameters = [parameter for _, parameter in named]
+        self.layout = Layout.of(named)
+        self.flat: Tensor
+        self.lie_in(torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters]))
+
+    def lie_in(self, flat: Tensor) -> None:
+        """Let the parameters be views of `flat` (numel,), whose values they have from now on."""
+        self.flat = flat
+        laid(flat)
+        views = self.layout.views(flat)
+        for parameter, view in zip(self.parameters, views, strict=True):
+            parameter.data = view
+        self.places = [view.data_ptr() for view in views]
+
+    def owners(self, local: str) -> dict[str, tuple[nn.Module, nn.Parameter]]:
+        """The modules that call a parameter of these `local`, each with that parameter, by their own names."""
+        named = [(name.rpartition("."), parameter) for name, parameter in zip(self.layout.names, self.parameters, strict=True)]
+        return {path: (self.modules["".join((path, dot, last))], parameter) for (path, dot, last), parameter in named if last == local}
+
+    def gradient(self) -> Tensor:
+        """All gradients (numel,), NO_GRADIENT where a parameter got none (others may have one for it); a new tensor."""
+        return self.gather(self.parameters)
+
+    def parts(self) -> list[Tensor]:
+        """As `gradient`, but each parameter's gradient flat where it lies, to be written to.
+
+        A parameter without one gets NO_GRADIENT; one that is not contiguous, or shares memory with another, becomes a copy.
+        """
+        present = [p.grad is not None for p in self.parameters]
+        grads = [torch.full_like(p, NO_GRADIENT) if p.grad is None else _dense(p.grad) for p in self.parameters]
+        end = 0
+        for k in sorted(range(len(grads)), key=lambda k: grads[k].data_ptr()):
+            if not grads[k].is_contiguous() or grads[k].data_ptr() < end:
+                grads[k] = grads[k].clone(memory_format=torch.contiguous_format)
+            else:
+                end = grads[k].data_ptr() + grads[k].nbytes
+        for parameter, grad in zip(self.parameters, grads, strict=True):
+            parameter.grad = grad
+        parts = [grad.view(-1) for grad in grads]
+        firsts = [part[:1] for part, there in zip(parts, present, strict=True) if there and part.numel()]
+        if firsts:
+            torch._foreach_add_(firsts, 0.0)  # a gradient of -0.0 is one too
+        return parts
+
+    def present(self) -> list[Tensor]:
+        """The gradients that there are, each as it is: sparse, or of any strides."""
+        return [parameter.grad.detach() for parameter in self.parameters if parameter.grad is not None]
+
+    @staticmethod
+    def gather(parameters: Sequence[nn.Parameter]) -> Tensor:
+        """The gradients of some parameters, end to end; as `gradient`."""
+        grads = [torch.full_like(p, NO_GRADIENT).view(-1) if p.grad is None else _dense(p.grad).reshape(-1) for p in parameters]
+        flat = torch.cat(grads)
+        starts, at = [], 0
+        for parameter, grad in zip(parameters, grads, strict=True):
+            if parameter.grad is not None and grad.numel():
+                starts.append(at)
+            at += grad.numel()
+        flat[starts] += 0.0  # a gradient of -0.0 is one too
+        return flat
+
+    def put_gradient(self, flat: Tensor) -> None:
+        """Give every parameter its part of `flat` (numel,) as its gradient; there must be no other reference to `flat`."""
+        for parameter, part in zip(self.parameters, self.layout.views(flat.to(self.flat.device)), strict=True):
+            parameter.grad = part.data  # with a version of its own: who writes to one gradient has not changed the others
+        self.drop_nothing()
+
+    def drop_nothing(self) -> None:
+        """Remove the gradients of parameters that had none at any worker: the optimizer then skips them, as in a single process."""
+        grads = [parameter.grad for parameter in self.parameters]
+        for parameter, absent in zip(self.parameters, without_gradient([grad.view(-1) for grad in grads if grad is not None]), strict=True):
+            if absent:
+                parameter.grad = None
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the parameters lie where they were put: not when the model was moved, or `p.data` replaced."""
+        return [p.data_ptr() for p in self.parameters] == self.places
+
+    def values(self) -> Tensor:
+        """The values that the parameters have (numel,), wherever they lie; a view, or a new tensor."""
+        return self.flat if self.in_place else torch.cat([p.detach().reshape(-1).to(self.flat) for p in self.parameters])
+
+    def check(self) -> None:
+        """Refuse what the user has done since attaching that would leave some weights out of the exchange."""
+        if not self.in_place:
+            raise CompositionError(
+                "The model was moved or converted after worker.attach, so its parameters are not those that the workers exchange: "
+                "call model.to(...) before attaching, and write p.data.copy_(values), not p.data = values."
+            )
+
+
+def copy_bytes(tensors: Sequence[Tensor]) -> Tensor:
+    """The bytes of `tensors`, in order."""
+    return torch.cat([tensor.cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in tensors])
+
+
+def paste_bytes(copied: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Overwrite `tensors` by the bytes of another worker's."""
+    sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
+    if sum(sizes) != copied.numel():
+        raise CompositionError("The workers' models differ in size: every worker must build the same model.")
+    for tensor, part in zip(tensors, torch.split(copied, sizes), strict=True):
+        tensor.copy_(part.clone().view(tensor.dtype).view(tensor.shape))
+
+
+def _dense(grad: Tensor) -> Tensor:
+    if grad.layout != torch.strided:
+        raise CompositionError(
+            "A gradient is sparse, but this exchange needs dense gradients: build the embedding with sparse=False, or select it for an "
+            'exchange of rows, as in selected=[(Modules("Embedding"), Exchange(codec=Rows()))].'
+        )
+    return grad.detach()

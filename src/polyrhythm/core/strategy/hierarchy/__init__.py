@@ -1,0 +1,1 @@
+"""Exchanges in levels: groups, the exchange within each, and the one between them."""

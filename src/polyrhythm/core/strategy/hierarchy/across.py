@@ -1,0 +1,128 @@
+"""Who of a group exchanges with other groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.topology import Channel
+from polyrhythm.core.protocols.traits import Pattern
+from polyrhythm.core.strategy.exchange import AnyExchange
+from polyrhythm.core.strategy.hierarchy.leaders import LeaderChannel, StripeChannel
+from polyrhythm.core.strategy.plan import INNER, OUTER, Crew, ExchangePlan
+from polyrhythm.core.tensors import Layout
+from polyrhythm.errors import CompositionError
+
+Connect = Callable[[Port], Channel]
+
+
+class Across(Protocol):
+    """Frozen settings."""
+
+    def refusal(self, outer: AnyExchange) -> str:
+        """Why it cannot be used with an exchange, as a sentence; empty where it can."""
+
+    def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
+        """The exchanges among `groups`: each among one member of each of them. Servers are numbered from the first of `crew`."""
+
+    def plan_of(self, rank: int) -> int:
+        """In which of `plans` the member of `rank` of a group, or the one who stands for it, takes part."""
+
+    def stands_for(self, rank: int) -> int:
+        """The rank, within a group, of the member whose side of an exchange the member of `rank` shares."""
+
+    def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
+        """A member's channel, given how the one who stands for it connects to other groups."""
+
+    def split(self, layout: Layout, members: int) -> list[Layout]:
+        """The ranges of the vector, one for each plan, of a group with so many members."""
+
+
+def across_groups(groups: Sequence[Crew], rank: int, name: str, first_server: int) -> Crew:
+    """The members of `rank` of all groups, as a crew of that name."""
+    members = tuple(group.members[rank] for group in groups)
+    return Crew(name, members, tuple(group.locations[rank] for group in groups), groups[0].seed, first_server)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """A group's first member exchanges for all, and broadcasts the response: between G groups 2 (G - 1) / G of the model each way."""
+
+    def refusal(self, outer: AnyExchange) -> str:
+        """Any exchange will do."""
+        return ""
+
+    def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
+        """One, among the leaders."""
+        return [outer.among(across_groups(groups, 0, f"{crew.name}leaders", crew.first_server))]
+
+    def plan_of(self, rank: int) -> int:
+        """The only one."""
+        return 0
+
+    def stands_for(self, rank: int) -> int:
+        """The leader."""
+        return 0
+
+    def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
+        """The leader connects, and the others wait for what it broadcasts."""
+        return LeaderChannel(group, port.scoped(INNER), None if group.rank else outer(port.scoped(OUTER)))
+
+    def split(self, layout: Layout, members: int) -> list[Layout]:
+        """The whole."""
+        return [layout]
+
+
+@dataclass(frozen=True, slots=True)
+class Stripes:
+    """Each member exchanges one stripe, a range of rows, with its counterparts in the other groups, and the group gathers the stripes.
+
+    A group's traffic is spread over the lines of all members, instead of its leader's alone. Groups must have equal sizes.
+    """
+
+    def refusal(self, outer: AnyExchange) -> str:
+        """Stripes that are merged in different orders would not belong together, nor those combined by what is in each of them alone."""
+        if outer.order_matters:
+            return (
+                f"across=Stripes() joins the stripes of one exchange, and under {outer!r} each stripe would be of another: "
+                "take Leaders(), or an outer exchange in lockstep."
+            )
+        if outer.topology.traits.pattern is Pattern.COMBINED:
+            return (
+                f"across=Stripes() cuts tensors, and {outer.topology!r} combines each by what the whole of it is: take Leaders(), or a "
+                "topology of sums for the outer exchange, such as AllReduce()."
+            )
+        return ""
+
+    def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
+        """One for each rank. Raises CompositionError where groups differ in size."""
+        sizes = {len(group.members) for group in groups}
+        if len(sizes) > 1:
+            raise CompositionError(
+                f"across=Stripes() needs groups of equal size, and these have {', '.join(map(str, sorted(sizes)))} members: "
+                "use Leaders(), or other groups."
+            )
+        plans, first = list[ExchangePlan](), crew.first_server
+        for rank in range(sizes.pop()):
+            plans.append(outer.among(across_groups(groups, rank, f"{crew.name}stripe{rank}", first)))
+            first += len(plans[-1].servers)
+        return plans
+
+    def plan_of(self, rank: int) -> int:
+        """Its own."""
+        return rank
+
+    def stands_for(self, rank: int) -> int:
+        """Itself."""
+        return rank
+
+    def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
+        """Every member connects."""
+        return StripeChannel(group, port.scoped(INNER), outer(port.scoped(OUTER)))
+
+    def split(self, layout: Layout, members: int) -> list[Layout]:
+        """As many stripes as there are members."""
+        return layout.split(members)

@@ -1,0 +1,245 @@
+"""Exchanges of two levels: members agree inside their group, and groups among themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import keeps_rates
+from polyrhythm.core.protocols.topology import Agreement, Topology
+from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.settings import checked
+from polyrhythm.core.strategy.check import require_piece
+from polyrhythm.core.strategy.exchange import AnyExchange, Exchange
+from polyrhythm.core.strategy.hierarchy.across import Across, Leaders
+from polyrhythm.core.strategy.hierarchy.groups import BySite, Groups, groups_of
+from polyrhythm.core.strategy.hierarchy.hierarchical_plan import HierarchicalPlan
+from polyrhythm.core.strategy.hierarchy.mirrored_plan import MirroredPlan
+from polyrhythm.core.strategy.hierarchy.relayed_plan import RelayedPlan
+from polyrhythm.core.strategy.hierarchy.served_levels import refusal_of_mirrors, refusal_of_relays
+from polyrhythm.core.strategy.plan import Crew, ExchangePlan
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+@checked
+class Hierarchical:
+    """`inner` within groups, `outer` among them: each group takes part in `outer` as one worker.
+
+    `groups` forms them: "site", "host", a size, lists of ranks, or an object such as BySite(). `across` decides who exchanges with
+    other groups: the group's leader (`Leaders`), or each member with a stripe of the vector (`Stripes`). Either exchange may be
+    hierarchical itself. Within a group gradients are averaged before every step, or updates after several; then `outer` exchanges the
+    group's gradient, update or weights. Groups of unequal sizes are weighted by size,
+    unless `outer` exchanges weights: then sizes must be equal.
+
+    If members exchange with servers, each group has its own servers, beside its first member. `outer` is then among these: they exchange
+    updates as peers, with Mirrors() for instance, each with weights of its own; or they push what a group's members have pushed, added up,
+    to servers above them, which hold the weights: a tree of servers.
+
+    Raises CompositionError if `outer` cannot exchange the result of `inner`.
+    """
+
+    inner: AnyExchange = field(default_factory=Exchange)
+    outer: AnyExchange = field(default_factory=Exchange)
+    groups: Groups | str | int | Sequence[Sequence[int]] = field(default_factory=BySite)
+    across: Across = field(default_factory=Leaders)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", groups_of(self.groups))
+        require_piece("exchange", self.inner, Exchange())
+        require_piece("exchange", self.outer, Exchange())
+        own = (
+            self._chosen(),
+            self._factors(),
+            self._corrected_inside(),
+            self._late(),
+            self._averaged_outside(),
+            self.across.refusal(self.outer),
+        )
+        for refusal in (*self._levels_apart(), *own):
+            if refusal:
+                raise CompositionError(refusal)
+
+    def _levels_apart(self) -> tuple[str, ...]:
+        """Why the levels do not fit each other."""
+        if self.relayed:
+            return (refusal_of_relays(self.inner, self.outer),)
+        if self.served:
+            return (refusal_of_mirrors(self.outer),)
+        return (self._unequal_members(), self._spent_gradients(), self._scaled_inside(), self._nothing_outside())
+
+    def _unequal_members(self) -> str:
+        pattern = self.inner.topology.traits.pattern
+        if self.inner.order_matters or pattern not in (Pattern.COLLECTIVE, Pattern.PEERS):
+            return (
+                f"inner={self.inner!r} does not leave a group's members with equal weights, so that none can exchange for "
+                "all of them: take a collective topology, such as AllReduce(), in lockstep."
+            )
+        return ""
+
+    def _spent_gradients(self) -> str:
+        if not self.inner.agreement.payload.is_gradient and self.outer.agreement.payload.is_gradient:
+            return (
+                f"Inside groups {self.inner.agreement.payload.value} are exchanged, when the gradients are spent, and among groups "
+                "gradients: take LocalSteps for the outer exchange too, or an inner one of gradients."
+            )
+        return ""
+
+    def _late(self) -> str:
+        if self.outer.topology.traits.late and self.outer.agreement.payload is Payload.UPDATE:
+            return (
+                f"Among groups {self.outer.topology!r} would respond to updates of an earlier step, and only a group's leader would know: "
+                "take AllReduce() for the outer exchange, or exchange gradients."
+            )
+        if self.inner.topology.traits.late:
+            return (
+                f"Inside groups {self.inner.topology!r} would respond with gradients of an earlier step, and those of the last steps would "
+                "be lost: use it for the outer exchange."
+            )
+        return ""
+
+    def _corrected_inside(self) -> str:
+        traits = self.inner.agreement.local.traits
+        if traits.corrects or traits.settles or traits.averages or traits.goes_on:
+            return (
+                f"Inside groups {self.inner.agreement.local!r} would correct steps that the outer exchange corrects too: give it to "
+                "the outer exchange."
+            )
+        return ""
+
+    def _averaged_outside(self) -> str:
+        if self.outer.agreement.local.traits.averages:
+            return (
+                f"{self.outer.agreement.local!r} averages over workers that exchange with each other, and members of groups do so through "
+                "their group: take PlainSteps() or ResetMoments() for the outer exchange."
+            )
+        return ""
+
+    def _chosen(self) -> str:
+        if self.inner.agreement.consistency.traits.chooses or self.outer.agreement.consistency.traits.chooses:
+            return "Workers that pass steps over are not drawn by groups: take SampledClients without a hierarchy, or LocalSteps."
+        return ""
+
+    def _nothing_outside(self) -> str:
+        if self.outer.agreement.payload is Payload.NOTHING:
+            return (
+                f"Groups exchange what their members agree on, and with {self.outer.topology!r} nothing is exchanged: take another "
+                "topology for the outer exchange."
+            )
+        return ""
+
+    def _scaled_inside(self) -> str:
+        pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
+        if self.inner.agreement.payload.is_gradient and not keeps_rates(self.inner.agreement.merge, pair):
+            return (
+                f"Inside groups gradients are averaged, and {self.inner.agreement.merge!r} is no average: take Mean(), and "
+                "give the merge to the outer exchange."
+            )
+        return ""
+
+    def _factors(self) -> str:
+        if Payload.FACTORS in {self.inner.agreement.payload, self.outer.agreement.payload}:
+            return (
+                "Factors multiply out to the gradient of one worker, and a group exchanges the mean of its members': exchange layers as "
+                "factors among all workers, by selected=[(CheaperAsFactors(batch), Exchange(codec=SufficientFactors()))]."
+            )
+        return ""
+
+    @property
+    def served(self) -> bool:
+        """Whether groups have servers that exchange for them."""
+        return self.inner.topology.traits.pattern is Pattern.SERVED
+
+    @property
+    def relayed(self) -> bool:
+        """Whether these have servers above them."""
+        return self.served and self.outer.topology.traits.pattern is Pattern.SERVED
+
+    @property
+    def pieces(self) -> Mapping[str, Any]:
+        """The two exchanges, and the groups."""
+        return {"inner": self.inner, "outer": self.outer, "groups": self.groups, "across": self.across}
+
+    @property
+    def agreement(self) -> Agreement:
+        """Of the exchange among groups."""
+        return self.outer.agreement
+
+    @property
+    def topology(self) -> Topology:
+        """Of the exchange among groups."""
+        return self.outer.topology
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether it does on one of the levels."""
+        return self.inner.order_matters or self.outer.order_matters
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """Not: the server of a group begins with what its first worker tells it, and groups that exchange wait for all of theirs."""
+        return False
+
+    @property
+    def tolerates_server_loss(self) -> bool:
+        """Not: what is lost is not told to the levels."""
+        return False
+
+    @property
+    def ends_alike(self) -> bool:
+        """As the outer exchange; mirrors differ by what was not sent."""
+        return self.outer.ends_alike and (self.relayed or not self.served)
+
+    def with_pieces(self, pieces: Mapping[str, Any]) -> Hierarchical:
+        """The same with some pieces of the exchange among groups replaced."""
+        return replace(self, outer=self.outer.with_pieces(pieces))
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    def check(self, workers: int) -> None:
+        """Sizes of groups are known when the workers' places are."""
+
+    def among(self, crew: Crew) -> ExchangePlan:
+        """The exchanges within and among the groups of `crew`."""
+        groups = groups_of(self.groups).divide(crew.locations)
+        self.outer.check(len(groups))
+        self._refuse_unequal(sorted({len(ranks) for ranks in groups}))
+        inner, first = [], crew.first_server
+        for number, ranks in enumerate(groups):
+            self.inner.check(len(ranks))
+            members = tuple(crew.members[rank] for rank in ranks)
+            own = Crew(f"{crew.name}g{number}", members, tuple(crew.locations[rank] for rank in ranks), crew.seed, first)
+            inner.append((own, self.inner.among(own)))
+            first += len(inner[-1][1].servers)
+        crew = replace(crew, first_server=first)
+        if self.served:
+            among = tuple(self._among_servers(inner, crew))
+            return RelayedPlan(tuple(inner), among) if self.relayed else MirroredPlan(tuple(inner), among, crew.members)
+        outer = self.across.plans(self.outer, [own for own, _ in inner], crew)
+        return HierarchicalPlan(tuple(inner), tuple(outer), self.across, len(crew.members))
+
+    def _refuse_unequal(self, sizes: Sequence[int]) -> None:
+        """What a group sends is multiplied by its size; weights that are taken for somebody's cannot be."""
+        if self.outer.agreement.payload is Payload.WEIGHTS and len(sizes) > 1:
+            raise CompositionError(
+                f"Groups of unequal sizes, {', '.join(map(str, sizes))} members, count by their sizes, and under {self.outer!r} they "
+                "exchange their weights as they are: take groups of equal size, or an outer exchange of updates, such as LocalSteps over "
+                "AllReduce()."
+            )
+
+    def _among_servers(self, inner: Sequence[tuple[Crew, ExchangePlan]], crew: Crew) -> list[ExchangePlan]:
+        """For each shard the exchange among its servers."""
+        names = [plan.server_names for _, plan in inner]
+        locations = tuple(own.locations[0] for own, _ in inner)
+        plans, first = list[ExchangePlan](), crew.first_server
+        for shard in range(len(names[0])):
+            own = Crew(f"{crew.name}mirrors{shard}", tuple(each[shard] for each in names), locations, crew.seed, first)
+            plans.append(self.outer.among(own))
+            first += len(plans[-1].servers)
+        return plans

@@ -1,0 +1,173 @@
+"""A group that exchanges with others as one: through its first member, or each member with its part of the vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.collectives.broadcast import broadcast_message
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.factors import Factors
+from polyrhythm.core.protocols.response_messages import joined, packed, unpacked
+from polyrhythm.core.protocols.responses import Response
+from polyrhythm.core.protocols.topology import Channel, InitialState
+from polyrhythm.core.protocols.weights import WeightsView
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.trees import StateTree
+
+_RESPONSE = "response"
+
+
+class LeaderChannel:
+    """The leader of `group`, its member of rank 0, exchanges through `outer`, and broadcasts the responses; the others have no `outer`."""
+
+    buckets = None
+    writes = None
+    late = None
+    collective = None
+    in_place = None
+    tensors = None
+
+    def __init__(self, group: Group, port: Port, outer: Channel | None) -> None:
+        self.group = group
+        self.port = port
+        self.outer = outer
+
+    async def establish(self, initial: InitialState) -> Response:
+        """The leader gets the weights of worker 0, and all get the leader's."""
+        return await self._share(None if self.outer is None else self.outer.establish(initial))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        """The leader exchanges `value`, which all members have, and all get the response."""
+        return await self._share(None if self.outer is None else self.outer.exchange(value, clock, rates))
+
+    async def finish(self) -> Response:
+        """All get what the leader ends with."""
+        return await self._share(None if self.outer is None else self.outer.finish())
+
+    async def drain(self, step: int) -> str:
+        """The leader's."""
+        return "" if self.outer is None else await self.outer.drain(step)
+
+    def export(self) -> StateTree:
+        """The leader's."""
+        return None if self.outer is None else self.outer.export()
+
+    def restore(self, state: StateTree) -> None:
+        """The leader's."""
+        if self.outer is not None:
+            self.outer.restore(state)
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        """The leader's."""
+        return [] if self.outer is None else self.outer.states()
+
+    async def _share(self, exchange: Coroutine[Effect[Any], Any, Response] | None) -> Response:
+        if exchange is None:
+            return unpacked(await broadcast_message(self.port, self.group, Message(_RESPONSE)))
+        response = await exchange
+        if self.group.size > 1:
+            await broadcast_message(self.port, self.group, packed(response, _RESPONSE))
+        return response
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """A range of somebody's weights, as an exchange of that range alone sees them."""
+
+    whole: WeightsView
+    layout: Layout
+    start: int
+
+    @property
+    def weights(self) -> Tensor:
+        return self.whole.weights.narrow(0, self.start, self.layout.numel)
+
+    @property
+    def anchor(self) -> Tensor:
+        return self.whole.anchor.narrow(0, self.start, self.layout.numel)
+
+    @property
+    def factors(self) -> Mapping[str, Factors]:
+        return self.whole.factors
+
+    @property
+    def rates(self) -> Callable[[], tuple[float, ...]]:
+        return self.whole.rates
+
+    def take_samples(self) -> float:
+        return 0.0  # they are those of the whole
+
+
+class StripeChannel:
+    """Each member of `group` exchanges a stripe, a range of the vector, with the members of its rank in other groups, and all gather."""
+
+    buckets = None
+    writes = None
+    late = None
+    collective = None
+    in_place = None
+    tensors = None
+
+    def __init__(self, group: Group, port: Port, outer: Channel) -> None:
+        self.group = group
+        self.port = port
+        self.outer = outer
+        self.stripes: list[Layout] = []
+        self.layout: Layout
+
+    async def establish(self, initial: InitialState) -> Response:
+        """Each stripe of the weights of worker 0."""
+        self.layout = initial.model_state.layout
+        self.stripes = self.layout.split(self.group.size)
+        start = sum(stripe.numel for stripe in self.stripes[: self.group.rank])
+        mine = _Range(initial.model_state, self.stripes[self.group.rank], start)
+        return await self._gather(await self.outer.establish(InitialState(mine, initial.optimizer)))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        """Every member has the same `value`."""
+        stripe = self.layout.cut(value, self.stripes)[self.group.rank]
+        return await self._gather(await self.outer.exchange(stripe, clock, rates))
+
+    async def finish(self) -> Response:
+        """The stripes with which all end."""
+        return await self._gather(await self.outer.finish())
+
+    async def drain(self, step: int) -> str:
+        """That of the stripe's exchange."""
+        return await self.outer.drain(step)
+
+    def export(self) -> StateTree:
+        """The stripe's exchange."""
+        return self.outer.export()
+
+    def restore(self, state: StateTree) -> None:
+        """The stripe's exchange."""
+        self.outer.restore(state)
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        """Of this member's stripe; elsewhere in the vector nothing is left over here."""
+        residuals = self.outer.states()
+        mine = torch.cat([residual for _, residual in residuals]) if residuals else torch.zeros(self.stripes[self.group.rank].numel)
+        parts = [mine if rank == self.group.rank else torch.zeros(stripe.numel) for rank, stripe in enumerate(self.stripes)]
+        return [({key: tensor for state, _ in residuals for key, tensor in state.items()}, torch.cat(parts))]
+
+    async def _gather(self, response: Response) -> Response:
+        """Everybody sends its stripe's response to everybody."""
+        mine = packed(response, f"{_RESPONSE}.{self.group.rank}")
+        messages = [mine] * self.group.size
+        for step in range(1, self.group.size):
+            await self.port.send(self.group.members[(self.group.rank + step) % self.group.size], mine)
+        for step in range(1, self.group.size):
+            rank = (self.group.rank - step) % self.group.size
+            delivery = await self.port.receive(f"{_RESPONSE}.{rank}", self.group.members[rank])
+            assert delivery is not None
+            messages[rank] = delivery.message
+        return joined(messages) if self.group.size > 1 else response

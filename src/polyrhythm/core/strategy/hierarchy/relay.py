@@ -1,0 +1,103 @@
+"""A server that adds up what the workers of its group push, and has a server above it merge the sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.responses import Response
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState
+from polyrhythm.core.protocols.upstream import GroupServer
+from polyrhythm.core.tensors import Layout
+from polyrhythm.core.trees import StateTree
+from polyrhythm.core.weights.state import ModelState
+
+
+@dataclass(frozen=True, slots=True)
+class Relaying:
+    """The servers above are its servers, as one of a `group` of servers: what was agreed on for that, and a channel over a port.
+
+    `workers` are those of its own. What it sends is multiplied by `weight`: servers count by the numbers of their workers.
+    """
+
+    agreement: Agreement
+    connect: Callable[[Port], Channel]
+    group: Group
+    workers: tuple[str, ...]
+    weight: float
+
+    def link(self, port: Port, server: GroupServer) -> Relay:
+        """A relay."""
+        return Relay(self, port, server)
+
+
+class Relay:
+    """Stands for the group's workers before the servers above: sends what the group's server has merged, and takes over their weights.
+
+    The group's server waits for that, and its workers with it, so that what they get are the weights from above.
+    """
+
+    def __init__(self, upstream: Relaying, port: Port, server: GroupServer) -> None:
+        self.upstream = upstream
+        self.port = port
+        self.server = server
+        self.channel = upstream.connect(port)
+        self.state: ModelState
+        self.merged: Tensor | None = None
+        self.rates: tuple[float, ...] = ()
+        self.clock = 0
+
+    def optimizer(self, recipe: str, weights: Tensor, layout: Layout) -> Relay:
+        """It runs above; here it is only noted on what."""
+        return self
+
+    def step_on(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
+        """To be sent with the next `offer`."""
+        self.merged, self.rates = gradient, rates
+
+    async def establish(self, state: ModelState, recipe: str) -> None:
+        """Begin with the weights of the first group."""
+        merging = ExchangeContext(self.upstream.group, self.port.rng("relay"))
+        self.state = ModelState(state.weights, state.layout, self.upstream.agreement.merge, merging, None)
+        (await self.channel.establish(InitialState(self.state, recipe))).apply(self.state)
+
+    def may_proceed(self, clock: int) -> bool:
+        """Whoever waits, waits for `offer`."""
+        return True
+
+    async def offer(self, update: Tensor, clock: float) -> None:
+        """Send what was merged, and wait until the servers above have."""
+        value, self.merged = self.merged, None
+        assert value is not None, "a merge has taken a step"
+        if clock < math.inf:
+            self.clock = int(clock)
+        self._apply(await self.channel.exchange(value * self.upstream.weight, self.clock, self.rates))
+
+    async def finish(self) -> None:
+        """Take over the final weights."""
+        self._apply(await self.channel.finish())
+
+    async def drain(self, step: int) -> str:
+        """Have the servers above write their state."""
+        return await self.channel.drain(step)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`; the weights are the server's."""
+        return {"channel": self.channel.export(), "clock": self.clock, "state": {**self.state.export(), "weights": None}}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`, after the server's weights."""
+        self.channel.restore(state["channel"])
+        self.clock = state["clock"]
+        self.state.restore({**state["state"], "weights": self.state.weights})
+
+    def _apply(self, response: Response) -> None:
+        self.server.changing()
+        response.apply(self.state)
+        self.server.changed()

@@ -1,0 +1,83 @@
+"""What a worker's group does among itself before it exchanges with other groups as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.strategy.gradients import Parameters
+from polyrhythm.core.strategy.plan import Level
+from polyrhythm.core.trees import StateTree
+from polyrhythm.core.weights.state import ModelState
+
+
+class Inner:
+    """One worker's side of its group's own exchange: of gradients before each step, or of updates after some.
+
+    `check` is shown what leaves the worker.
+    """
+
+    def __init__(
+        self,
+        level: Level,
+        parameters: Parameters,
+        context: WorkerContext,
+        port: Port,
+        check: Callable[[Sequence[Tensor]], None],
+    ) -> None:
+        self.level = level
+        self.channel = level.connect(port)
+        self.parameters = parameters
+        self.context = context
+        self.check = check
+        self.averages_gradients = level.agreement.payload.is_gradient
+        merging = ExchangeContext(level.group, port.rng("inner exchange"))
+        optimize = self._put if self.averages_gradients else None
+        self.state = ModelState(parameters.flat, parameters.layout, level.agreement.merge, merging, optimize)
+        if not self.averages_gradients:
+            self.state.set_anchor()
+
+    def average_gradients(self, clock: int, rates: tuple[float, ...]) -> None:
+        """Put the group's mean gradient in the place of the worker's own, if gradients are what it exchanges."""
+        if not self.averages_gradients:
+            return
+        self.state.clock = clock
+        channel = self.channel
+        if channel.in_place is not None:
+            parts = self.parameters.parts()
+            self.check(parts)
+            self.context.perform(channel.in_place.exchange_parts(parts))  # the response is to step, which is left to the outer exchange
+            self.parameters.drop_nothing()
+        else:
+            gradient = self.parameters.gradient()
+            self.check([gradient])
+            self.context.perform(channel.exchange(gradient.cpu(), clock, rates)).apply(self.state)
+
+    def average_updates(self, clock: int, rates: tuple[float, ...]) -> None:
+        """Exchange what was done since the group last agreed, if updates are what it exchanges and it is time."""
+        self.state.clock = clock
+        if not self.averages_gradients and self.level.agreement.consistency.exchanges(self.state.context):
+            moved = self.state.moved()
+            self.check([moved])
+            self.context.perform(self.channel.exchange(moved.cpu(), clock, rates)).apply(self.state)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`; the weights are the part's."""
+        return {"state": {**self.state.export(), "weights": None}, "channel": self.channel.export()}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`, after the part's weights."""
+        self.state.restore({**state["state"], "weights": self.state.weights})
+        self.channel.restore(state["channel"])
+
+    def rebase(self) -> None:
+        """The weights were changed by the exchange with other groups: the next update counts from here."""
+        if not self.averages_gradients:
+            self.state.set_anchor()
+
+    def _put(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
+        self.parameters.put_gradient(gradient)

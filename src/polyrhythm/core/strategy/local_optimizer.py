@@ -1,0 +1,157 @@
+"""The user's optimizer, as far as it steps on the parameters of one exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.core.strategy.gradients import Parameters
+from polyrhythm.core.strategy.optimizers.attachable import changed_groups
+from polyrhythm.core.strategy.optimizers.optimizer_options import same
+from polyrhythm.core.strategy.rates import at
+from polyrhythm.core.trees import copied
+from polyrhythm.core.weights.remote_optimizer import describe
+from polyrhythm.errors import CompositionError
+
+Options = list[dict[str, Any]]
+"""What an optimizer's groups have beside their parameters: learning rates, momentum, …"""
+
+_ADDED = 1e-6
+"""To the norm by which clip_grad_norm_ divides."""
+
+
+class LocalOptimizer:
+    """Steps on `parameters` alone: others of the optimizer have no gradient meanwhile, so that it passes over them.
+
+    `plain_step` is the optimizer's own step; a run that only takes time puts another there.
+    `clip_norm` is the norm to which gradients are clipped, None where they are not.
+    """
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, plain_step: Callable[[], Any], parameters: Parameters, clip_norm: float | None
+    ) -> None:
+        self.optimizer = optimizer
+        self.parameters = parameters
+        self.clip_norm = clip_norm
+        self.clips_merged = False
+        self.plain_step = plain_step
+        every = [each for group in optimizer.param_groups for each in group["params"]]
+        self._others = [each for each in every if id(each) not in parameters.names]
+        # some optimizers (Adagrad, Rprop, …) have a state before their first step
+        self._first = [copied(dict(optimizer.state.get(each, {}))) for each in parameters.parameters]
+        self._lent: list[dict[str, Any]] | None = None
+
+    @property
+    def takes_sparse_alone(self) -> bool:
+        """Whether it steps on nothing but sparse gradients."""
+        return isinstance(self.optimizer, torch.optim.SparseAdam)
+
+    @property
+    def kind(self) -> str:
+        """What the optimizer's class is called."""
+        return type(self.optimizer).__name__
+
+    def lend(self) -> str:
+        """How the optimizer is built where the weights are held, as text; its options may not change from now on."""
+        recipe = describe(self.optimizer, self.parameters.names)
+        self._lent = self._options()
+        return recipe
+
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates of the optimizer's groups, as its scheduler has them now; nothing else of them travels.
+
+        Raises CompositionError if the optimizer is run elsewhere and other options have changed.
+        """
+        if self._lent is not None and self._options() != self._lent and not same(self._options(), self._lent):
+            raise CompositionError(
+                f"Options of {self.kind} other than the learning rate changed after worker.attach, but the server that runs it receives "
+                f"learning rates only: keep the others constant (for a scheduler that cycles momentum give cycle_momentum=False)."
+            )
+        return tuple(float(group["lr"]) for group in self.optimizer.param_groups)
+
+    def _options(self) -> list[dict[str, Any]]:
+        keys = self.optimizer.defaults.keys() - {"lr"}
+        return [{key: group[key] for key in keys} for group in self.optimizer.param_groups]
+
+    def step(self) -> None:
+        """Step on the gradients that the parameters have."""
+        with self._alone():
+            self.plain_step()
+
+    def step_on(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
+        """Step on `gradient` (numel,) with these learning rates of the groups."""
+        self.parameters.put_gradient(gradient)
+        self.step_at(rates)
+
+    def step_scaled(self, scale: float) -> None:
+        """Step on the gradients that the parameters have, with the learning rates times `scale`."""
+        self.step_at(tuple(rate * scale for rate in self.rates()))
+
+    def step_at(self, rates: tuple[float, ...]) -> None:
+        """Step with these learning rates of the groups."""
+        if self.clips_merged:
+            self.clip()
+        with at(self.optimizer, rates):
+            self.step()
+
+    def states(self) -> list[dict[str, Any]]:
+        """The optimizer's state of each of these parameters; a new one, empty, where it has none."""
+        return [self.optimizer.state.get(parameter, {}) for parameter in self.parameters.parameters]
+
+    def options_now(self) -> Options:
+        """The options of the optimizer's groups as they are now."""
+        groups = self.optimizer.param_groups
+        return [{k: v.clone() if isinstance(v, Tensor) else v for k, v in group.items() if k != "params"} for group in groups]
+
+    def step_these(self, parameters: Sequence[nn.Parameter], options: Options, scale: float) -> None:
+        """Step on the gradients of some of the parameters, with these options of the groups and their learning rates times `scale`."""
+        if self.clips_merged:
+            self.clip()
+        groups, chosen = self.optimizer.param_groups, {id(parameter) for parameter in parameters}
+        if len(groups) != len(options):
+            raise changed_groups()
+        kept = [dict(group) for group in groups]
+        try:
+            for group, then in zip(groups, options, strict=True):
+                group.update(then, params=[each for each in group["params"] if id(each) in chosen])
+            with at(self.optimizer, tuple(float(then["lr"]) * scale for then in options)):
+                self.plain_step()
+        finally:
+            for group, before in zip(groups, kept, strict=True):
+                group.update(before)
+
+    def reset(self) -> None:
+        """Give the optimizer the state of these parameters that it had before the first step."""
+        for parameter, first in zip(self.parameters.parameters, self._first, strict=True):
+            state = self.optimizer.state[parameter]
+            state.clear()
+            state.update(copied(first))
+
+    def clip(self) -> None:
+        """Clip the gradients that the parameters have. Raises CompositionError for sparse ones."""
+        if self.clip_norm is not None:
+            if any(each.grad is not None and each.grad.is_sparse for each in self.parameters.parameters):
+                raise CompositionError("clip_norm cannot clip sparse gradients: leave it out, or build the embedding with sparse=False.")
+            nn.utils.clip_grad_norm_(self.parameters.parameters, self.clip_norm)
+
+    def clipped(self, direction: Tensor) -> Tensor:
+        """A merged direction (numel,) on which another optimizer will step, as `clip` would have it; as it is where none is clipped."""
+        if self.clip_norm is None or not self.clips_merged:
+            return direction
+        norm = nn.utils.get_total_norm(self.parameters.layout.views(direction))
+        return direction * (self.clip_norm / (norm + _ADDED)).clamp(max=1.0)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        kept = [each.grad for each in self._others]
+        for each in self._others:
+            each.grad = None
+        try:
+            yield
+        finally:
+            for each, grad in zip(self._others, kept, strict=True):
+                each.grad = grad

@@ -1,0 +1,129 @@
+"""What one worker does by its rule for local steps: before each of them, and after each exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.events import Agreed
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.together import Start, together
+from polyrhythm.core.protocols.local import LocallyStepped, LocalRule, MixingRule
+from polyrhythm.core.protocols.requests import CollectiveOperations
+from polyrhythm.core.protocols.responses import Response
+from polyrhythm.core.protocols.topology import InitialState
+from polyrhythm.core.strategy.averaged_moments import average_moments
+from polyrhythm.core.strategy.companion import Companion
+from polyrhythm.core.strategy.components import Components
+from polyrhythm.core.strategy.gradients import Parameters
+from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.core.weights.state import ModelState
+
+
+class LocalRuleOfPart:
+    """`rule` for the steps that `optimizer` takes on `parameters`; `memory` is its state. The weights are those of `held`.
+
+    `beside` are the vectors that are mixed beside them, `vectors` all that was sent in the exchange under way, and `responses` what came
+    of those beside.
+    """
+
+    def __init__(
+        self, rule: LocalRule, parameters: Parameters, optimizer: LocalOptimizer, held: ModelState, beside: Sequence[Companion]
+    ) -> None:
+        self.rule = rule
+        self.parameters = parameters
+        self.optimizer = optimizer
+        self.held = held
+        self.beside = beside
+        self.memory: State = rule.initial(parameters.layout)
+        self.sent: Tensor | None = None
+        self.vectors: tuple[Tensor, ...] = ()
+        self.responses: list[Response] = []
+
+    def establish(self, context: WorkerContext) -> None:
+        """Begin to exchange what is mixed beside the weights."""
+        for each in self.beside:
+            context.perform(each.channel.establish(InitialState(each.state, ""))).apply(each.state)
+
+    def send(self) -> None:
+        """Something is about to be sent: keep the weights of now, if the rule will want them, or put there what it sends instead."""
+        if self.rule.traits.goes_on:
+            self.sent = self.held.weights.clone()
+        if self.rule.mixing is not None:
+            held = self.held
+            self.vectors = self.rule.mixing.send(LocallyStepped(held.weights, held.anchor, self.parameters.gradient), self.memory)
+            for state, vector in zip((held, *(each.state for each in self.beside)), self.vectors, strict=True):
+                state.weights.copy_(vector)
+
+    def exchange(self, start: Start[Response], port: Port, rates: tuple[float, ...]) -> Start[Response]:
+        """`start`, and beside it the exchanges of what is mixed beside the weights."""
+        return partial(self._all, start, port, rates) if self.beside else start
+
+    def correct_gradients(self) -> None:
+        """Put what the rule makes of the gradient in its place, if it makes something else of it."""
+        if not self.rule.traits.corrects:
+            return
+        if self.rule.traits.componentwise and any(each.grad is not None and each.grad.is_sparse for each in self.parameters.parameters):
+            values = Components(self.parameters.parameters)
+            values.put(self.rule.correct(values.flat.cpu(), self.held.context, self.memory))
+        else:
+            corrected = self.rule.correct(self.parameters.gradient().cpu(), self.held.context, self.memory)
+            self.parameters.put_gradient(corrected)
+
+    def follow(self, apply: Callable[[], None], collective: CollectiveOperations | None, context: WorkerContext) -> None:
+        """`apply` what an exchange has brought, and do what the rule has for it; `collective` is among the workers of the exchange."""
+        traits, held = self.rule.traits, self.held
+        before = held.weights.clone() if traits.settles or traits.goes_on else held.weights
+        apply()
+        if self.rule.mixing is not None:
+            self._take(self.rule.mixing)
+        if traits.settles:
+            self._settle(before, context)
+        if traits.averages and collective is not None:
+            average_moments(self.optimizer, collective, context)
+        if traits.goes_on:  # the anchor stays: the next update counts from what was agreed on
+            held.weights.copy_(self.rule.go_on(held.weights, before, before if self.sent is None else self.sent))
+            self.sent = None
+
+    def end(self) -> None:
+        """What was agreed on is the result, wherever a worker goes on from."""
+        if self.rule.traits.goes_on:
+            self.held.weights.copy_(self.held.anchor)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return {"memory": self.memory, "sent": self.sent, "beside": [each.export() for each in self.beside]}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.memory, self.sent = state["memory"], state["sent"]
+        for each, exported in zip(self.beside, state["beside"], strict=True):
+            each.restore(exported)
+
+    async def _all(self, start: Start[Response], port: Port, rates: tuple[float, ...]) -> Response:
+        clock = self.held.clock
+        starts: list[Start[Response]] = [start]
+        starts += [partial(each.channel.exchange, each.state.weights.cpu(), clock, rates) for each in self.beside]
+        response, *self.responses = await together(port, starts)
+        return response
+
+    def _take(self, mixing: MixingRule) -> None:
+        """What was sent has been mixed."""
+        for each, response in zip(self.beside, self.responses, strict=True):
+            response.apply(each.state)
+        mixed = [self.held.weights, *(each.state.weights for each in self.beside)]
+        weights, self.memory = mixing.take(mixed, self.vectors, self.memory)
+        self.held.adopt(weights)
+        self.vectors, self.responses = (), []
+
+    def _settle(self, before: Tensor, context: WorkerContext) -> None:
+        weights = self.held.weights
+        self.memory = self.rule.settle(replace(self.held.context, update=lambda: weights - before), self.memory, self.optimizer)
+        if figures := self.rule.figures(self.memory):
+            context.record(Agreed(context.port.now(), context.port.name, self.held.clock, dict(figures)))

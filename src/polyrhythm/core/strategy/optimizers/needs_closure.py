@@ -1,0 +1,79 @@
+"""What an optimizer's step() does with a closure: what its signature and its code say, for it need not have been called."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from polyrhythm.core.strategy.optimizers.closure_code import Reading
+
+_DEPTH = 4
+"""How many functions deep the code is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosureUse:
+    """`required` are parameters of step() that have no default; with a closure among them it cannot step without one.
+
+    It `needs` one also if its code calls it, or asserts that it is there, without having looked whether it is. It evaluates `often` what
+    it is given if it calls that in a loop or more than once. Where there is no code to read, it is taken to do neither.
+    """
+
+    required: Sequence[str]
+    needs: bool
+    often: bool
+
+
+def closure_use(optimizer: torch.optim.Optimizer) -> ClosureUse:
+    """That of `optimizer`, as its class has it."""
+    kind = type(optimizer)
+    parameters = step_parameters(optimizer)
+    required = [each.name for each in parameters if each.default is each.empty and each.kind not in _MANY]
+    if kind.__module__.startswith("torch.optim"):  # those that need one require it
+        return ClosureUse(required, "closure" in required, "closure" in required)
+    reading = _read(kind, kind, "step", None, _DEPTH)
+    return ClosureUse(required, "closure" in required or (reading is not None and reading.needs), reading is not None and reading.times > 1)
+
+
+def step_parameters(optimizer: torch.optim.Optimizer) -> list[inspect.Parameter]:
+    """The parameters of its class's step(), without the optimizer itself; none where they are not known."""
+    try:
+        return list(inspect.signature(type(optimizer).step).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return []
+
+
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _read(kind: type, after: type, method: str, place: int | str | None, depth: int) -> Reading | None:
+    """The reading of the `method` of `kind`, of the class in its order from `after` on; the closure is the argument at this `place`."""
+    order = kind.__mro__[kind.__mro__.index(after) :]
+    owner = next((each for each in order if method in vars(each)), None)
+    if owner is None or depth == 0:
+        return None
+    if owner.__module__.startswith("torch.optim"):
+        return Reading(False, 1)
+    function = _source(vars(owner)[method])
+    if function is None:
+        return None
+
+    def follow(name: str, inherited: bool, given: int | str) -> Reading | None:
+        behind = kind.__mro__[kind.__mro__.index(owner) + 1] if inherited else kind
+        return _read(kind, behind, name, given, depth - 1)
+
+    return Reading.of(function, place, follow)
+
+
+def _source(method: Callable[..., Any]) -> ast.FunctionDef | None:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(method))))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None
+    return next((each for each in tree.body if isinstance(each, ast.FunctionDef)), None)

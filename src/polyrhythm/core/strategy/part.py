@@ -1,0 +1,352 @@
+"""The parameters of one exchange, of one type and on one device: they lie in one vector and are exchanged together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.core.kernel.events import Merged, Overwritten
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.responses import Response
+from polyrhythm.core.protocols.topology import InitialState
+from polyrhythm.core.protocols.traits import Pattern
+from polyrhythm.core.strategy.companion import companions
+from polyrhythm.core.strategy.control_loop import ControlLoop
+from polyrhythm.core.strategy.deferral.deferral import Deferral
+from polyrhythm.core.strategy.deferral.deferred_steps import refuse_coupled
+from polyrhythm.core.strategy.deferral.overlap import Overlap
+from polyrhythm.core.strategy.gradients import Parameters
+from polyrhythm.core.strategy.inner import Inner
+from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
+from polyrhythm.core.strategy.local_rule import LocalRuleOfPart
+from polyrhythm.core.strategy.optimizers.attachable import refuse_modes
+from polyrhythm.core.strategy.other_model import refuse_other_model
+from polyrhythm.core.strategy.payloads import PAYLOADS, PendingExchange
+from polyrhythm.core.strategy.rates import refuse_unscaled
+from polyrhythm.core.strategy.snapshots import new_snapshots
+from polyrhythm.core.strategy.strategy_plan import PlannedExchange
+from polyrhythm.core.strategy.watching.drift import end_alike
+from polyrhythm.core.strategy.watching.written import HandWrites
+from polyrhythm.core.trees import StateTree
+from polyrhythm.core.weights.state import ModelState
+from polyrhythm.errors import diverged
+
+
+@dataclass(frozen=True, slots=True)
+class PartSeat:
+    """Where a part stands: its worker's context, a port with topics of its own (`scope` is what they begin with), and all workers."""
+
+    context: WorkerContext
+    port: Port
+    scope: str
+    workers: Group
+
+
+class Part:
+    """One worker's side of one exchange. `clock` counts the worker's steps."""
+
+    def __init__(self, parameters: Parameters, optimizer: LocalOptimizer, planned: PlannedExchange, seat: PartSeat) -> None:
+        self.parameters = parameters
+        self.optimizer = optimizer
+        self.planned = planned
+        plan = planned.plan
+        self.context = seat.context
+        self.port = seat.port
+        self.scope = seat.scope
+        self.workers = seat.workers
+        self.ends_alike = planned.exchange.ends_alike
+        self.clock = 0
+        self.taken_rates: tuple[float, ...] = ()
+        *inner, self.level = plan.levels(seat.port.name)
+        self.agreement = self.level.agreement
+        self._chooses = self.agreement.consistency.traits.chooses
+        self.channel = self.level.connect(seat.port)
+        self.inner = [Inner(level, parameters, seat.context, seat.port, self.check) for level in inner]
+        self.payload = PAYLOADS[self.agreement.payload](self)
+        self.control = ControlLoop(self.agreement.controller, self.level.group, seat.port.scoped("control/"), seat.context)
+        context = ExchangeContext(self.level.group, self.port.rng("exchange"), controls=self.control)
+        self.state = ModelState(
+            parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
+        )
+        self.state.clip = optimizer.clipped
+        for state in (self.state, *(inner.state for inner in self.inner)):
+            state.rates = optimizer.rates
+        beside = companions(self.level, seat.port, self.state)
+        self.rule = LocalRuleOfPart(self.agreement.local, parameters, optimizer, self.state, beside)
+        self.overlap: Overlap | None = None
+        self.deferral: Deferral | None = None
+        self.snapshots = new_snapshots(len(plan.result_actors()))
+        self.writes = HandWrites(parameters, self.agreement, planned.exchange.topology.traits, seat.port.name)
+
+    @property
+    def pattern(self) -> Pattern:
+        """With whom the exchange is."""
+        return self.level.pattern
+
+    @property
+    def states(self) -> list[ModelState]:
+        """The weights, with what each exchange counts from."""
+        return [self.state, *(inner.state for inner in self.inner)]
+
+    @property
+    def shifts(self) -> bool:
+        """Whether each worker adds up by itself what all others did."""
+        return self.pattern is Pattern.PEERS
+
+    @property
+    def steps_once(self) -> bool:
+        """Whether the optimizer itself takes one step for each of the worker's, inside its `optimizer.step()`."""
+        waits = self.channel.tensors is None and not self.planned.exchange.topology.traits.late
+        return self.payload.steps_here and (waits or not self.agreement.payload.is_gradient)
+
+    def look(self) -> None:
+        """What the workers agreed on last is about to change, or may be: keep it, if it is wanted.
+
+        Weights of which some have taken the last step and others not are nobody's: what they become is kept before the next step.
+        """
+        if self.deferral is None or not self.deferral.part_way:
+            self.snapshots.look(self.port.now(), self.state.anchor)
+
+    def refuse_optimizer(self) -> None:
+        """Raise CompositionError for an optimizer that takes no notice of how much a contribution counts, or of an exchange at all."""
+        refuse_modes(self.optimizer.optimizer, self.agreement, self.level.pattern)
+        refuse_unscaled(self.optimizer.optimizer, self.agreement, self.level.group.size)
+        if self.channel.tensors is not None:
+            refuse_coupled(self.optimizer.optimizer)
+
+    def establish(self) -> None:
+        """Begin with the weights of worker 0."""
+        recipe = self.payload.recipe()
+        self.payload.begin()
+        for inner in self.inner:
+            self.context.perform(inner.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
+        self.control.nbytes = self.state.weights.numel() * self.state.weights.element_size()
+        self.context.perform(self.channel.establish(InitialState(self.state, recipe, self.control))).apply(self.state)
+        self.rule.establish(self.context)
+        self._follow_weights()
+        self._rebase()
+        self.writes.note()
+
+    def count_from_here(self) -> None:
+        """The weights as they are now are those that all workers agree on."""
+        self.state.set_anchor_to_weights()
+        self._rebase()
+
+    def begin_overlap(self, model: nn.Module) -> None:
+        """From now on exchange the gradients of `model` as backward() computes them, where the topology can."""
+        if self.channel.buckets is not None:
+            self.overlap = Overlap(self.parameters, self.channel.buckets, self.context, self.check_early)
+        if self.channel.tensors is not None:
+            self.deferral = Deferral(model, self.channel.tensors, self)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
+        return self.overlap is not None or self.deferral is not None
+
+    def refuse_changes(self) -> None:
+        """Raise an error for weights that were written in vain, or gradients that were exchanged in backward() and changed since."""
+        self.writes.take(self)
+        if self.overlap is not None:
+            self.overlap.arrivals.refuse_changes()
+            self.overlap.begin_rest()
+        if self.deferral is not None:
+            self.deferral.arrivals.refuse_changes()
+            self.deferral.begin_rest()
+
+    def settle(self) -> None:
+        """Take the steps that wait for the next forward pass: between steps, all is then as if none had been deferred."""
+        if self.deferral is not None:
+            self.deferral.settle()
+
+    def step(self) -> PendingExchange | None:
+        """One step of this worker, computed already, up to its exchange: None where none follows this step."""
+        self.clock += 1
+        self.state.clock = self.clock
+        self.taken_rates = self.optimizer.rates()
+        return self.payload.step()
+
+    def check(self, values: Sequence[Tensor]) -> None:
+        """Raise DivergedError if one of `values`, which leave the worker, is not finite."""
+        self._refuse_infinite(values, self.clock)
+
+    @property
+    def awaits(self) -> bool:
+        """Whether something of the last step is still to come, and the library to write weights before the next."""
+        return self.deferral is not None and bool(self.deferral.outstanding)
+
+    def average_gradients(self) -> None:
+        """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""
+        for inner in self.inner:
+            inner.average_gradients(self.clock, self.payload.rates())
+
+    def correct_gradients(self) -> None:
+        """Put what the rule for local steps makes of the worker's gradient in its place, if it makes something else of it."""
+        self.rule.correct_gradients()
+
+    def average_updates(self) -> None:
+        """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
+        for inner in self.inner:
+            inner.average_updates(self.clock, self.payload.rates())
+
+    def exchange_gradient(self) -> PendingExchange | None:
+        """The exchange of the gradients that the parameters have, in the way that needs the fewest copies; None where it is under way."""
+        if self.defers():
+            return None
+        if self.overlap is not None:
+            return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
+        if self.channel.in_place is None:
+            return self.exchange(self.parameters.gradient())
+        sends = self.channel.in_place.sends
+        parts = self.parameters.parts() if sends else self.parameters.present()
+        self.check(parts)
+        return PendingExchange(partial(self.channel.in_place.exchange_parts, parts), self._apply_in_place if sends else self._apply)
+
+    def defers(self) -> bool:
+        """Whether this step's exchange is under way tensor by tensor, and forward passes wait for what comes of it."""
+        return self.deferral is not None and self.deferral.step()
+
+    def exchange(self, value: Tensor) -> PendingExchange:
+        """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
+        self.rule.send()  # it may put something else where the weights are
+        self.check([value])
+        weighted, rates = (value if self.level.weight == 1 else value * self.level.weight), self.payload.rates()
+        start = partial(self.channel.exchange, weighted.cpu(), self.clock, rates)
+        return PendingExchange(self.rule.exchange(start, self.port, rates), self._conclude)
+
+    @property
+    def rests(self) -> bool:
+        """Whether the worker passes its next step over."""
+        return self._chooses and not self.agreement.consistency.takes_part(self.clock + 1, self.level.group.rank, self.level.group)
+
+    def pass_over(self) -> PendingExchange | None:
+        """Be as after a step that was not taken; what is to be collected before the next one that is."""
+        self.clock += 1
+        self.state.clock = self.clock
+        return self.collect()
+
+    @property
+    def awaits_response(self) -> bool:
+        """Whether an update was sent whose response has not been collected."""
+        return self.channel.late is not None and self.channel.late.under_way
+
+    def collect(self) -> PendingExchange | None:
+        """What comes of an update that was sent some steps ago, if it is time; None where nothing does."""
+        late = self.channel.late
+        return PendingExchange(late.collect, self._conclude) if late is not None and late.due(self.clock) else None
+
+    def finish(self) -> None:
+        """Bring the exchange to its end: afterwards the parameters are the final weights."""
+        self.writes.refuse_end(self.clock)
+        if self.deferral is not None:
+            self.deferral.close()
+        if self.overlap is not None:
+            self.overlap.arrivals.close()
+            if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the response
+                self.overlap.begin_rest()
+                self.context.perform(self.overlap.buckets.conclude(self.payload.rates()))
+        pending = self.payload.finish()
+        if pending is not None:
+            pending.conclude(self.context.perform(pending.start()))
+        if self.channel.late is not None and self.channel.late.under_way:
+            self._conclude(self.context.perform(self.channel.late.collect()))
+        self.rule.end()
+        for inner in self.inner:
+            self.context.perform(inner.channel.finish()).apply(inner.state)
+        self._apply(self.context.perform(self.channel.finish()))
+        self._follow_weights()
+        if (writes := self.channel.writes) is not None:
+            self.context.record(Overwritten(self.port.now(), self.port.name, writes.written, writes.lost))
+
+    def end_alike(self) -> None:
+        """After `finish`, as `drift.end_alike` where replicas must be equal."""
+        if self.ends_alike:
+            end_alike(self.context, self.workers, self.parameters.layout, self.state.weights, self.clock)
+
+    def drain(self, step: int) -> str:
+        """As `pieces.topology.Channel.drain`, of every exchange of this part, with no step outstanding."""
+        self.settle()
+        channels = [*(inner.channel for inner in self.inner), *(each.channel for each in self.rule.beside), self.channel]
+        problems = [self.context.perform(channel.drain(step)) for channel in channels]
+        return next(filter(None, problems), "")
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        inner = [each.export() for each in self.inner]
+        return {
+            "layout": self._shapes,
+            "clock": self.clock,
+            "rates": list(self.taken_rates),
+            "model": self.state.export(),
+            "channel": self.channel.export(),
+            "inner": inner,
+            "local": self.rule.export(),
+            "control": self.control.export(),
+        }
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        refuse_other_model(state["layout"], self._shapes)
+        self.clock, self.taken_rates = state["clock"], tuple(state["rates"])
+        self.rule.restore(state["local"])
+        self.control.restore(state["control"])
+        self.state.restore(state["model"])
+        self.channel.restore(state["channel"])
+        for inner, exported in zip(self.inner, state["inner"], strict=True):
+            inner.restore(exported)
+        self.writes.note(resumed=True)
+
+    def restore_weights(self, state: StateTree) -> None:
+        """As `restore`, of the weights alone, if the training function has written others meanwhile."""
+        if self.writes.watched.changed():
+            self.state.weights.copy_(state["model"]["weights"])
+            self.writes.note(resumed=True)
+
+    @property
+    def _shapes(self) -> dict[str, list[int]]:
+        layout = self.parameters.layout
+        return {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)}
+
+    def _apply_in_place(self, response: Response) -> None:
+        self.parameters.drop_nothing()
+        self._apply(response)
+
+    def _conclude(self, response: Response) -> None:
+        if self.awaits_response and not response.contributions:
+            return  # it was sent; what comes of it will be collected
+        self.rule.follow(partial(self._apply, response), self.channel.collective, self.context)
+        self._rebase()
+
+    def _follow_weights(self) -> None:
+        """A response may have placed the weights in other memory."""
+        if self.state.weights is not self.parameters.flat:
+            self.parameters.lie_in(self.state.weights)
+
+    def _rebase(self) -> None:
+        for inner in self.inner:
+            inner.rebase()
+
+    def _apply(self, response: Response) -> None:
+        port, late = self.port, [each.staleness for each in response.contributions]
+        self.look()
+        began = port.now()
+        response.apply(self.state)
+        if len(late) > 1:  # one is the worker's own, or a sum that was made on the way
+            self.context.charge_merge(len(late) - 1)
+            self.context.record(Merged(port.now(), port.name, self.state.version, late, port.now() - began))
+
+    def check_early(self, value: Tensor) -> None:
+        """Of the step that `backward()` prepares."""
+        self._refuse_infinite([value], self.clock + 1)
+
+    def _refuse_infinite(self, parts: Sequence[Tensor], step: int) -> None:
+        if parts and not math.isfinite((parts[0] if len(parts) == 1 else torch.stack([part.sum() for part in parts])).sum().item()):
+            raise diverged(f"The {self.agreement.payload.value} of {self.port.name} are not finite at step {step}")

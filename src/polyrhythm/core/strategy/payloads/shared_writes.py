@@ -1,0 +1,61 @@
+"""Nothing is exchanged: the worker's own optimizer steps on weights that all workers share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.strategy.payloads.local_step import step_locally
+from polyrhythm.core.strategy.payloads.protocol import ExchangingPart, PendingExchange
+from polyrhythm.core.weights.state import Optimize
+
+
+class SharedWritesPayload:
+    """Every step is taken on the shared weights; a sparse gradient writes its rows alone, if the optimizer takes it as it is."""
+
+    def __init__(self, part: ExchangingPart) -> None:
+        self.part = part
+        rows = part.parameters.layout.rows
+        self.starts = [sum(rows[:k]) for k in range(len(rows))]
+        self.all_rows = [torch.arange(start, start + count) for start, count in zip(self.starts, rows, strict=True)]
+
+    @property
+    def optimize(self) -> Optimize | None:
+        """Nothing is merged."""
+        return None
+
+    @property
+    def steps_here(self) -> bool:
+        """It takes the local steps."""
+        return True
+
+    def recipe(self) -> str:
+        """The optimizer stays here."""
+        return ""
+
+    def begin(self) -> None:
+        """Nothing is counted."""
+
+    def rates(self) -> tuple[float, ...]:
+        """Those with which the steps were taken."""
+        return self.part.optimizer.rates()
+
+    def step(self) -> PendingExchange | None:
+        """Step, and count the rows that were written."""
+        part = self.part
+        part.check([each.grad for each in part.parameters.parameters if each.grad is not None])
+        step_locally(part)
+        return part.exchange(self.touched())
+
+    def touched(self) -> Tensor:
+        """The rows (k,) of which there is a gradient, counted over all parameters; each once."""
+        found = [torch.empty(0, dtype=torch.int64)]
+        for parameter, start, rows in zip(self.part.parameters.parameters, self.starts, self.all_rows, strict=True):
+            grad = parameter.grad
+            if grad is not None:
+                found.append(torch.unique(grad._indices()[0]) + start if grad.is_sparse else rows)
+        return torch.cat(found)
+
+    def finish(self) -> PendingExchange | None:
+        """None: every step was written when it was taken."""
+        return None

@@ -1,0 +1,267 @@
+"""A worker's replica: what happens at `optimizer.step()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+
+from polyrhythm.core.collectives.broadcast import broadcast, flat_broadcast
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.together import together
+from polyrhythm.core.protocols.traits import Pattern
+from polyrhythm.core.strategy.division import divided
+from polyrhythm.core.strategy.equal_replicas import EqualReplicas
+from polyrhythm.core.strategy.gradients import Parameters, copy_bytes, paste_bytes
+from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
+from polyrhythm.core.strategy.optimizers.attachable import HeldParameters, refuse_unattachable
+from polyrhythm.core.strategy.optimizers.optimizer_options import AttachedOptions
+from polyrhythm.core.strategy.optimizers.step_arguments import StepArguments, without_arguments
+from polyrhythm.core.strategy.optimizers.step_hooks import hooked, refuse_replaced, without_hooks
+from polyrhythm.core.strategy.part import Part, PartSeat
+from polyrhythm.core.strategy.payloads import PendingExchange
+from polyrhythm.core.strategy.same_memory import refuse_same_memory
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.strategy.unused_state import UnusedState
+from polyrhythm.core.strategy.watching.alike import Attached, begin_alike
+from polyrhythm.core.strategy.watching.constraints import Constraint, Constraints
+from polyrhythm.core.strategy.watching.step_watch import StepWatch
+from polyrhythm.core.trees import StateTree
+from polyrhythm.errors import CompositionError
+
+
+class Replica:
+    """One worker's model and optimizer under a strategy, in `parts`: one for each exchange, and type and device of parameters.
+
+    `number` counts what the worker attached; `clip_norm` is the norm to which gradients are clipped, part by part.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        plan: StrategyPlan,
+        context: WorkerContext,
+        number: int = 0,
+        clip_norm: float | None = None,
+    ) -> None:
+        self.model = model
+        self.optimizer = optimizer
+        self.constraints = Constraints(model)
+        self.plan = plan
+        self.context = context
+        self.group = plan.group(context.port.name)
+        self.number = number
+        self.clip_norm = clip_norm
+        self._clip_next: float | None = None
+        self.options = AttachedOptions.of(optimizer)
+        plain_step = without_arguments(optimizer, without_hooks(optimizer))
+        shares = divided(model, optimizer, plan)
+        self.trained = {id(parameter) for share in shares for _, parameter in share.named}
+        self._held = HeldParameters(model, optimizer, self.trained)
+        self.others = [t.detach() for t in (*model.parameters(), *model.buffers()) if id(t) not in self.trained and t.numel()]
+        refuse_same_memory(model, self.trained)
+        self._port = context.port
+        self._resumed = self._port.now()
+        self.parts: list[Part] = []
+        flats = [Parameters(share.named, share.modules) for share in shares]
+        self.watch = StepWatch(optimizer, flats, plan.strategy.shares_memory)
+        for share, parameters in zip(shares, flats, strict=True):
+            scope = share.planned.scope(number, share.kind)
+            local = LocalOptimizer(optimizer, self.watch.own(plain_step), parameters, clip_norm)
+            seat = PartSeat(context, context.port.scoped(scope), scope, self.group)
+            self.parts.append(Part(parameters, local, share.planned, seat))
+        self.equal = EqualReplicas(model, optimizer, self.parts, plan.strategy, number)
+        self.unused = UnusedState(optimizer, [part.optimizer for part in self.parts if not part.payload.steps_here], plan.strategy.name)
+
+    @property
+    def clock(self) -> int:
+        """Steps that this worker has taken."""
+        return self.parts[0].clock
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
+        return any(part.overlaps for part in self.parts)
+
+    def establish(self, stepping: Callable[[], None]) -> None:
+        """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
+        refuse_unattachable(self.optimizer)
+        self.unused.begin()
+        once = len(self.parts) == 1 and self.parts[0].steps_once and not self.plan.strategy.chooses
+        refuse_replaced(self.optimizer, once)
+        for part in self.parts:
+            part.refuse_optimizer()
+        begin_alike(self.context, Attached(self.model, self.optimizer, self.number, self.clip_norm, self.trained))
+        for part in self.parts:
+            part.establish()
+        if self.others and self.group.size > 1:
+            self._copy_others()
+        for part in self.parts:
+            part.begin_overlap(self.model)
+        self._take_over(stepping)
+        self.equal.begin(0)
+        self.watch.begin(lambda: self.clock, lambda: any(part.awaits for part in self.parts))
+        self._resumed = self._port.now()
+
+    def _copy_others(self) -> None:
+        send = flat_broadcast if self.plan.strategy.tolerates_loss else broadcast
+        port = self.parts[0].port
+        paste_bytes(self.context.perform(send(port, self.group, copy_bytes(self.others), "others")), self.others)
+
+    def _take_over(self, stepping: Callable[[], None]) -> None:
+        arguments = StepArguments(self.optimizer)
+
+        def step(optimizer: torch.optim.Optimizer, *given: Any, **options: Any) -> Any:
+            closure = arguments.closure(given, options)
+            if getattr(optimizer, "grad_scale", None) is not None or getattr(optimizer, "found_inf", None) is not None:
+                raise CompositionError(
+                    "GradScaler lets each worker decide by itself to skip a step, so they would get out of step: use torch.autocast with "
+                    "bfloat16, which needs no scaler."
+                )
+            optimizer._opt_called = True  # type: ignore[attr-defined]
+            loss = None
+            if closure is not None:  # once: optimizers that need several evaluations were refused when they were attached
+                with torch.enable_grad():
+                    loss = closure()
+            stepping()
+            return loss
+
+        whole = self.watch.attached(hooked(step, self.settle))
+        # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours notifies them itself.
+        whole._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+        self.optimizer.step = MethodType(whole, self.optimizer)  # type: ignore[method-assign]
+        # A GradScaler then hands its scale to step() instead of deciding by itself; step() can refuse with a reason.
+        self.optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
+
+    def clip(self, norm: float) -> None:
+        """Clip the gradient of the next step to `norm`, in place of the norm that was given when it was attached."""
+        self._clip_next = norm
+
+    def step(self, samples: int) -> None:
+        """One step of this worker: computed already on `samples`, now exchanged and merged as the strategy has it."""
+        computed = self._port.now() - self._resumed
+        self._check()
+        self.watch.refuse_step()
+        self.unused.refuse_written()
+        norm, self._clip_next = (self.clip_norm if self._clip_next is None else self._clip_next), None
+        for part in self.parts:
+            part.optimizer.clip_norm = norm
+        for part in self.parts:
+            part.state.samples += samples
+            part.refuse_changes()
+        self.equal.step(self.clock + 1)
+        self._exchange([(part, pending) for part in self.parts if (pending := part.step()) is not None])
+        for part in self.parts:
+            part.control.stepped(part.clock, computed, samples)
+            part.writes.note()
+        self.equal.stepped()
+        self.unused.note()
+        if self.constraints:
+            self.settle()
+            self.constraints.apply(self.parts)
+        self._resumed = self._port.now()
+
+    def constrain(self, function: Constraint) -> None:
+        """Apply `function` to the model now, and after every update of its weights. Raises CompositionError where servers hold these."""
+        self.settle()
+        self.constraints.add(function, self.parts, self.plan.strategy.name)
+        self.watch.restart()
+
+    @property
+    def rests(self) -> bool:
+        """Whether this worker passes its next step over."""
+        return any(part.rests for part in self.parts)
+
+    def pass_over(self) -> None:
+        """Do not take the next step, and have the weights that the one after it needs."""
+        for part in self.parts:
+            part.writes.take(part)
+        self._exchange([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
+        for part in self.parts:
+            part.writes.note()
+        self._resumed = self._port.now()
+
+    def reported(self, metrics: Mapping[str, float]) -> None:
+        """The worker has reported `metrics`, by which a controller may go."""
+        for part in self.parts:
+            part.control.reported(metrics)
+
+    def _exchange(self, pending: list[tuple[Part, PendingExchange]]) -> None:
+        """Make the exchanges of all parts at the same time; what they bring is applied in the order of parts."""
+        if not pending:
+            return
+        if len(pending) == 1:
+            (_, alone), *_ = pending
+            alone.conclude(self.context.perform(alone.start()))
+            return
+        # native sums wait for the exchanges before them, and those with servers and peers make none
+        order = sorted(range(len(pending)), key=lambda k: pending[k][0].pattern is not Pattern.COLLECTIVE)
+        responses = self.context.perform(together(self.context.port, [pending[k][1].start for k in order]))
+        for k, response in sorted(zip(order, responses, strict=True), key=itemgetter(0)):
+            pending[k][1].conclude(response)
+
+    def _check(self) -> None:
+        """Refuse what the user has done since attaching that would leave some weights out of the exchange."""
+        self._held.refuse_changes(self.clock)
+        for part in self.parts:
+            part.parameters.check()
+
+    def drain(self, step: int) -> str:
+        """As `pieces.topology.Channel.drain`, of every part."""
+        problems = [part.drain(step) for part in self.parts]
+        return next(filter(None, problems), "")
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return {
+            "parts": [part.export() for part in self.parts],
+            "others": self.others,
+            "optimizer": self.optimizer.state_dict(),
+            "options": self.options.export(),
+        }
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        with torch.no_grad():
+            for part, exported in zip(self.parts, state["parts"], strict=True):
+                part.restore(exported)
+            for tensor, value in zip(self.others, state["others"], strict=True):
+                tensor.copy_(value)
+        self._restore_optimizer(state)
+        self.watch.restart()
+        self.equal.begin(self.clock)
+
+    def restore_again(self, state: StateTree) -> None:
+        """As `restore`, of what the training function may have changed since: weights, and the optimizer, by a learning-rate scheduler."""
+        with torch.no_grad():
+            for part, exported in zip(self.parts, state["parts"], strict=True):
+                part.restore_weights(exported)
+        self._restore_optimizer(state)
+        self.watch.restart()
+
+    def _restore_optimizer(self, state: StateTree) -> None:
+        self.unused.restore(state["optimizer"])
+        self.optimizer._opt_called = True  # type: ignore[attr-defined]  # a scheduler that catches up would warn that no step was taken
+
+    def settle(self) -> None:
+        """Take all steps that wait for the next forward pass; to be called between steps."""
+        for part in self.parts:
+            part.settle()
+
+    def finish(self) -> None:
+        """Bring the run to its end: afterwards the model holds the final weights."""
+        self.equal.end()
+        self.context.stopped(self.clock)
+        self.watch.close()
+        self._held.refuse_other_model()
+        for part in self.parts:
+            part.finish()
+        self.unused.close()
+        self.constraints.apply(self.parts)
+        for part in self.parts:
+            part.end_alike()

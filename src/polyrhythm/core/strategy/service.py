@@ -1,0 +1,155 @@
+"""A server's whole life: what the topology has it do for each model that the workers attach, and whatever else they open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+from torch import Tensor
+
+from polyrhythm.core.checkpoints.plan import CheckpointPlan, ServerFiles
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.kernel.message import ASIDE, Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.common_state import Opening
+from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.snapshots import Snapshots
+from polyrhythm.core.protocols.topology import ServerEndpoint
+from polyrhythm.core.strategy.losses import Losses
+from polyrhythm.core.strategy.snapshots import new_snapshots, show
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.tables.opening import TableOpening
+
+_ATTACH, _OPEN, _SERVED, _NONE, _EVALUATE = "attach", "open", "served", "none", ASIDE + "evaluate"
+
+AnyOpening = TableOpening
+"""What servers can be told to keep besides models: the union of all structs that are an `Opening`."""
+
+
+class Serving(NamedTuple):
+    """What a server does at an endpoint, and what the topics of its exchanges begin with."""
+
+    live: Callable[[ServerEndpoint], Coroutine[Effect[Any], Any, None]]
+    scopes: Sequence[str]
+
+
+async def announce(port: Port, scope: str, servers: Sequence[str]) -> None:
+    """Announce another part to `servers`, whose topics begin with `scope`; worker 0 does so before it establishes the part."""
+    for name in servers:
+        await port.send(name, Message(_ATTACH, text=scope))
+
+
+async def announce_opening(port: Port, opening: Opening, name: str, given: Sequence[Tensor]) -> None:
+    """Announce to the server `name` something else that it is to keep, which begins with `given`; worker 0 does so when it is opened."""
+    await port.send(name, Message(_OPEN, text=msgspec.json.encode(opening).decode(), tensors=tuple(given)))
+
+
+async def dismiss_all(port: Port, servers: Sequence[str]) -> None:
+    """Dismiss `servers` that wait for a first model when no model was attached, and none will be; called by worker 0."""
+    for name in servers:
+        await port.send(name, Message(_NONE))
+
+
+async def dismiss(port: Port, servers: Sequence[str]) -> None:
+    """Dismiss `servers` for which the first model has no parameters; called by worker 0 when no other model can be attached any more."""
+    for name in servers:
+        await port.send(name, Message(_SERVED))
+
+
+async def request_snapshots(port: Port, servers: Sequence[str]) -> None:
+    """Have `servers` keep snapshots from now on; called by worker 0."""
+    for name in servers:
+        await port.send(name, Message(_EVALUATE))
+
+
+class Service:
+    """Serves the first model from the beginning, and each that is announced, side by side; ends when all are done with."""
+
+    def __init__(self, plan: StrategyPlan, port: Port, record: Recorder, checkpoints: CheckpointPlan) -> None:
+        self.planned = plan.served_by(port.name)
+        self.model = Serving(self.planned.plan.serve, self.planned.plan.scopes)
+        self.always_used = len(plan.exchanges) == 1
+        self.group = plan.group(plan.members[0])
+        self.port = port
+        self.record = record
+        self.checkpoints = checkpoints
+        self.losses = Losses(port)
+        self.beside = 0
+        self.first_is_over = Latch()
+        self.snapshots: list[Snapshots] = []
+        self.wanted = False
+
+    async def live(self) -> None:
+        """Until all models are done with."""
+        await self.losses.begin()
+        await self.port.spawn("attachments", self._listen())
+        await self.port.spawn("openings", self._listen_for_openings())
+        await self.port.spawn("evaluation", self._listen_for_evaluation())
+        if self.always_used:
+            await self.port.spawn("dismissal", self._listen_for_dismissal())
+            await self.port.spawn("model", self._serve_first())
+            await self.port.wait(self.first_is_over)
+        else:  # selections may leave nothing of the first model to this exchange
+            self.beside += 1
+            await self.port.spawn("model", self._beside(self.planned.scope(0, 0), self.model))
+        while self.beside:  # announced before the workers could be done with the first
+            await self.port.receive(_SERVED)
+            self.beside -= 1
+
+    async def _serve_first(self) -> None:
+        await self._serve(self.planned.scope(0, 0), self.model)
+        self.first_is_over.open()
+
+    async def _listen_for_dismissal(self) -> None:
+        await self.port.receive(_NONE)
+        self.first_is_over.open()
+
+    async def _listen(self) -> None:
+        while True:
+            delivery = await self.port.receive(_ATTACH)
+            assert delivery is not None
+            await self._serve_too(delivery.message.text, self.model)
+
+    async def _listen_for_openings(self) -> None:
+        while True:
+            delivery = await self.port.receive(_OPEN)
+            assert delivery is not None
+            opening = msgspec.json.decode(delivery.message.text, type=AnyOpening)
+            keep = partial(self._keep, opening, delivery.message.tensors)
+            await self._serve_too(opening.scope, Serving(keep, [""]))
+
+    def _keep(self, opening: Opening, given: tuple[Tensor, ...], endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
+        names = self.planned.servers
+        group = Group("servers", names, names.index(self.port.name), self.group.seed)
+        return opening.serve(self.planned.exchange.agreement.consistency, replace(endpoint, group=group), given)
+
+    async def _listen_for_evaluation(self) -> None:
+        await self.port.receive(_EVALUATE)
+        self.wanted = True
+        for snapshots in self.snapshots:
+            snapshots.wanted = True
+
+    async def _serve_too(self, scope: str, serving: Serving) -> None:
+        self.beside += 1
+        await self.port.spawn(f"model {scope}", self._beside(scope, serving))
+
+    async def _beside(self, scope: str, serving: Serving) -> None:
+        await self._serve(scope, serving)
+        await self.port.send(self.port.name, Message(_SERVED))
+
+    async def _serve(self, scope: str, serving: Serving) -> None:
+        snapshots = new_snapshots(len(self.planned.plan.result_actors()))
+        snapshots.wanted = self.wanted
+        self.snapshots.append(snapshots)
+        for nested in serving.scopes:
+            await self.losses.subscribe(scope + nested + GONE)
+        files = ServerFiles(self.checkpoints, self.port.name, scope)
+        await serving.live(ServerEndpoint(self.group, self.group.members, self.port.scoped(scope), self.record, snapshots, files))
+        if snapshots.wanted:
+            await show(self.port, scope, snapshots)

@@ -1,0 +1,51 @@
+"""Snapshots on their way to worker 0, which evaluates them when the training is over."""
+
+from __future__ import annotations
+
+from polyrhythm.core.kernel.message import ASIDE, Message
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.snapshots import Snapshots
+
+TOPIC = ASIDE + "snapshots"
+_BUDGET = 1 << 30
+"""Bytes that the copies of all who keep some of one model may take together."""
+_ONE, _END = 0.0, 1.0
+
+
+def new_snapshots(actors: int) -> Snapshots:
+    """No snapshots yet, of one of so many actors whose weights make up the result."""
+    return Snapshots(_BUDGET // actors)
+
+
+async def show(port: Port, scope: str, snapshots: Snapshots) -> None:
+    """Send what `snapshots` holds to worker 0."""
+    for first, weights in snapshots.kept.items():
+        await port.send(worker(0), Message(TOPIC, (_ONE, float(first)), scope, (weights,)))
+    await port.send(worker(0), Message(TOPIC, (_END, float(snapshots.stride), float(snapshots.seen), float(snapshots.too_large)), scope))
+
+
+async def collect(port: Port, expected: set[tuple[str, str]]) -> dict[tuple[str, str], Snapshots]:
+    """The snapshots by sender and scope; a sender that was lost (a message with its name as text) before it had shown all has none."""
+    found: dict[tuple[str, str], Snapshots] = {}
+    missing, whole = set(expected), set[tuple[str, str]]()
+    while missing:
+        delivery = await port.receive(TOPIC)
+        assert delivery is not None
+        message = delivery.message
+        if not message.numbers:
+            missing = {key for key in missing if key[0] != message.text}
+            continue
+        key = (delivery.sender, message.text)
+        snapshots = found.setdefault(key, Snapshots(0))
+        if message.numbers[0] == _ONE:
+            snapshots.kept[int(message.numbers[1])] = message.tensors[0]
+        else:
+            snapshots.stride, snapshots.seen, snapshots.too_large = (
+                int(message.numbers[1]),
+                int(message.numbers[2]),
+                bool(message.numbers[3]),
+            )
+            whole.add(key)
+            missing.discard(key)
+    return {key: snapshots for key, snapshots in found.items() if key in whole & expected}

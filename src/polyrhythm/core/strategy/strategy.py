@@ -1,0 +1,199 @@
+"""A way of training together: what is exchanged how, and what else all workers agree on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polyrhythm.core.catalogue import GlobalShuffle, MeanBuffers, Named
+from polyrhythm.core.kernel.names import is_worker, worker
+from polyrhythm.core.protocols.buffers import Buffers
+from polyrhythm.core.protocols.codec import Codec
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.controller import ControlledSetting, Controller, Fixed
+from polyrhythm.core.protocols.local import LocalRule, PlainSteps
+from polyrhythm.core.protocols.merge import Merge
+from polyrhythm.core.protocols.selection import Selection
+from polyrhythm.core.protocols.shuffle import Shuffle
+from polyrhythm.core.protocols.topology import Agreement, Topology
+from polyrhythm.core.protocols.traits import Pattern
+from polyrhythm.core.settings import checked, shown
+from polyrhythm.core.strategy.check import require_piece
+from polyrhythm.core.strategy.exchange import AnyExchange, Exchange
+from polyrhythm.errors import CompositionError, unknown
+
+Selected = Sequence[tuple[Selection, AnyExchange]]
+_AXES = ("exchange", "selected", "consistency", "topology", "codec", "merge", "local", "controller", "shuffle", "buffers", "name")
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+@checked
+class Strategy:
+    """A distributed training method, composed of pieces.
+
+    `exchange` defines how workers exchange what they compute. `selected` has other exchanges for some of the model's parameters, as pairs
+    (selection, exchange); no parameter may be in two of them. The pieces of a single-level exchange may be given instead of `exchange`:
+    `consistency`, `topology`, `codec`, `merge`, `local`, `controller`. `shuffle` is which samples a worker sees, and `buffers` with which
+    batch-norm statistics the final weights are saved. `name` is its name in tables.
+
+    Raises CompositionError for pieces that do not fit together, and for an unknown axis.
+
+    Examples:
+        >>> Strategy().agreement.payload.value
+        'gradients'
+    """
+
+    exchange: AnyExchange
+    selected: tuple[tuple[Selection, AnyExchange], ...]
+    shuffle: Shuffle
+    buffers: Buffers
+    name: str = dataclasses.field(compare=False)
+
+    def __init__(
+        self,
+        *,
+        exchange: AnyExchange | None = None,
+        selected: Selected = (),
+        shuffle: Shuffle | None = None,
+        buffers: Buffers | None = None,
+        name: str = "custom",
+        **pieces: Consistency | Topology | Codec | Merge | LocalRule | Controller,
+    ) -> None:
+        for axis in pieces:
+            if axis not in _AXES:
+                raise unknown("axis of a Strategy", axis, _AXES)
+        if exchange is not None:
+            require_piece("exchange", exchange, Exchange())
+        if not isinstance(selected, (list, tuple)):
+            raise CompositionError(f"selected={shown(selected)} is no list: give pairs of a selection and an exchange.")
+        for entry in selected:
+            _require_pair(entry)
+        chosen = Exchange(**pieces) if exchange is None else exchange.with_pieces(pieces) if pieces else exchange  # type: ignore[arg-type]
+        object.__setattr__(self, "exchange", chosen)
+        object.__setattr__(self, "selected", tuple(selected))
+        object.__setattr__(self, "shuffle", GlobalShuffle() if shuffle is None else shuffle)
+        object.__setattr__(self, "buffers", MeanBuffers() if buffers is None else buffers)
+        object.__setattr__(self, "name", name)
+        require_piece("shuffle", self.shuffle, GlobalShuffle())
+        require_piece("buffers", self.buffers, MeanBuffers())
+        sets = frozenset(setting for _, each in self.exchanges for setting in each.agreement.controller.traits.sets)
+        if ControlledSetting.BATCH in sets - self.shuffle.takes:
+            raise CompositionError(
+                f"A controller of {self.name} sets batches, and {self.shuffle!r} gives all workers as many samples: add shuffle=OwnPace()."
+            )
+        if self.chooses and len(rules := {repr(exchange.agreement.consistency) for _, exchange in self.exchanges}) > 1:
+            raise CompositionError(
+                f"The exchanges of {self.name} have {' and '.join(sorted(rules))}, and a worker takes a step for all of its parameters or "
+                "for none: give all of them the same consistency."
+            )
+
+    def __repr__(self) -> str:
+        shown = (f"{axis}={piece!r}" for axis, piece in self.pieces.items() if piece not in (PlainSteps(), Fixed()))
+        return f"Strategy({', '.join(shown)}, name={self.name!r})"
+
+    @property
+    def exchanges(self) -> tuple[tuple[Selection | None, AnyExchange], ...]:
+        """All exchanges, each with its selection; the last is for what no selection takes."""
+        return (*self.selected, (None, self.exchange))
+
+    @property
+    def pieces(self) -> dict[str, Any]:
+        """All of them, by axis."""
+        selected = {"selected": self.selected} if self.selected else {}
+        return {**self.exchange.pieces, **selected, "shuffle": self.shuffle, "buffers": self.buffers}
+
+    @property
+    def agreement(self) -> Agreement:
+        """What the pieces of `exchange` have agreed on."""
+        return self.exchange.agreement
+
+    @property
+    def consistency(self) -> Consistency:
+        """That of `exchange`."""
+        return self.agreement.consistency
+
+    @property
+    def topology(self) -> Topology:
+        """That of `exchange`."""
+        return self.exchange.topology
+
+    @property
+    def codec(self) -> Codec:
+        """That of `exchange`."""
+        return self.agreement.codec
+
+    @property
+    def merge(self) -> Merge:
+        """That of `exchange`."""
+        return self.agreement.merge
+
+    @property
+    def local(self) -> LocalRule:
+        """That of `exchange`."""
+        return self.agreement.local
+
+    @property
+    def controller(self) -> Controller:
+        """That of `exchange`."""
+        return self.agreement.controller
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether the result depends on the order in which messages arrive."""
+        return any(exchange.order_matters for _, exchange in self.exchanges)
+
+    @property
+    def tolerates_loss(self) -> bool:
+        """Whether the others can go on when a worker is gone."""
+        return all(exchange.tolerates_loss for _, exchange in self.exchanges)
+
+    @property
+    def tolerates_server_loss(self) -> bool:
+        """Whether the run can go on when a server is gone: there are some, and others have copies of what each of them holds."""
+        spare = any(exchange.topology.traits.spare_servers for _, exchange in self.exchanges)
+        return spare and all(exchange.tolerates_server_loss for _, exchange in self.exchanges)
+
+    @property
+    def ends_alike(self) -> bool:
+        """Whether all replicas end with the same bits."""
+        return all(exchange.ends_alike for _, exchange in self.exchanges)
+
+    @property
+    def chooses(self) -> bool:
+        """Whether workers pass steps over that others take."""
+        return any(exchange.agreement.consistency.traits.chooses for _, exchange in self.exchanges)
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether workers must be on one host, because they write to the same memory."""
+        return any(exchange.topology.traits.pattern is Pattern.SHARED for _, exchange in self.exchanges)
+
+    def workers(self, available: int) -> int:
+        """How many of the available workers it uses. Raises CompositionError where its exchanges use different numbers."""
+        used = {exchange.workers(available) for _, exchange in self.exchanges}
+        if len(used) > 1:
+            raise CompositionError(
+                f"The exchanges of {self.name} use different numbers of workers, {' and '.join(map(str, sorted(used)))} of {available}: "
+                "every worker takes part in all of them or in none, so do not combine Alone() with other exchanges."
+            )
+        return used.pop()
+
+    def check(self, workers: int) -> None:
+        """Refuse a number of workers with which an exchange would wait for ever."""
+        for _, exchange in self.exchanges:
+            exchange.check(workers)
+
+    def essential(self, actor: str) -> bool:
+        """Whether a run cannot go on without `actor`: servers without copies, worker 0 (it holds the result), and who is waited for."""
+        if not is_worker(actor):
+            return not self.tolerates_server_loss
+        return not self.tolerates_loss or actor == worker(0)
+
+
+def _require_pair(entry: object) -> None:
+    if not isinstance(entry, tuple) or len(entry) != 2:
+        raise CompositionError(f'selected contains {entry!r}: give pairs, such as (Named("embedding.*"), Exchange()).')
+    require_piece("selection", entry[0], Named("embedding.*"))
+    require_piece("exchange", entry[1], Exchange())

@@ -1,0 +1,88 @@
+"""A strategy among the workers of one run: who exchanges what with whom, and which servers there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyrhythm.core.kernel.group import Group, workers
+from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.protocols.selection import Selection
+from polyrhythm.core.strategy.exchange import AnyExchange
+from polyrhythm.core.strategy.plan import Crew, ExchangePlan
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExchange:
+    """One of a strategy's exchanges, its `number` among them, for which parameters it is (None: for those that no other takes)."""
+
+    number: int
+    selection: Selection | None
+    exchange: AnyExchange
+    plan: ExchangePlan
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of its servers."""
+        return tuple(self.plan.server_names)
+
+    def scope(self, attached: int, kind: int) -> str:
+        """What the topics begin with of parameters of the `attached`-th optimizer, of the `kind`-th type and device in this exchange.
+
+        The very first has none, so that a run of one exchange has the shortest topics.
+        """
+        if self.number or kind:
+            return f"{attached}.{self.number}.{kind}/"
+        return f"{attached}/" if attached else ""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyPlan:
+    """The exchanges of `strategy` among `members`, all workers of the run; `seed` is the root of its random streams."""
+
+    strategy: Strategy
+    members: tuple[str, ...]
+    seed: int
+    exchanges: tuple[PlannedExchange, ...]
+
+    @staticmethod
+    def of(strategy: Strategy, locations: Sequence[Location], seed: int) -> StrategyPlan:
+        """For as many of the located workers as the strategy uses. Raises CompositionError where the exchanges do not fit the workers."""
+        used = strategy.workers(len(locations))
+        strategy.check(used)
+        members, planned, first = workers(used), list[PlannedExchange](), 0
+        for number, (selection, exchange) in enumerate(strategy.exchanges):
+            crew = Crew("", members, tuple(locations[:used]), seed, first)
+            planned.append(PlannedExchange(number, selection, exchange, exchange.among(crew)))
+            first += len(planned[-1].plan.servers)
+        return StrategyPlan(strategy, members, seed, tuple(planned))
+
+    def group(self, worker: str) -> Group:
+        """All workers, as the one called `worker` sees them."""
+        return Group("", self.members, rank_of(worker), self.seed)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """All servers."""
+        return tuple(name for each in self.exchanges for name in each.servers)
+
+    @property
+    def beside(self) -> tuple[int | None, ...]:
+        """For each server, the rank of the worker beside which it should run."""
+        return tuple(None if near is None else rank_of(near) for each in self.exchanges for near in each.plan.servers)
+
+    @property
+    def groups(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The groups, other than that of all workers, over which sums are requested."""
+        found = {name: members for each in self.exchanges for name, members in each.plan.groups if members != self.members}
+        return tuple(found.items())
+
+    def served_by(self, name: str) -> PlannedExchange:
+        """The exchange of the server `name`."""
+        for each in self.exchanges:
+            if name in each.servers:
+                return each
+        raise CompositionError(f"{name} is not a server of this run, which has {', '.join(self.servers) or 'none'}.")

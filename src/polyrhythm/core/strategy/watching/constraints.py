@@ -1,0 +1,69 @@
+"""What weights must satisfy after every update: functions of the user's, which run where the weights are held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from polyrhythm.core.strategy.watching.written import HandWrites
+from polyrhythm.core.weights.state import ModelState
+from polyrhythm.errors import CompositionError
+
+Constraint = Callable[[Any], object]
+"""Takes the model, and writes to its parameters: clips them, bounds their norms, multiplies them by masks."""
+
+
+class ConstrainedPart(Protocol):
+    """A part of a replica."""
+
+    @property
+    def states(self) -> Sequence[ModelState]:
+        """The weights, with what each exchange of the part counts from."""
+
+    @property
+    def shifts(self) -> bool:
+        """Whether each worker adds up what all others did: what a constraint does is done by each for itself, and sent to nobody."""
+
+    @property
+    def writes(self) -> HandWrites:
+        """Who else writes to the weights."""
+
+
+class Constraints:
+    """`functions` that are applied to `model`, one after the other, without gradients."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.functions: list[Constraint] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.functions)
+
+    def add(self, function: Constraint, parts: Sequence[ConstrainedPart], system: str) -> None:
+        """Apply `function` now, and from now on. Raises CompositionError where others than the workers hold the weights."""
+        if any(part.writes.begun_elsewhere for part in parts):
+            raise CompositionError(
+                f"worker.constrain: under {system} the weights are held by servers, hubs or streams, which have parts of them and cannot "
+                "call a function of yours: take a system whose workers hold the weights (allreduce, local-sgd, diloco, gossipgrad, …), or "
+                "let the model compute its weights from free parameters (torch.nn.utils.parametrize), which every system trains."
+            )
+        self.functions.append(function)
+        self.apply(parts)
+
+    def apply(self, parts: Sequence[ConstrainedPart]) -> None:
+        """Have the weights satisfy all of them. Where all workers agree on the weights, they agree on what comes of them."""
+        if not self.functions:
+            return
+        apart = [(state, part.shifts) for part in parts for state in part.states if state.anchor is not state.weights]
+        with torch.no_grad():
+            before = [state.weights.clone() if shifts or torch.equal(state.anchor, state.weights) else None for state, shifts in apart]
+            for function in self.functions:
+                function(self.model)
+            for (state, _), weights in zip(apart, before, strict=True):
+                if weights is not None:
+                    state.anchor.add_(state.weights - weights)
+        for part in parts:
+            part.writes.note(resumed=part.writes.resumed)

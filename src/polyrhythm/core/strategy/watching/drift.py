@@ -1,0 +1,98 @@
+"""Replicas that must be equal when the run ends, and are not: how far apart rounding may bring them.
+
+Workers that exchange gradients get the same gradient and step by themselves. On like processors they stay equal bit for bit; others
+round some steps otherwise, because their vector instructions add in another order.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.collectives.broadcast import flat_broadcast_message
+from polyrhythm.core.kernel.agreement import Facts
+from polyrhythm.core.kernel.alignment import Alignment
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import ASIDE, Message
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.tensors import Layout, digest
+from polyrhythm.errors import DriftWarning
+
+_TOPIC = ASIDE + "final"
+_DIGITS = 12
+_ROUNDINGS = 8.0
+"""In one step: an element of the weights is rounded once, what is added to it a few times before."""
+_UNDONE = 4
+"""Steps whose roundings there may be in a change that was undone."""
+_MOST = 1e-3
+"""Of the norm. Beyond it nothing counts as rounding: a thousandth can be seen in a loss."""
+_REMEDY = (
+    "the replicas have drifted apart, and none of them is the result; look for what one worker does between steps and others do not, "
+    "such as a learning rate of its own, random numbers in the optimizer, or weights that are written by hand."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How far `weights` (numel,) are from those of worker 0 after so many `steps`, on processors that are like or not."""
+
+    weights: Tensor
+    steps: int
+
+    def judge(self, shown: Message) -> Facts:
+        """The same of all whose distance is explained; else the distance."""
+        relative = distance(self.weights, shown.tensors[0])
+        if relative <= rounding(self.weights.dtype, self.steps) or shown.text != processor(self.weights.device):
+            return {"final weights": "those of worker/0 up to rounding"}
+        return {"final weights": f"{relative:.1e} of their norm away from those of worker/0 on the same kind of processor"}
+
+
+def distance(weights: Tensor, others: Tensor) -> float:
+    """The Euclidean norm of the difference, relative to that of `others`; infinite where there is none."""
+    mine, reference = weights.detach().to("cpu", torch.float64), others.to("cpu", torch.float64)
+    apart, norm = (mine - reference).norm().item(), reference.norm().item()
+    return apart / norm if math.isfinite(apart) and norm > 0 else math.inf
+
+
+def rounding(dtype: torch.dtype, steps: int) -> float:
+    """What rounding differently at each of `steps` may amount to: independent errors grow as a random walk does."""
+    return min(_MOST, _ROUNDINGS * torch.finfo(dtype).eps * math.sqrt(steps))
+
+
+def is_put_back(weights: Tensor, before: Tensor) -> bool:
+    """Whether they differ from `before` by no more than after a change that was undone, as noise that is added and subtracted again."""
+    return torch.equal(weights, before) or distance(weights, before) <= rounding(weights.dtype, _UNDONE)
+
+
+def processor(device: torch.device) -> str:
+    """The kind of processor on which a worker steps: what decides how it rounds."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"a CPU with {torch.backends.cpu.get_cpu_capability()} instructions" if device.type == "cpu" else device.type
+
+
+def end_alike(context: WorkerContext, group: Group, layout: Layout, weights: Tensor, steps: int) -> None:
+    """Have all end with the weights of worker 0 where their final `weights` (numel,) differ in no more than rounding explains.
+
+    Then there is a DriftWarning; else CompositionError is raised at all workers.
+    """
+    mine = processor(weights.device)
+    held = Message(_TOPIC, text=mine, tensors=(weights.detach().cpu(),))
+    facts = {"final weights": digest(layout.named(weights).items())[:_DIGITS]}
+    shown = context.align(
+        Alignment(facts, held, lambda: flat_broadcast_message(context.port, group, held), Drift(weights, steps).judge, _REMEDY)
+    )
+    if shown is not None and (relative := distance(weights, shown.tensors[0])) > 0:
+        with torch.no_grad():
+            weights.copy_(shown.tensors[0])
+        warnings.warn(_sentence(context.port.name, relative, mine, shown.text), DriftWarning, stacklevel=2)
+
+
+def _sentence(name: str, relative: float, mine: str, other: str) -> str:
+    why = f"{name} has {mine}, {worker(0)} has {other}" if mine != other else "as rounding explains"
+    return f"{name} ended {relative:.1e} of the weights' norm away from {worker(0)} ({why}), and continues with the weights of {worker(0)}."

@@ -1,0 +1,111 @@
+"""Whether a worker computes gradients, and for what: one that trains does, one that evaluates only does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.strategy.watching.step_watch import StepWatch
+from polyrhythm.errors import WorkloadError
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Whose looks were the last of this process, which in the simulator has all workers."""
+
+    watch: GradientWatch | None = None
+
+
+_TURN = _Turn()
+
+
+class GradientWatch:
+    """Watches one worker: whether it has `computed` gradients since it attached a model, and one has `reached` an attached parameter.
+
+    Of the former torch says nothing, but it numbers what it computes in a process. What it did between two looks of a worker was this
+    worker's doing if no other has looked meanwhile; else nothing is concluded.
+    """
+
+    def __init__(self) -> None:
+        self.computed = False
+        self.reached = False
+        self.watches: list[StepWatch] = []
+        self._before: dict[int, tuple[Tensor, int]] = {}
+        self._since: int | None = None
+
+    def attached(self, watch: StepWatch) -> None:
+        """Another model was; gradients that it has from before are none of the run's."""
+        self.watches.append(watch)
+        self._pass(watch.parameters)
+        self.go_on()
+
+    def stepped(self) -> None:
+        """A step is over; gradients that it has left, such as merged ones, are the library's."""
+        if not self.reached:
+            self._pass(self._parameters())
+        self.go_on()
+
+    def go_on(self) -> None:
+        """From here on what is computed is the worker's."""
+        _TURN.watch = self
+        if self.watches and not self.computed:
+            self._since = _next_number()
+
+    def look(self) -> None:
+        """What the worker did up to here is over."""
+        if not self.reached and any(map(self._has_gradient, self._parameters())):
+            self.reached = self.computed = True
+        if not self.computed and self._since is not None and _TURN.watch is self:
+            self.computed = _next_number() > self._since + 1
+        self.go_on()
+
+    def refuse_end(self, stepped: bool) -> None:
+        """Raise WorkloadError if the worker has trained something else than what it steps, or has not `stepped`.
+
+        Steps without a gradient are no training where they leave the weights as they were; a worker that has not computed any may be one
+        without samples. One that goes on where another run had ended has steps, and has taken none itself.
+        """
+        self.look()
+        if not self.computed or not self.watches:
+            return
+        taken = sum(watch.taken for watch in self.watches)
+        if not stepped and not taken:
+            kind = type(self.watches[0].optimizer).__name__
+            raise WorkloadError(
+                f"Gradients were computed after worker.attach, but step() of the attached {kind} was never called, so nothing was "
+                f"exchanged: call it after backward(), and attach the model that is trained, no copy of it. {_OTHER_GRADIENTS}"
+            )
+        if taken and not self.reached and not any(watch.has_changed for watch in self.watches):
+            raise WorkloadError(
+                f"Gradients were computed, but no attached parameter had one at any of {taken} steps, so nothing was trained: give "
+                "worker.attach the model whose loss is computed, and no copy of it, and call zero_grad() before backward() and not "
+                f"between it and step(). {_OTHER_GRADIENTS}"
+            )
+
+    def _pass(self, parameters: Iterable[Tensor]) -> None:
+        self._before |= {id(each): (each.grad, each.grad._version) for each in parameters if each.grad is not None}
+
+    def _parameters(self) -> Iterable[Tensor]:
+        return (each for watch in self.watches for each in watch.parameters)
+
+    def _has_gradient(self, parameter: Tensor) -> bool:
+        if parameter.grad is None:
+            return False
+        grad, version = self._before.get(id(parameter), (None, 0))
+        return parameter.grad is not grad or parameter.grad._version != version
+
+
+_OTHER_GRADIENTS = "Gradients that are not for training are computed before worker.attach or after worker.finish()."
+
+
+def _next_number() -> int:
+    """The number that torch gives to a computation of gradients; those of a process follow each other, and this is one of them."""
+    found: list[int] = []
+    with torch.inference_mode(False), torch.enable_grad():
+        probe = torch.zeros((), device="cpu", requires_grad=True)
+        probe.register_hook(lambda _: found.append(torch._C._current_graph_task_id()))  # type: ignore[no-untyped-call]
+        probe.backward(torch.ones((), device="cpu"))  # type: ignore[no-untyped-call]
+    return found[0]

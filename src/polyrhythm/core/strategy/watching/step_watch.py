@@ -1,0 +1,234 @@
+"""Weights that change although the attached `optimizer.step()` was not called: nothing of that would be exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from polyrhythm.core.strategy.gradients import Parameters
+from polyrhythm.core.strategy.watching.drift import is_put_back
+from polyrhythm.core.weights.wrapped_optimizer import advice
+from polyrhythm.errors import WorkloadError
+
+_SAMPLE = 1024
+"""Elements of the weights that are kept, over all of them: a step of an optimizer changes nearly all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What was there at one moment: the worker's steps, those that the library took, torch's count of writes, and a sample of weights.
+
+    `awaited` is whether something of a step was still to come, so that the library writes weights until the next one.
+    """
+
+    clock: int
+    taken: int
+    versions: int
+    sample: Sequence[Tensor]
+    awaited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideStep:
+    """A step of an optimizer on the parameters of another that is attached, and what was there before it."""
+
+    optimizer: torch.optim.Optimizer
+    before: Glance
+
+
+class OptimizerSteps:
+    """Hears of every step of every optimizer of this process. `strangers` is how many were on parameters that nobody watches."""
+
+    def __init__(self) -> None:
+        self.strangers = 0
+        self._watches: WeakValueDictionary[int, StepWatch] = WeakValueDictionary()
+        self._hook: Any = None
+
+    def enter(self, watch: StepWatch) -> None:
+        """From now on tell `watch` of steps on its parameters, which it keeps in memory, so that their ids are theirs."""
+        if self._hook is None:
+            self._hook = register_optimizer_step_pre_hook(self._note)
+        self._watches.update((id(parameter), watch) for parameter in watch.parameters)
+
+    def leave(self, watch: StepWatch) -> None:
+        """Tell it no more."""
+        for parameter in watch.parameters:
+            self._watches.pop(id(parameter), None)
+
+    def _note(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if (watch := self._watches.get(id(parameter))) is not None:
+                    watch.stepping(optimizer)
+                    return
+        self.strangers += 1
+
+
+_STEPS = OptimizerSteps()
+
+
+class StepWatch:
+    """Watches the parameters of one attached `optimizer`, which are in `shares`. `shared`: whether other workers write to them as well.
+
+    What a worker does in its own steps is none of its business: `own` makes the step of the optimizer one of the library's. `taken` counts
+    the steps since it was attached, also those that are passed over.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, shares: Sequence[Parameters], shared: bool) -> None:
+        self.optimizer = optimizer
+        self.shares = shares
+        self.shared = shared
+        self._clock: Callable[[], int] = lambda: 0
+        self._awaits: Callable[[], bool] = lambda: False
+        self.taken = 0
+        self._inside = 0
+        self._outside: OutsideStep | None = None
+        self._began: Glance | None = None
+        self._shown: Glance | None = None
+        self._used = False
+        self._strangers = 0
+        self.parameters = [parameter for share in shares for parameter in share.parameters]
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the weights are others than at the beginning, whoever has written them."""
+        return self._began is not None and self._changed(self._began, written=True)
+
+    def begin(self, clock: Callable[[], int], awaits: Callable[[], bool]) -> None:
+        """The weights are those of the beginning. `clock` says how many steps there were, `awaits` whether something of them is to come."""
+        _STEPS.enter(self)
+        self._clock, self._awaits = clock, awaits
+        self.restart()
+
+    def restart(self) -> None:
+        """The weights are those with which training goes on."""
+        self._outside, self._began, self._shown, self._used, self._strangers = None, self.look(), None, False, _STEPS.strangers
+
+    def close(self) -> None:
+        """The run is over, and what is done with the weights from now on is the user's alone."""
+        _STEPS.leave(self)
+
+    def own(self, step: Callable[..., Any]) -> Callable[[], None]:
+        """`step` of the optimizer, as one that the library takes."""
+
+        def take() -> None:
+            with self._step_inside():
+                step()
+            self.taken += 1
+
+        return take
+
+    def attached(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """`step` in the place of the optimizer's: the hooks of all optimizers, which it calls, are no sign of another step."""
+
+        def take(*given: Any, **options: Any) -> Any:
+            with self._step_inside():
+                result = step(*given, **options)
+            self.taken += 1  # also one that is passed over
+            return result
+
+        return take
+
+    @contextmanager
+    def _step_inside(self) -> Iterator[None]:
+        self._inside += 1
+        try:
+            yield
+        finally:
+            self._inside -= 1
+
+    def look(self) -> Glance:
+        """What is there now."""
+        return Glance(self._clock(), self.taken, self._versions(), self._sample(), self._awaits())
+
+    def stepping(self, optimizer: torch.optim.Optimizer) -> None:
+        """`optimizer` is about to step on parameters that are watched here."""
+        wraps = any(held is self.optimizer for held in vars(optimizer).values())  # it steps by the one that is attached
+        if not (self._inside or wraps) and self._outside is None:
+            self._outside = OutsideStep(optimizer, self.look())
+
+    def refuse_batch(self, before: Glance) -> None:
+        """Raise WorkloadError if the batch that was drawn `before` has changed the weights, and no step was taken.
+
+        Where others write to them too, nobody can say that of one batch.
+        """
+        self._used = True
+        if not self.shared and self._clock() == before.clock and self.taken == before.taken and self._changed(before):
+            raise WorkloadError(self._sentence("A batch has changed the weights"))
+
+    def refuse_step(self) -> None:
+        """A step begins: raise WorkloadError if another optimizer has changed the weights since the last one."""
+        outside, self._outside = self._outside, None
+        if outside is not None and self._changed(outside.before, written=True):
+            self._outside = outside
+            raise WorkloadError(self._sentence("The weights were changed beside the steps that are exchanged"))
+
+    def refuse_shown(self) -> None:
+        """The training function says something of its training: raise WorkloadError if that goes on without a step."""
+        self._used = True
+        self._refuse_outside()
+        if not self.shared and self._clock() == 0 and self.taken == 0:
+            if self._shown is None:
+                self._shown = self.look()
+            elif any(each.grad is not None for each in self.parameters) and self._changed(self._shown):
+                raise WorkloadError(self._sentence("The weights have changed since the last report"))
+
+    def refuse_end(self) -> None:
+        """The training function is over: raise WorkloadError if it has changed the weights without a step."""
+        self._refuse_outside()
+        if self._clock() or self.taken or self._began is None:
+            return
+        computed = any(each.grad is not None for each in self.parameters)
+        if self._changed(self._began, written=computed):
+            raise WorkloadError(self._sentence("The weights have changed since worker.attach"))
+        if self._used and (strangers := _STEPS.strangers - self._strangers):
+            raise WorkloadError(
+                f"{strangers} steps were taken on parameters that are not attached, and none on those that are, so nothing was exchanged: "
+                "give worker.attach the model and the optimizer that are trained, and no copies of them."
+            )
+
+    def _refuse_outside(self) -> None:
+        if self._outside is not None and self._changed(self._outside.before, written=True):
+            raise WorkloadError(self._sentence("The weights have changed"))
+
+    def _versions(self) -> int:
+        return sum([each._version for each in self.parameters])
+
+    def _sample(self) -> list[Tensor]:
+        return [flat[:: max(1, len(flat) // _SAMPLE) | 1].clone() for flat in map(Parameters.values, self.shares)]
+
+    def _changed(self, before: Glance, written: bool = False) -> bool:
+        """Whether the weights are others than they were, by more than rounding, and this worker has written them.
+
+        Where others write to them too, torch's count says whether it has, if it is not known that it must have `written`.
+        """
+        written = written or not all(share.in_place for share in self.shares)
+        if before.awaited or (self.shared and not written and self._versions() == before.versions):
+            return written
+        return not all(is_put_back(now, then) for now, then in zip(self._sample(), before.sample, strict=True))
+
+    def _sentence(self, what: str) -> str:
+        attached = type(self.optimizer).__name__
+        if self._outside is None:
+            return (
+                f"{what}, but step() of the attached {attached} was not called, so nothing of it is exchanged: call step() of the "
+                "optimizer that worker.attach returned, and write an update of your own as the step() of a torch.optim.Optimizer."
+            )
+        other = self._outside.optimizer
+        name = type(other).__name__
+        if other is self.optimizer:
+            return (
+                f"The step() that {name} had before worker.attach was called, so nothing of it is exchanged: call optimizer.step(), which "
+                "worker.attach has replaced, and no method that was kept from before."
+            )
+        return (
+            f"{name} has stepped on parameters of the attached {attached} and is not attached, so nothing of it is exchanged: call "
+            f"{attached}'s step(), and no other on the same parameters.{advice(self.optimizer)}"
+        )

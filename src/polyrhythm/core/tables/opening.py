@@ -1,0 +1,44 @@
+"""What worker 0 sends the servers to have them keep a table."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from polyrhythm.core.catalogue import ROW_KINDS
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.topology import ServerEndpoint
+from polyrhythm.core.tables.shape import TableShape
+from polyrhythm.core.tables.table_shard import TableShard
+from polyrhythm.errors import WorkloadError
+
+
+class TableOpening(msgspec.Struct, frozen=True, tag="table"):
+    """A table as a value that can be sent; as `pieces.common_state.Opening`. `kind` is the place of its rows' class in ROW_KINDS."""
+
+    scope: str
+    rows: int
+    columns: int
+    kind: int
+    dtype: str
+
+    @staticmethod
+    def of(scope: str, shape: TableShape) -> TableOpening:
+        """Raises WorkloadError for rows of a class that servers do not know."""
+        if type(shape.kind) not in ROW_KINDS:
+            known = " or ".join(f"pr.{kind.__name__}()" for kind in ROW_KINDS)
+            raise WorkloadError(f"worker.table was given row={shape.kind!r}: give {known}.")
+        return TableOpening(
+            scope, shape.rows, shape.columns, ROW_KINDS.index(type(shape.kind)), str(shape.kind.dtype).removeprefix("torch.")
+        )
+
+    def serve(self, consistency: Consistency, endpoint: ServerEndpoint, given: Sequence[Tensor]) -> Coroutine[Effect[Any], Any, None]:
+        """A server's part of it; `given` are the rows and their packet with which this part begins, or nothing."""
+        kind = ROW_KINDS[self.kind](getattr(torch, self.dtype))  # type: ignore[call-arg]
+        shape = TableShape(self.rows, self.columns, kind)
+        return TableShard(shape, consistency, endpoint).live(tuple(given))

@@ -1,0 +1,97 @@
+"""A worker's requests to the servers of a table, and their responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.tables.records import REQUESTS, ReadStatus, TableDone, TableDrain, TableRead, TableRequest, TableUpdate, to_numbers
+from polyrhythm.core.tables.shape import TableShape
+
+
+class Answer(NamedTuple):
+    """What a server has answered: to a request for `asked`, the `rows` that the reader did not have as they are, and their packet."""
+
+    asked: Tensor
+    rows: Tensor
+    packet: Packet
+    status: ReadStatus
+
+
+class TableRequests:
+    """`versions` and `visible` are, by server, the version of the last answer, and the own clock whose updates it has."""
+
+    def __init__(self, shape: TableShape, servers: tuple[str, ...], port: Port) -> None:
+        self.shape = shape
+        self.names = servers
+        self.port = port
+        self.versions = [0] * len(servers)
+        self.visible = [0] * len(servers)
+
+    async def push(self, clock: int, rows: Tensor, packet: Packet) -> None:
+        """Send each server what was done up to `clock` to its rows, and to those without any that the clock has ended."""
+        await self.port.flush()  # where no answer is waited for, updates would pile up on a line that is too slow
+        for k in range(len(self.names)):
+            places = self._of(k, rows).nonzero().view(-1)
+            tensors = (self._local(rows[places]), *self.shape.kind.take(packet, places))
+            await self._send(k, TableUpdate(clock, self.versions[k]), tensors)
+
+    async def read(self, clock: int, rows: Tensor, since: Callable[[Tensor], Tensor]) -> list[Answer]:
+        """Ask for `rows`, each given once; `since` has the version that is known of each, -1 where none is. It waits for all answers."""
+        asked = []
+        for k in range(len(self.names)):
+            mine = rows[self._of(k, rows)]
+            versions = since(mine)
+            known, unknown = mine[versions >= 0], mine[versions < 0]
+            asked.append((known, unknown))
+            if len(mine):
+                every = len(known) == len(self.shape.kept_by(k, len(self.names)))
+                oldest = int(versions[versions >= 0].min()) if len(known) else 0
+                tensors = (self._local(known[:0] if every else known), self._local(unknown))
+                await self._send(k, TableRead(clock, oldest, every), tensors)
+        return [await self._answer(k, *lists) for k, lists in enumerate(asked) if len(lists[0]) + len(lists[1])]
+
+    async def end(self) -> None:
+        """All has been sent."""
+        for k in range(len(self.names)):
+            await self._send(k, TableDone())
+
+    async def content(self) -> list[Packet]:
+        """Wait for the final rows of each server: worker 0 gets them when all workers have ended."""
+        return [(await self._receive(f"f{k}", k)).tensors for k in range(len(self.names))]
+
+    async def drain(self, step: int) -> str:
+        """Have the servers write their state, after all that this worker has sent them. Returns what prevented one of them."""
+        for k in range(len(self.names)):
+            await self._send(k, TableDrain(step))
+        problems = [(await self._receive(f"d{k}", k)).text for k in range(len(self.names))]
+        return next(filter(None, problems), "")
+
+    async def _answer(self, k: int, known: Tensor, unknown: Tensor) -> Answer:
+        message = await self._receive(f"r{k}", k)
+        version, slowest, own = message.numbers
+        status = ReadStatus(int(version), slowest, int(own))
+        self.versions[k], self.visible[k] = status.version, status.own
+        places, *packet = message.tensors
+        return Answer(torch.cat([known, unknown]), torch.cat([known[places.long()], unknown]), tuple(packet), status)
+
+    async def _receive(self, topic: str, k: int) -> Message:
+        delivery = await self.port.receive(topic, self.names[k])
+        assert delivery is not None
+        return delivery.message
+
+    async def _send(self, k: int, request: TableRequest, tensors: tuple[Tensor, ...] = ()) -> None:
+        await self.port.send(self.names[k], Message(REQUESTS, to_numbers(request), tensors=tensors))
+
+    def _of(self, k: int, rows: Tensor) -> Tensor:
+        return rows % len(self.names) == k
+
+    def _local(self, rows: Tensor) -> Tensor:
+        local = torch.div(rows, len(self.names), rounding_mode="floor")
+        return local if self.shape.rows > torch.iinfo(torch.int32).max else local.to(torch.int32)

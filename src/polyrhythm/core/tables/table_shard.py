@@ -1,0 +1,146 @@
+"""A server's rows of a table: adds up what workers did, and answers reads when the clock table lets them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.kernel.events import Merged
+from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.topology import ServerEndpoint
+from polyrhythm.core.tables.clock_table import ClockTable, Flushed
+from polyrhythm.core.tables.records import REQUESTS, ReadStatus, TableDone, TableDrain, TableRead, TableUpdate, from_numbers
+from polyrhythm.core.tables.shape import TableShape
+from polyrhythm.core.trees import StateTree
+
+
+class RowUpdate(NamedTuple):
+    """What is to be added to local rows (n,), by a worker that knew `version`."""
+
+    rows: Tensor
+    packet: Packet
+    version: int
+
+
+class PendingRead(NamedTuple):
+    """A request that waits, and its two lists of local rows: those that the reader knows, and those that it does not."""
+
+    request: TableRead
+    known: Tensor
+    unknown: Tensor
+
+
+class TableShard:
+    """`changed` is, by local row, the `version` since which it is as it is: a version for each time that updates were merged."""
+
+    def __init__(self, shape: TableShape, consistency: Consistency, endpoint: ServerEndpoint) -> None:
+        self.shape = shape
+        self.port = endpoint.port
+        self.rank = endpoint.group.rank
+        self.record = endpoint.record
+        self.snapshots = endpoint.snapshots
+        self.checkpoints = endpoint.checkpoints
+        self.every = torch.arange(len(shape.kept_by(self.rank, endpoint.group.size)))
+        self.store = shape.kind.store(len(self.every), shape.columns)
+        self.clocks: ClockTable[RowUpdate] = ClockTable(consistency, endpoint.workers)
+        self.version = 0
+        self.changed = torch.zeros(len(self.every), dtype=torch.int64)
+        self.waiting: dict[str, PendingRead] = {}
+        self.drained: dict[str, int] = {}
+
+    async def live(self, given: tuple[Tensor, ...]) -> None:
+        """Until every worker that remains is done; then worker 0 gets all rows. It begins with `given`: rows and their packet."""
+        await self.port.spawn("lost", self._watch())
+        if given:
+            self.store.put(given[0].long(), given[1:])
+        self.checkpoints.resume(self.restore)
+        while not self.clocks.over:
+            delivery = await self.port.receive(REQUESTS)
+            assert delivery is not None
+            self._take(delivery)
+            await self._advance()
+        await self.port.send(worker(0), Message(f"f{self.rank}", tensors=self.store.read(self.every)))
+
+    async def _watch(self) -> None:
+        while True:
+            delivery = await self.port.receive(GONE)
+            assert delivery is not None
+            self.clocks.lose(delivery.message.text)
+            self.waiting.pop(delivery.message.text, None)
+            await self.port.send(self.port.name, Message(REQUESTS))
+
+    def _take(self, delivery: Delivery) -> None:
+        sender, message = delivery.sender, delivery.message
+        if sender not in self.clocks.clocks:
+            return  # of a worker that was lost meanwhile, or a notice of that
+        match request := from_numbers(message.numbers):
+            case TableUpdate():
+                rows, *packet = message.tensors
+                self.clocks.take(Flushed(sender, request.clock, RowUpdate(rows.long(), tuple(packet), request.version)))
+            case TableRead():
+                known, unknown = (rows.long() for rows in message.tensors)
+                self.waiting[sender] = PendingRead(request, self.every if request.every else known, unknown)
+            case TableDone():
+                self.clocks.end(sender)
+            case TableDrain():
+                self.drained[sender] = request.step
+
+    async def _advance(self) -> None:
+        """Merge what can be, write the state if nothing more can come before a checkpoint, and respond to all that may read."""
+        while group := self.clocks.next_group():
+            await self._merge(group)
+        if self.drained and not self.clocks.clocks.keys() - self.drained.keys():
+            step = max(self.drained.values())
+            self.drained.clear()
+            problem = self.checkpoints.write(step, self.export())
+            for name in self.clocks.clocks:
+                await self.port.send(name, Message(f"d{self.rank}", text=problem))
+        for name, pending in list(self.waiting.items()):
+            if self.clocks.may_read(pending.request.clock):
+                del self.waiting[name]
+                await self._respond(name, pending)
+
+    async def _merge(self, group: list[Flushed[RowUpdate]]) -> None:
+        began = self.port.now()
+        if self.snapshots.due(began):
+            self.snapshots.look(began, self.shape.kind.flat(self.store.read(self.every), self.shape.columns))
+        staleness = [self.version - flush.content.version for flush in group]
+        self.version += 1
+        for flush in group:
+            self.store.add(flush.content.rows, flush.content.packet)
+            self.changed[flush.content.rows] = self.version
+        now = self.port.now()
+        self.record(Merged(now, self.port.name, self.version, staleness, now - began))
+        await self.port.merged(len(group))
+
+    async def _respond(self, name: str, pending: PendingRead) -> None:
+        places = (self.changed[pending.known] > pending.request.since).nonzero().view(-1)
+        packet = self.store.read(torch.cat([pending.known[places], pending.unknown]))
+        status = ReadStatus(self.version, self.clocks.slowest, self.clocks.clocks[name])
+        await self.port.send(name, Message(f"r{self.rank}", tuple(map(float, status)), tensors=(places.to(torch.int32), *packet)))
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        waiting = [flush for line in self.clocks.pending.values() for flush in line]
+        return {
+            "rows": self.store.held,
+            "packet": self.store.read(self.store.held),
+            "changed": self.changed,
+            "version": self.version,
+            "clocks": self.clocks.clocks,
+            "pending": [(each.sender, each.clock, tuple(each.content)) for each in waiting],
+        }
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.store.keep(self.store.held[:0])
+        self.store.put(state["rows"], state["packet"])
+        self.changed, self.version, self.clocks.clocks = state["changed"], state["version"], state["clocks"]
+        for sender, clock, content in state["pending"]:
+            self.clocks.take(Flushed(sender, clock, RowUpdate(*content)))

@@ -1,0 +1,167 @@
+"""One worker's side of a table: reads under the consistency's bound, and its own writes on top of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.tables.row_cache import RowCache
+from polyrhythm.core.tables.shape import TableShape
+from polyrhythm.core.tables.table_requests import Answer, TableRequests
+from polyrhythm.core.trees import StateTree
+from polyrhythm.errors import CheckpointError, WorkloadError, diverged
+
+
+class OwnUpdate(NamedTuple):
+    """What this worker has sent when it ended `clock`."""
+
+    clock: int
+    rows: Tensor
+    packet: Packet
+
+
+class TableCrew(NamedTuple):
+    """Who shares a table, and by which rule: the rank and number of the workers, and the servers that keep it."""
+
+    rank: int
+    workers: int
+    servers: tuple[str, ...]
+    consistency: Consistency
+
+
+class TableState:
+    """As `pieces.common_state.CommonState`. `clock` counts the periods that this worker has ended.
+
+    What it has done since is `pending`, and is in the rows of its cache too. A row that is read anew comes from the server with those of
+    the worker's own updates that are visible there, and gets the others on top: `sent` has those that need not be, where several workers'
+    updates are merged together. So each counts once.
+    """
+
+    def __init__(self, name: str, shape: TableShape, crew: TableCrew, context: WorkerContext, port: Port, bound: int | None) -> None:
+        self.name = name
+        self.shape = shape
+        self.crew = crew
+        self.context = context
+        self.requests = TableRequests(shape, crew.servers, port)
+        self.cache = RowCache(shape, bound)
+        self.pending = shape.kind.store(shape.rows, shape.columns)
+        self.sent: deque[OwnUpdate] = deque()
+        self.clock = 0
+        self.finished = False
+        self.content: Packet | None = None
+
+    def get(self, rows: Tensor) -> Tensor:
+        """The rows (n, columns) as this worker may see them; it waits while what it could see is too old."""
+        self._refuse_if_finished("get")
+        wanted = rows.unique()  # type: ignore[no-untyped-call]
+        stale = self.cache.stale(wanted, self.clock, self.crew.consistency.must_read)
+        if len(stale):
+            for answer in self.context.perform(self.requests.read(self.clock, stale, self.cache.since)):
+                self._take_over(answer)
+        packet = self.cache.use(wanted)
+        if len(wanted) != len(rows) or not torch.equal(wanted, rows):
+            packet = self.shape.kind.take(packet, torch.searchsorted(wanted, rows))
+        return self.shape.kind.unpacked(packet, self.shape.columns)
+
+    def inc(self, rows: Tensor, values: Tensor) -> None:
+        """Add to the rows: visible to this worker now, to others when it has ended this clock."""
+        self._refuse_if_finished("inc")
+        packet = self.shape.kind.packed(values, self.shape.columns)
+        if len(values) != len(rows):
+            raise WorkloadError(f"{len(values)} rows of values were given for {len(rows)} rows of the table: give as many of each.")
+        self.pending.add(rows, packet)
+        held = self.cache.store.holds(rows).nonzero().view(-1)
+        if len(held):
+            self.cache.store.add(rows[held], self.shape.kind.take(packet, held))
+
+    def step(self, samples: int) -> None:
+        """End a clock: send what was done in it, on however many samples."""
+        self._refuse_if_finished("clock")
+        self.clock += 1
+        rows = self.pending.held
+        packet = self.pending.read(rows)
+        values = packet[-1]
+        if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+            raise diverged(f"What {self.context.port.name} adds to the table {self.name!r} is not finite at clock {self.clock}")
+        self.pending.keep(rows[:0])
+        if self._may_be_invisible(self.clock):
+            self.sent.append(OwnUpdate(self.clock, rows, packet))
+        while self.sent and not self._may_be_invisible(self.sent[0].clock):
+            self.sent.popleft()
+        self.context.perform(self.requests.push(self.clock, rows, packet))
+
+    def finish(self) -> None:
+        """Send what was not sent; worker 0 gets the content when all have."""
+        if len(self.pending.held):
+            self.step(0)
+        self.context.stopped(self.clock)
+        self.finished = True
+        self.context.perform(self.requests.end())
+        if self.crew.rank == 0:
+            self.content = self._joined(self.context.perform(self.requests.content()))
+
+    def drain(self, step: int) -> str:
+        """As in the protocol."""
+        problem: str = self.context.perform(self.requests.drain(step))
+        return problem
+
+    def export(self) -> StateTree:
+        """As in the protocol. What the cache holds can be read again."""
+        rows = self.pending.held
+        return {
+            "shape": str(self.shape),
+            "clock": self.clock,
+            "visible": self.requests.visible,
+            "rows": rows,
+            "packet": self.pending.read(rows),
+            "sent": [tuple(each) for each in self.sent],
+        }
+
+    def restore(self, state: StateTree) -> None:
+        """As in the protocol."""
+        if state["shape"] != str(self.shape):
+            raise CheckpointError(
+                f"The checkpoint has a table {self.name!r} of {state['shape']}, and worker.table was given {self.shape}: resume with the "
+                "training function that wrote it."
+            )
+        self.clock, self.requests.visible = state["clock"], state["visible"]
+        self.pending.put(state["rows"], state["packet"])
+        self.sent = deque(OwnUpdate(*each) for each in state["sent"])
+
+    def _may_be_invisible(self, clock: int) -> bool:
+        """Whether a server may answer the next read without what this worker has sent at `clock`, which it has had before."""
+        rule = self.crew.consistency
+        waits_for_others = rule.quorum(self.crew.workers) > 1 and clock > min(self.requests.visible)
+        return waits_for_others and rule.may_proceed(self.clock, clock - 1)
+
+    def _take_over(self, answer: Answer) -> None:
+        """Have the rows as a server answered, with own updates on top that are not in them."""
+        self.cache.learn(answer.asked, self.clock, answer.status)
+        self.cache.store.put(answer.rows, answer.packet)
+        for update in self.sent:
+            if update.clock > answer.status.own:
+                self._add_again(update.rows, update.packet, answer.rows)
+        rows = self.pending.held
+        if len(rows):
+            self._add_again(rows, self.pending.read(rows), answer.rows)
+
+    def _add_again(self, rows: Tensor, packet: Packet, among: Tensor) -> None:
+        places = torch.isin(rows, among).nonzero().view(-1)
+        self.cache.store.add(rows[places], self.shape.kind.take(packet, places))
+
+    def _joined(self, parts: list[Packet]) -> Packet:
+        store = self.shape.kind.store(self.shape.rows, self.shape.columns)
+        for k, packet in enumerate(parts):
+            store.put(self.shape.kept_by(k, len(parts)), packet)
+        return store.read(self.shape.every)
+
+    def _refuse_if_finished(self, call: str) -> None:
+        if self.finished:
+            raise WorkloadError(f"{call} was called on the table {self.name!r} after worker.finish(): the run is over.")

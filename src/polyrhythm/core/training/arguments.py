@@ -1,0 +1,49 @@
+"""What a training function gives to its worker, refused at the call where it cannot be."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import nn
+
+from polyrhythm.core.settings import shown
+from polyrhythm.errors import WorkloadError
+
+
+def refuse_attached(model: object, optimizer: object, name: object) -> None:
+    """Raise WorkloadError for what is no model, no optimizer, or no name of one."""
+    if isinstance(model, torch.optim.Optimizer) and isinstance(optimizer, nn.Module):
+        raise WorkloadError("worker.attach was given the optimizer first and the model second: call worker.attach(model, optimizer).")
+    if not isinstance(model, nn.Module):
+        raise WorkloadError(f"worker.attach was given {shown(model)} as its model: give a torch.nn.Module, and its optimizer after it.")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise WorkloadError(
+            f"worker.attach was given {shown(optimizer)} as its optimizer: give a torch.optim.Optimizer of the model's parameters, such as "
+            "torch.optim.SGD(model.parameters(), lr=0.1)."
+        )
+    if name is not None and (not isinstance(name, str) or not name):
+        raise WorkloadError(f"worker.attach was given name={shown(name)}: give a text, or leave it out.")
+
+
+def norm_bound(value: Any) -> float | None:
+    """What `Worker.attach` was given as `clip_norm`. Raises WorkloadError for what bounds no norm."""
+    if value is None:
+        return None
+    if isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0:
+        return float(value)
+    raise WorkloadError(
+        f"worker.attach was given clip_norm={shown(value)}, and gradients have no norm to be clipped to that: give a number above 0, or "
+        "None to leave them as they are."
+    )
+
+
+def range_of(bounds: tuple[Any, ...]) -> range:
+    """The `range` of what `Worker.range` was given. Raises WorkloadError where there is none."""
+    try:
+        return range(*bounds)
+    except (TypeError, ValueError) as problem:
+        raise WorkloadError(
+            f"worker.range({', '.join(map(shown, bounds))}) counts nothing ({problem}): give what range() takes, such as worker.range(10)."
+        ) from problem

@@ -1,0 +1,114 @@
+"""Where a run writes checkpoints, and from which checkpoint it continues."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from polyrhythm.core.checkpoints.checkpoint import Checkpoint
+from polyrhythm.core.checkpoints.manifest import Manifest
+from polyrhythm.core.checkpoints.plan import CheckpointPlan, path_given
+from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.store import CheckpointStore, find
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.circumstances import changes, moved, promise
+from polyrhythm.errors import CheckpointError
+
+RESUMES, CHANGED = "how it resumes", "changed since the checkpoint"
+"""Settings of a resumed run in its record."""
+
+
+def manifest_of(plan: StrategyPlan, step: int, seconds: float, found: Mapping[str, str] = MappingProxyType({})) -> Manifest:
+    """The description of a run by `plan`, in the circumstances that were `found`, that its checkpoints hold."""
+    groups = [list(members) for each in plan.exchanges for _, members in each.plan.groups]
+    return Manifest(
+        step,
+        seconds,
+        len(plan.members),
+        len(plan.servers),
+        plan.seed,
+        described(plan.strategy),
+        groups,
+        circumstances=dict(found),
+        resumes=promise(plan.strategy),
+    )
+
+
+def described(strategy: Strategy) -> dict[str, str]:
+    """The pieces by axis, without the addresses of Python objects."""
+    return {axis: re.sub(r" at 0x[0-9a-f]+", "", repr(piece)) for axis, piece in strategy.pieces.items()}
+
+
+def planned(plan: StrategyPlan, wanted: CheckpointRequest, here: Mapping[str, str] = MappingProxyType({})) -> CheckpointPlan:
+    """Where a run by `plan` in the circumstances `here` writes checkpoints, and from which checkpoint it continues.
+
+    Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, for a path that is not a checkpoint, or for a
+    new run in a directory with checkpoints of another, or in one in which none can be written.
+    """
+    store = None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep)
+    if store is not None:
+        store.prepare()
+    resumed = _resumed(store, wanted.resume)
+    if store is not None and wanted.resume is False and (earlier := store.newest()) is not None:
+        raise CheckpointError(
+            f"{store.directory} has checkpoints of an earlier run, the newest is {earlier.path.name}: resume it (--resume, or "
+            "resume=True), delete them, or give another directory."
+        )
+    if resumed is not None:
+        resumed.check()
+        found, mine = resumed.manifest, manifest_of(plan, 0, 0.0)
+        strategies = _differences(found.strategy, mine.strategy), _differences(mine.strategy, found.strategy)
+        compared: tuple[tuple[str, object, object], ...] = (
+            ("strategy", *strategies),
+            ("number of workers", found.workers, mine.workers),
+            ("number of servers", found.servers, mine.servers),
+            ("seed", found.seed, mine.seed),
+            ("division into groups", found.groups, mine.groups),
+        )
+        for what, there, now in compared:
+            if there != now:
+                raise CheckpointError(
+                    f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {now}. Resume with the settings of "
+                    "that run, or give another directory."
+                )
+    grace = 0.0 if store is None else float(wanted.grace)
+    return CheckpointPlan(store, wanted.every, resumed, grace, frozenset(wanted.override), here)
+
+
+def newest(wanted: CheckpointRequest) -> Checkpoint | None:
+    """The newest checkpoint in the directory of a run, if there is any."""
+    return None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep).newest()
+
+
+def _differences(pieces: dict[str, str], others: dict[str, str]) -> str:
+    """The pieces that the others do not have, by axis."""
+    return ", ".join(f"{axis} {piece}" for axis, piece in pieces.items() if others.get(axis) != piece) or "no other pieces"
+
+
+def _resumed(store: CheckpointStore | None, resume: bool | str | Path) -> Checkpoint | None:
+    if isinstance(resume, bool):
+        return store.newest() if resume and store is not None else None
+    return find(path_given(resume))
+
+
+def recorded_checkpoints(wanted: CheckpointRequest, here: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """The settings about checkpoints, as the record of a run in the circumstances `here` shows them."""
+    found = {}
+    if wanted.directory is not None:
+        found["checkpoints"] = str(path_given(wanted.directory))
+    resumed = _resumed(None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep), wanted.resume)
+    if resumed is not None:
+        found["resumed"] = f"{resumed.path}, after step {resumed.manifest.step}"
+        before, strategy = resumed.manifest.circumstances, resumed.manifest.resumes
+        found[RESUMES] = " ".join([*moved(before, here), *overridden(wanted), strategy])
+        if changed := changes(before, here):
+            found[CHANGED] = " ".join(changed)
+    return found
+
+
+def overridden(wanted: CheckpointRequest) -> list[str]:
+    """A sentence about settings of which the run takes its own."""
+    return [f"Its own and not those of the checkpoint are: {', '.join(wanted.override)}."] if wanted.override else []

@@ -1,0 +1,212 @@
+"""One worker's part in writing checkpoints: all workers come to the same step, have everything arrive, write, and go on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from polyrhythm.core.checkpoints.manifest import Manifest
+from polyrhythm.core.checkpoints.plan import CheckpointPlan
+from polyrhythm.core.kernel.events import Saved
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import ASIDE, Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.training.position import DataPosition
+from polyrhythm.core.trees import StateTree
+from polyrhythm.errors import CheckpointError, RecordWarning, WorkloadError
+
+_VOTES, _VERDICTS = ASIDE + "checkpoint", ASIDE + "verdict"
+
+
+class Stage(IntEnum):
+    """What a worker reports to worker 0."""
+
+    READY = 0
+    """It has come to the step."""
+    WRITTEN = 1
+    """Its part is written; the text of the message is why it could not be."""
+    ENDED = 2
+    """It takes no more steps."""
+
+
+class Verdict(IntEnum):
+    """What worker 0 responds when all have come to a stage."""
+
+    GO_ON = 0
+    """To the next stage; with a text, the checkpoint was not kept, for that reason."""
+    NO_MORE = 1
+    """No checkpoint can be complete any more, because a worker has ended or is lost."""
+
+
+class Vote(NamedTuple):
+    """A worker's message to worker 0."""
+
+    stage: Stage
+    step: int
+    problem: str = ""
+
+
+class Coordinator:
+    """Runs beside worker 0: waits until all workers have come to a stage, and lets them go on."""
+
+    def __init__(self, port: Port, group: Group, commit: Callable[[int], str], discard: Callable[[int], None]) -> None:
+        self.port = port
+        self.group = group
+        self.commit = commit
+        self.discard = discard
+        self.votes: dict[str, Vote] = {}
+
+    async def live(self) -> None:
+        """Until no checkpoint can be complete any more."""
+        while True:
+            delivery = await self.port.receive(_VOTES)
+            assert delivery is not None
+            if not delivery.message.numbers:  # the notice of a loss
+                break
+            stage, step = map(int, delivery.message.numbers)
+            if stage == Stage.ENDED:
+                break
+            self.votes[delivery.sender] = Vote(Stage(stage), step, delivery.message.text)
+            if len(self.votes) == self.group.size:
+                await self._respond(Verdict.GO_ON, self._conclusion())
+        for vote in self.votes.values():
+            self.discard(vote.step)
+        await self._respond(Verdict.NO_MORE)
+
+    def _conclusion(self) -> str:
+        """What comes of a stage that all have come to: why the checkpoint is not kept, where it is not."""
+        votes, self.votes = self.votes, {}
+        steps = {vote.step for vote in votes.values()}
+        if len(steps) > 1:
+            raise WorkloadError(
+                f"worker.save() was called after step {min(steps)} at one worker and after step {max(steps)} at another: call it after the "
+                "same step at every worker."
+            )
+        step, stages = steps.pop(), {vote.stage for vote in votes.values()}
+        if stages == {Stage.READY}:
+            return ""
+        problem = next((vote.problem for vote in votes.values() if vote.problem), "") or self.commit(step)
+        if problem:
+            self.discard(step)
+        return problem
+
+    async def _respond(self, verdict: Verdict, text: str = "") -> None:
+        for name in self.group.members:
+            await self.port.send(name, Message(_VERDICTS, (float(verdict),), text))
+
+
+class Checkpointing:
+    """`state` is the worker whose state is written; `settings` are what a checkpoint must have been written with, besides the plan."""
+
+    def __init__(self, plan: CheckpointPlan, context: WorkerContext, group: Group, state: Any, manifest: Callable[[int], Manifest]) -> None:
+        self.plan = plan
+        self.context = context
+        self.group = group
+        self.state = state
+        self.manifest = manifest
+        self.last = 0
+        self.over = plan.store is None
+        self.close: Callable[[], None] = _nothing
+
+    def begin(self, losses: Callable[[str], None]) -> None:
+        """Coordinate, at worker 0; `losses` has notices of lost workers sent under a topic too."""
+        if self.plan.store is None or self.group.rank:
+            return
+        self.close = self.plan.store.lock()
+        losses(_VOTES)
+        coordinator = Coordinator(self.context.port, self.group, self._commit, self.plan.store.discard)
+
+        async def spawn() -> None:
+            await self.context.port.spawn("checkpoints", coordinator.live())
+
+        self.context.perform(spawn())
+
+    def between(self, clock: int) -> None:
+        """After step `clock`: write the checkpoint that is due; the last one where the run was asked to stop, which ends here then."""
+        last = None if self.plan.store is None else self.context.last_step(clock)
+        if last is not None and clock >= last:
+            self.context.stop(self.save(clock))
+        elif self.due(clock):
+            self.save(clock)
+
+    def due(self, clock: int) -> bool:
+        """Whether a checkpoint is to be written after step `clock`, or should have been after one since the last."""
+        every = self.plan.every
+        return not self.over and every is not None and clock // every > self.last // every
+
+    def request(self, step: int, position: DataPosition) -> bool:
+        """As `Worker.save`."""
+        if self.plan.store is None:
+            raise WorkloadError(
+                "worker.save() was called in a run without a checkpoint directory: give one, with pr.run(checkpoint=...), "
+                "pr.join(checkpoint=...) or --checkpoint."
+            )
+        if position.returning:  # the broken-off run has written this one; a new one would have a position before its weights
+            position.saved()
+            return True
+        position.refuse_saving_early()
+        return self.save(step)
+
+    def save(self, step: int) -> bool:
+        """Write the checkpoint after `step`, together with all other workers; whether it is kept. It takes no virtual time."""
+        self.last = step
+        self.state.look()
+        if self.over or self._vote(Vote(Stage.READY, step)) is None:
+            return False
+        problem = self.state.drain(step)
+        if not problem:
+            problem = self.context.free(lambda: self._write(step, self.state.export()))
+        kept = self._vote(Vote(Stage.WRITTEN, step, problem))
+        if kept == "" and self.group.rank == 0:
+            self.context.record(Saved(self.context.port.now(), self.context.port.name, step))
+        return kept == ""
+
+    def end(self, step: int) -> None:
+        """This worker takes no more steps."""
+        if not self.over:
+            self.over = True
+            self.context.perform(self._send(Vote(Stage.ENDED, step)))
+
+    def _vote(self, vote: Vote) -> str | None:
+        """Wait until all have come so far: why the checkpoint is not kept, if it is not; None where there can be no more."""
+        verdict, problem = self.context.perform(self._wait(vote))
+        if verdict is Verdict.NO_MORE:
+            self.over = True
+            return None
+        if problem and self.group.rank == 0:
+            warnings.warn(f"The checkpoint after step {vote.step} was not written: {problem}.", RecordWarning, stacklevel=2)
+        return problem
+
+    async def _wait(self, vote: Vote) -> tuple[Verdict, str]:
+        await self._send(vote)
+        delivery = await self.context.port.receive(_VERDICTS)
+        assert delivery is not None
+        return Verdict(int(delivery.message.numbers[0])), delivery.message.text
+
+    async def _send(self, vote: Vote) -> None:
+        await self.context.port.send(self.group.members[0], Message(_VOTES, (float(vote.stage), float(vote.step)), vote.problem))
+
+    def _write(self, step: int, state: StateTree) -> str:
+        assert self.plan.store is not None, "else there is nothing to write"
+        try:
+            self.plan.store.partial(step).write(self.context.port.name, state)
+        except OSError as problem:
+            return f"{self.context.port.name} could not write its state: {problem.strerror or problem}"
+        return ""
+
+    def _commit(self, step: int) -> str:
+        assert self.plan.store is not None, "else there is nothing to commit"
+        try:
+            self.plan.store.commit(step, self.manifest(step))
+        except CheckpointError as problem:
+            return str(problem).rstrip(".")
+        except OSError as problem:
+            return f"it could not be renamed: {problem.strerror or problem}"
+        return ""
+
+
+def _nothing() -> None:
+    """What a worker that holds no directory does when it closes."""

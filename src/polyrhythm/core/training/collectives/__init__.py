@@ -1,0 +1,1 @@
+"""Collective calls of the user's own code: means, sums, gathers and decisions of all workers."""

@@ -1,0 +1,131 @@
+"""Collectives for the user's own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import DTYPES, Message
+from polyrhythm.core.protocols.sharded import PendingSum
+from polyrhythm.core.training.collectives.plain import decoded, encoded
+from polyrhythm.core.training.collectives.user_collectives import UserCall, UserCollectives
+from polyrhythm.core.training.numbers import holds, number
+from polyrhythm.errors import WorkloadError
+
+Value = TypeVar("Value")
+
+_PLAIN = "plain"
+"""The text of a message whose tensor is a value's bytes."""
+
+
+class Together:
+    """One worker's side. Every worker makes the same calls in the same order; calls are counted."""
+
+    def __init__(self, collective: UserCollectives, group: Group, perform: Callable[[Any], Any]) -> None:
+        self.collective = collective
+        self.group = group
+        self.perform = perform
+        self.calls = 0
+
+    def barrier(self) -> None:
+        """Return when every worker has called it."""
+        self._total("barrier", torch.zeros(1))
+
+    def mean(self, value: float | Tensor) -> Any:
+        """The mean over workers: a number of a number, a tensor like `value` of a tensor."""
+        if isinstance(value, Tensor):
+            if not value.is_floating_point():
+                raise WorkloadError(f"worker.mean got a tensor of {value.dtype}, which cannot be averaged: convert it with .float().")
+            total, workers = self._total("mean", value)
+            return (total / workers).to(value.device)
+        single = number("worker.mean got", value, "a number or a tensor of floating-point numbers")
+        total, workers = self._total("mean", torch.tensor([single], dtype=torch.float64))
+        return total.item() / workers
+
+    def any(self, value: object) -> bool:
+        """Whether it holds at one worker or more."""
+        return self._total("any", torch.tensor([float(holds("worker.any", value))]))[0].item() > 0
+
+    def begin(self, value: Tensor) -> PendingSum:
+        """As `pieces.sharded.BackgroundSums`."""
+        return _Pending(self.perform, self.perform(self.collective.begin(value, self._next("batches"))))
+
+    def broadcast(self, value: Value) -> Value:
+        """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
+        message = _encoded(value) if self.group.rank == 0 else Message("")
+        received: Message = self.perform(self.collective.broadcast(message, self._next("broadcast")))
+        [tensor] = received.tensors
+        if received.text != _PLAIN:
+            device = value.device if isinstance(value, Tensor) else "cpu"
+            return tensor.clone().to(device)  # type: ignore[return-value]
+        value_of_0: Value = decoded(tensor.numpy().tobytes())
+        return value_of_0
+
+    def gather(self, value: Value) -> list[Value]:
+        """The value of every worker that is left, by rank, the same at each: tensors, of any shapes and types, or plain values."""
+        own = _packed(value)
+        place = torch.zeros(self.group.size, dtype=torch.int64)
+        place[self.group.rank] = len(own)
+        sizes = self._total("gather", place)[0].tolist()
+        # everybody's bytes in places of their own, so that their sum is all of them
+        whole = torch.zeros(sum(sizes), dtype=torch.uint8)
+        begin = sum(sizes[: self.group.rank])
+        whole[begin : begin + len(own)] = own
+        parts = torch.split(self._total("gather", whole)[0].to(torch.uint8), sizes)  # a sum of bytes may be of a wider type
+        return [_unpacked(part) for part in parts if part[:1].any()]  # nobody's message begins with a zero, and who is lost has sent none
+
+    def _total(self, kind: str, value: Tensor) -> tuple[Tensor, int]:
+        """The sum over the workers that are left, the same bits for all, on the CPU; and how many they are."""
+        summed: tuple[Tensor, int] = self.perform(self.collective.total(value.detach().cpu().contiguous(), self._next(kind)))
+        return summed
+
+    def _next(self, kind: str) -> UserCall:
+        self.calls += 1
+        return UserCall(kind, self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    perform: Callable[[Any], Any]
+    end: Callable[[], Any]
+
+    def result(self) -> Tensor:
+        """As in the protocol."""
+        total: Tensor = self.perform(self.end())[0]
+        return total
+
+
+def _packed(value: object) -> Tensor:
+    """Bytes that hold a tensor, or a plain value."""
+    if not isinstance(value, Tensor):
+        return _bytes_of(encoded((value,)))
+    data = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return _bytes_of(encoded([str(value.dtype).removeprefix("torch."), list(value.shape), data.numpy().tobytes()]))
+
+
+def _unpacked(data: Tensor) -> Any:
+    held = decoded(data.numpy().tobytes())
+    if isinstance(held, tuple):
+        return held[0]
+    kind, shape, raw = held
+    dtype = getattr(torch, kind)
+    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(shape) if raw else torch.empty(shape, dtype=dtype)
+
+
+def _bytes_of(data: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+def _encoded(value: object) -> Message:
+    if isinstance(value, Tensor):
+        if value.dtype not in DTYPES:
+            raise WorkloadError(
+                f"worker.broadcast got a tensor of {value.dtype}, which cannot be sent: convert it, or give a view of another dtype."
+            )
+        return Message("", tensors=(value.detach().cpu().contiguous(),))
+    return Message("", text=_PLAIN, tensors=(_bytes_of(encoded(value)),))

@@ -1,0 +1,1 @@
+"""The batches of a worker: the user's data, divided among workers, loaded in order."""

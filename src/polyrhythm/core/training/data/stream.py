@@ -1,0 +1,146 @@
+"""Data without a length, read once an epoch by every worker; and one worker's share of anything that can be iterated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
+from torch.utils.data._utils import worker as process_of_a_loader
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.shuffle import Batch
+from polyrhythm.core.training.data.loader import Loads, length, refuse_own_ways
+from polyrhythm.errors import DataError
+
+DEFAULT_BATCH_SIZE = 32
+"""The batch size of data without one."""
+
+
+class PlainStream:
+    """An iterable, iterated anew each epoch; an iterator has one epoch only."""
+
+    batch_size = DEFAULT_BATCH_SIZE
+    drop_last = False
+    whole = False
+
+    def __init__(self, data: Iterable[Any]) -> None:
+        self.data = data
+
+    @property
+    def once(self) -> bool:
+        """Whether a pass goes on where the one before was left, as that over an iterator does."""
+        return isinstance(self.data, Iterator)
+
+    def elements(self, seed: int) -> Iterator[Any]:
+        """One pass."""
+        return alone(self.data)
+
+    def batch(self, samples: Sequence[Any]) -> Batch:
+        """`samples`, stacked."""
+        return len(samples), default_collate(list(samples))
+
+
+class LoaderStream:
+    """The elements of a DataLoader over an IterableDataset, in the order in which the loader's processes give them."""
+
+    once = False
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        refuse_own_ways(loader)
+        self.loads = Loads(loader)
+        self.drop_last = loader.drop_last
+        self.batch_size, self.whole = loader.batch_size or 1, loader.batch_size is None
+        self.collate = loader.collate_fn
+        collate = self.collate if self.whole else _as_they_are
+        self.copy = self.loads.copy(loader.dataset, batch_size=loader.batch_size, collate_fn=collate)
+
+    def elements(self, seed: int) -> Iterator[Any]:
+        """One pass: elements travel from the loader's processes in its batches, and are collated when they have been dealt out."""
+        with self.loads.one_pass(self.copy, seed) as chunks:
+            for chunk in chunks:
+                yield from [chunk] if self.whole else chunk
+
+    def close(self) -> None:
+        """End the processes that persist between epochs."""
+        self.loads.end(self.copy)
+
+    def batch(self, samples: Sequence[Any]) -> Batch:
+        """`samples`, collated as the loader would; one that is a batch already stays as it is."""
+        if self.whole:
+            return length(samples[0]), samples[0]
+        batch = self.collate(list(samples))
+        return len(samples), pin_memory(batch) if self.loads.options["pin_memory"] else batch  # type: ignore[no-untyped-call]
+
+
+class StreamShard(IterableDataset[Any]):
+    """One worker's elements of an iterable: of each round of as many as there are workers, one. What is left over is dropped.
+
+    In the processes of a DataLoader the rounds are dealt out among these. Each then reads the whole iterable, as if it were alone:
+    one that shares itself out among a loader's processes, as torch recommends, must not do so a second time.
+    """
+
+    def __init__(self, data: Iterable[Any], group: Group) -> None:
+        self.data = data
+        self.group = group
+
+    def __iter__(self) -> Iterator[Any]:
+        here = get_worker_info()
+        process, processes = (0, 1) if here is None else (here.id, here.num_workers)
+        for number, dealt in enumerate(self._rounds()):
+            if number % processes == process:
+                yield dealt[self.group.rank]
+
+    def _rounds(self) -> Iterator[list[Any]]:
+        elements, size = alone(self.data), self.group.size
+        while True:
+            with no_loader():
+                dealt = list(islice(elements, size))
+            if len(dealt) < size:
+                return
+            yield dealt
+
+
+@contextmanager
+def no_loader() -> Iterator[None]:
+    """Let torch's `get_worker_info()` return None, as outside of a loader's processes."""
+    kept, process_of_a_loader._worker_info = process_of_a_loader._worker_info, None
+    try:
+        yield
+    finally:
+        process_of_a_loader._worker_info = kept
+
+
+def alone(data: Iterable[Any]) -> Iterator[Any]:
+    """The elements of `data`. Raises DataError if it is an iterator that another worker is reading, which would take elements away."""
+    elements = iter(data)
+    if elements is not data:
+        yield from elements
+        return
+    with _reading(elements):
+        yield from elements
+
+
+@contextmanager
+def _reading(elements: Iterator[Any]) -> Iterator[None]:
+    if id(elements) in _READ:
+        raise DataError(
+            f"Two workers read from the same {type(elements).__name__}, so each would miss the elements that the other takes: create it in "
+            f"the training function, once for each worker, or give an IterableDataset."
+        )
+    _READ.add(id(elements))
+    try:
+        yield
+    finally:
+        _READ.discard(id(elements))
+
+
+_READ: set[int] = set()
+"""Iterators that are being read in this process, where the simulator has all workers."""
+
+
+def _as_they_are(samples: list[Any]) -> list[Any]:
+    return samples

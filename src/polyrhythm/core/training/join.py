@@ -1,0 +1,98 @@
+"""Join a run from a script that was started by torchrun, SLURM, MPI, Ray, Kubernetes or by hand."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from polyrhythm import systems
+from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.job_files.script import refuse_while_imported
+from polyrhythm.core.kernel.names import worker as name_of
+from polyrhythm.core.kernel.stopping import StopSignals, tell
+from polyrhythm.core.processes.rendezvous.join import JoinedRun, Joining, attend
+from polyrhythm.core.processes.rendezvous.locations import locate
+from polyrhythm.core.processes.rendezvous.rank_environment import find_rank_environment
+from polyrhythm.core.processes.runtime.stall_detection import Patience
+from polyrhythm.core.processes.system.linux import require_linux
+from polyrhythm.core.protocols.metrics_logger import MetricsLogger
+from polyrhythm.core.records.directory import make
+from polyrhythm.core.records.outcome import Outcome, Summary
+from polyrhythm.core.records.progress import ignore
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.checkpoint_plan import described, planned
+from polyrhythm.core.training.circumstances import circumstances
+from polyrhythm.core.training.log import Log
+from polyrhythm.core.training.membership import Membership, leave_failed
+from polyrhythm.core.training.run import whole_number
+from polyrhythm.core.training.work import make_job
+from polyrhythm.core.training.worker import Worker
+from polyrhythm.errors import CompositionError, Stopped
+
+
+def join(
+    strategy: str | Strategy = "allreduce",
+    *,
+    seed: int = 0,
+    directory: str | Path | None = None,
+    timeout: float | None = None,
+    checkpoint: str | Path | None = None,
+    every: int | None = None,
+    keep: int = 2,
+    resume: bool | str | Path = False,
+    grace: float = 20.0,
+    override: Sequence[str] = (),
+    loggers: Sequence[MetricsLogger] = (),
+    bind: str | None = None,
+) -> Worker:
+    """Make this process a worker of a run, in which the processes meet that a launcher has started together.
+
+    The rank and the number of workers come from the process group of torch.distributed, if one is initialised, else from the variables of
+    torchrun, SLURM, MPI or a Kubernetes Job. Returns when all processes have joined. The script then trains as a training function does,
+    and leaves the run when it ends; call `worker.finish()` before you use the final weights, or `worker.leave()` to end the run sooner and
+    perhaps join another. With a `directory`, this worker's record is written to `directory`/worker-RANK from the beginning, as by `run`.
+    A script succeeds by reaching its end or by `sys.exit(0)`, and then waits for the others; if it fails, all others fail too, with an
+    error that names it. After waiting `timeout` seconds for a worker that makes no progress, the run stops with an error that names it;
+    without a timeout this is only reported on stderr. `checkpoint`, `every`, `keep`, `resume`, `grace` and `override` are those of `run`;
+    all hosts must share the directory. SIGTERM and the like end the script as they end `run`. Worker 0 has the `loggers`, as those of
+    `run`. `bind` is the address of this host to listen at, instead of that of the interface towards worker 0. Raises CompositionError if a
+    launcher is at work and gives no rank, if the number of processes is not what the strategy uses, or if their settings differ; RunError
+    if the others do not join.
+    """
+    require_linux("join(), which makes a worker of this process,")
+    refuse_while_imported("pr.join")
+    leave_failed()
+    chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
+    wanted = CheckpointRequest(checkpoint, every, keep, resume, grace, override)
+    place = find_rank_environment()
+    used = chosen.workers(place.workers)
+    if used != place.workers:
+        raise CompositionError(f"{chosen.name} uses {used} workers, but {place.workers} processes were started: start {used}.")
+    outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
+    records = {} if directory is None else {name_of(rank): make(directory) / f"worker-{rank}" for rank in range(used)}
+    log = Log(outcome, records.pop(name_of(place.rank), None), ignore, () if place.rank else loggers, wanted)
+    joining = Joining(patience=Patience(timeout=timeout), bind=bind or "")
+    signals = StopSignals().install()
+    try:
+        with attend(place, joining) as rendezvous:
+            plan = StrategyPlan.of(chosen, locate(rendezvous), seed)
+            checkpoints = planned(plan, wanted, circumstances(sys.modules["__main__"], "processes"))
+            facts = {**described(chosen), "resumed from": "" if checkpoints.resumed is None else checkpoints.resumed.path.name}
+            joined = JoinedRun(make_job(_elsewhere, plan, checkpoints), log.record, rendezvous, replace(joining, facts=facts))
+    except BaseException as problem:
+        log.fail(problem, name_of(place.rank))
+        signals.restore()
+        if isinstance(problem, Stopped):
+            tell(problem, name_of(place.rank))
+        raise
+    membership = Membership(joined, log, signals, records)
+    worker = Worker(joined.context, plan, checkpoints, membership.leave)
+    membership.of(worker)
+    return worker
+
+
+def _elsewhere(worker: Worker) -> None:
+    """No runtime calls it: the script itself is the program."""

@@ -1,0 +1,44 @@
+"""The pass over data whose request begins an iteration, in loops that draw from several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from polyrhythm.core.training.loops import Loop
+
+
+class Leader:
+    """Which pass is drawn from first, between two steps: when it is asked for more, the iteration before is complete."""
+
+    def __init__(self) -> None:
+        self._leading: Loop | None = None
+        self._drawn: Loop | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the leading pass has handed out a batch on which no step was taken."""
+        return self._leading is not None and not self._leading.over and self._leading.fresh
+
+    def drew(self, loop: Loop) -> None:
+        """A batch was drawn from `loop`; one that a `for` iterates leads before one that `next()` does."""
+        loop.fresh = True
+        if self._drawn is None or (self._drawn.detached and not loop.detached):
+            self._drawn = loop
+
+    def begins(self, loop: Loop, under_way: Iterable[Loop]) -> bool:
+        """Whether a request for an item of `loop` begins an iteration: all that was drawn for the one before is used."""
+        if self._leading is None or self._leading.over:
+            ready = not any(each.fresh for each in under_way)
+        else:
+            ready = not self._leading.fresh and (loop.number < 0 or loop is self._leading)
+        if ready:
+            self._drawn = None
+        return ready
+
+    def stepped(self, under_way: Iterable[Loop]) -> None:
+        """A step was taken on what was drawn."""
+        if not self.waits:
+            self._leading = self._drawn or self._leading
+        self._drawn = None
+        for loop in under_way:
+            loop.fresh = False

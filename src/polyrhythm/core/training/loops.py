@@ -1,0 +1,202 @@
+"""The loops that a training function has begun, as a checkpoint records them, and which of them a resumed run begins again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from polyrhythm.core.trees import StateTree
+from polyrhythm.errors import CheckpointError
+
+
+class DataFacts(NamedTuple):
+    """What is known of the data of a pass: of what kind they are, how many samples, the batch size of a worker, a digest of some of them.
+
+    `samples` is -1 where the number is unknown, `digest` empty where the data are not in memory.
+    """
+
+    kind: str
+    samples: int
+    batch_size: int
+    digest: str
+
+
+NUMBERS = DataFacts("worker.range", -1, 0, "")
+"""Those of a loop over numbers."""
+
+REQUEST, STEP, SAVE = "request", "step", "save"
+"""Where a checkpoint is written, or a resumed run arrives: at the request of an item, in a step outside of loops, in worker.save()."""
+DATA = "data"
+"""What `override` has for a resumed run that takes other data or another batch size."""
+
+
+@dataclass(slots=True)
+class Loop:
+    """A pass over data, or a loop over numbers, of which `taken` items were handed out.
+
+    `number` counts the passes, and is -1 for a loop over numbers. It was begun when its `parent`, by its place in the list of all, had
+    handed out `at` items; -1 is no parent. It is `over` at its end or when it was left before; `used` is whether any of its batches
+    belonged to a step that was taken. Its last item is `fresh` until the next step, and the loop has `stepped` from then on.
+
+    A loop that is `detached` goes on through the iterations of others; it is `asked` where `next()` takes one item at a time from it, and
+    not a `for`. Its first `prefix` items were handed out before the first step, where no other loop was under way.
+    """
+
+    number: int
+    data: DataFacts
+    parent: int = -1
+    at: int = 0
+    taken: int = 0
+    over: bool = False
+    used: bool = False
+    asked: bool = False
+    prefix: int = 0
+    fresh: bool = False
+    stepped: bool = False
+    detached: bool = False
+
+
+def current(loops: Sequence[Loop], place: int) -> list[int]:
+    """The places of the loops in whose iterations under way the loop at `place` was begun, the innermost first."""
+    found = []
+    while (parent := loops[place].parent) >= 0 and not loops[parent].over and loops[place].at == loops[parent].taken:
+        found.append(parent)
+        place = parent
+    return found
+
+
+def export(loops: Sequence[Loop]) -> StateTree:
+    """As `pieces.state.Stateful`."""
+    known = list(dict.fromkeys(loop.data for loop in loops))
+    rows = [[each.number, known.index(each.data), *(getattr(each, name) for name in _RECORDED)] for each in loops]
+    return {"data": [list(each) for each in known], "loops": rows}
+
+
+def restored(state: StateTree) -> list[Loop]:
+    """The loops that were exported."""
+    known = [DataFacts(*each) for each in state["data"]]
+    return [Loop(number, known[data], **dict(zip(_RECORDED, rest, strict=True))) for number, data, *rest in state["loops"]]
+
+
+_RECORDED = ("parent", "at", "taken", "over", "used", "asked", "detached", "prefix")
+
+
+class WayBack:
+    """Where a resumed training function has to go: the loops that it begins again, `left` in the order in which they were begun first.
+
+    Loops in `again` hand out once more the item in whose iteration the checkpoint was written. A loop that was over is begun again, and is
+    empty, unless it was in an earlier iteration of another loop: that one hands out no item to begin it. What precedes the first step is
+    done again, so loops `before` it hand out again all that they did. `asking` is the loop that goes on.
+    """
+
+    def __init__(self, loops: Sequence[Loop], again: Sequence[int] = (), asking: int = -1) -> None:
+        self.loops = loops
+        self.again = frozenset(again)
+        self.asking = asking
+        self.ended: list[int] = []
+        self.before = {place for place, loop in enumerate(loops) if place != asking and loop.taken == loop.prefix > 0}
+        self.left = [place for place, loop in enumerate(loops) if self._begins(loop)]
+
+    def _begins(self, loop: Loop) -> bool:
+        if not loop.over or loop.parent < 0:
+            return True
+        return loop.parent in self.again and loop.at == self.loops[loop.parent].taken
+
+    def take(self, data: DataFacts) -> int | None:
+        """The place of the next loop over these data; None where none is left of them."""
+        for place in self.left:
+            if self.loops[place].data == data:
+                self.left.remove(place)
+                return place
+        return None
+
+    def end(self, place: int) -> None:
+        """A loop has ended, and with it those that a `for` drew from in its iterations, as zip() does from its second."""
+        self.ended = [each for each, loop in enumerate(self.loops) if loop.parent == place and loop.detached and not loop.asked]
+        for other in self.ended:
+            self.loops[other].over = True
+            if other in self.left:
+                self.left.remove(other)
+
+    def just_ended(self, data: DataFacts) -> int | None:
+        """The place of a loop over these data that has ended with another, where zip(strict=True) asks it whether it has; else None."""
+        ended, self.ended = self.ended, []
+        return next((place for place in ended if self.loops[place].data == data), None)
+
+    def keep_open(self) -> None:
+        """Expect only loops that were under way: the training function has passed the others."""
+        self.left = [place for place in self.left if not self.loops[place].over]
+
+    def pass_left(self) -> int | None:
+        """The place of the next pass over data that is left, whatever its data are."""
+        return next((place for place in self.left if self.loops[place].number >= 0), None)
+
+
+STEP_TWICE = (
+    "A step is taken before the training function has come to where the checkpoint was written, so it would be taken twice: let loops "
+    "without worker.batches count with worker.range(n) or worker.clock, which continue in a resumed run."
+)
+OUT_OF_ORDER = (
+    "An iterator over worker.batches goes on before the loop in which the checkpoint was written, so that its items would come in another "
+    "order than in the run that wrote it: make the iterator where that loop is, or look at a first batch with next(iter(batches))."
+)
+SAVED_EARLY = (
+    "worker.save() was called after a batch was drawn and before the step on it, and a resumed run would leave the batch out: call it "
+    "after optimizer.step(), at the end of an iteration."
+)
+
+
+def ended_early(way: WayBack) -> str:
+    """Why a training function that has ended on its way back has not done what the broken-off run did."""
+    loop = way.loops[way.left[-1]]
+    what = "a loop over worker.range" if loop.number < 0 else "a pass over the data"
+    return (
+        f"The training function ended before it came to where the checkpoint was written: the run that wrote it had begun {what} there, "
+        f"and {loop.taken} of its items were handed out. Passes that were over before the checkpoint are empty in a resumed run, and what "
+        "is computed after them sees the weights of the checkpoint: where that decides how long to train, write "
+        "`for epoch in worker.range(n):`, which begins with the epoch of the checkpoint."
+    )
+
+
+def too_short(loop: Loop, count: int) -> str:
+    """Why a pass of which `loop.taken` batches were taken cannot go on over data that have `count`."""
+    return (
+        f"The checkpoint was written after {loop.taken} batches of a pass over the data that now has {count}: resume it with the data and "
+        "the batch size of the run that wrote it."
+    )
+
+
+def other_loop(data: DataFacts, known: int | None) -> str:
+    """Why a loop is not the one that the broken-off run had begun, a pass at the place `known` or none."""
+    here = "a loop over worker.range" if data is NUMBERS else "a pass over data"
+    there = "a loop over worker.range" if known is None else "a pass over data"
+    return (
+        f"The training function begins {here} where that of the run that wrote the checkpoint began {there}: resume it with the training "
+        "function that wrote it."
+    )
+
+
+def take_over(loop: Loop, data: DataFacts) -> None:
+    """Go on in a pass with other data, after as many samples. Raises CheckpointError where these are no whole number of batches."""
+    samples = loop.taken * loop.data.batch_size
+    if not loop.over and samples % data.batch_size:
+        raise CheckpointError(
+            f"The checkpoint was written after {samples} samples of a pass, which are no whole number of batches of {data.batch_size}: "
+            "resume from one that was written between two passes, or give another batch size."
+        )
+    loop.taken, loop.data = samples // data.batch_size, data
+
+
+def other_data(there: DataFacts, here: DataFacts) -> str:
+    """Why a pass over data `here` does not continue one over those `there`."""
+    known, now = _described(there), _described(here)
+    if (there.kind, there.samples, there.batch_size) == (here.kind, here.samples, here.batch_size):
+        now = "other numbers in these"
+    remedy = "Give the data and the batch size of that run, or resume with override=['data'] (--override data), which takes these."
+    return f"In the run that wrote the checkpoint this pass was over {known}, and now it is over {now}. {remedy}"
+
+
+def _described(data: DataFacts) -> str:
+    samples = "" if data.samples < 0 else f" of {data.samples} samples"
+    return f"{data.kind}{samples} in batches of {data.batch_size}"

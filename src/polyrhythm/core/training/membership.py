@@ -1,0 +1,130 @@
+"""How a worker that joined a run leaves it: when it says so, or at the end of its script."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.stopping import StopSignals, tell
+from polyrhythm.core.processes.rendezvous.join import JoinedRun
+from polyrhythm.core.records import killed
+from polyrhythm.core.training.log import Log
+from polyrhythm.core.training.result import Run
+from polyrhythm.core.training.run import conclude
+from polyrhythm.core.training.work import conclusion
+from polyrhythm.core.training.worker import Worker
+from polyrhythm.errors import Stopped, WorkloadError
+
+_present: list[Membership] = []
+"""Of the run that this process is in, if any: it can be in one at a time."""
+
+
+class Membership:
+    """This process's part in the run `joined`, whose record is in `log`, until it leaves: soon or at exit.
+
+    `others` are the directories for the records of the other workers, where there are any: one that is killed leaves its own unfinished.
+    """
+
+    def __init__(self, joined: JoinedRun, log: Log, signals: StopSignals, others: Mapping[str, Path]) -> None:
+        self._joined = joined
+        self._log = log
+        self._signals = signals
+        self._others = others
+        self._name = joined.context.port.name
+        self._worker: Worker | None = None
+
+    def of(self, worker: Worker) -> None:
+        """`worker` is what the script trains with; it leaves at the end of the script, unless `leave` is called before."""
+        self._worker = worker
+        _present.append(self)
+        atexit.register(self._at_exit)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the run has failed already."""
+        return self._joined.failure is not None
+
+    def leave(self) -> Run:
+        """Complete the run, wait for the others to do so too, and give everything back; the run with its record and its weights.
+
+        Raises what the run failed with, if it did; then too everything has been given back, and this process may join another.
+        """
+        if self not in _present or self._worker is None:
+            raise WorkloadError(f"{self._name} has left its run already: worker.leave() was called before, or the run has failed.")
+        worker = self._worker
+        self._forget()
+        worker.close()
+        try:
+            if self._joined.failure is not None:
+                raise self._joined.failure
+            conclude(self._log.outcome, self._joined.leave(conclusion(worker)), self._name)
+        except BaseException as problem:
+            self._joined.fail(problem, self._fail)
+            self._signals.restore()
+            raise
+        self._signals.restore()
+        self._complete_others()
+        self._log.close()
+        self._log.warn()
+        return Run(self._log.outcome)
+
+    def abandon(self) -> None:
+        """Leave a run that has failed."""
+        problem = self._joined.failure
+        self._forget()
+        if self._worker is not None:
+            self._worker.close()
+        self._joined.abandon(problem)
+        self._signals.restore()
+        if problem is not None:
+            self._log.fail(problem, self._name)
+            self._complete_others()
+
+    def _fail(self, problem: BaseException) -> None:
+        self._log.fail(problem, self._name)
+        self._complete_others()
+        if isinstance(problem, Stopped):
+            problem.is_told = False
+            tell(problem, self._name)
+
+    def _concluded(self, worker: Worker) -> Message:
+        worker.close()
+        return conclusion(worker)
+
+    def _end_badly(self, worker: Worker, problem: BaseException) -> None:
+        try:
+            worker.close()
+        finally:
+            self._fail(problem)
+
+    def _complete_others(self) -> None:
+        for name, directory in self._others.items():
+            killed.complete(directory, f"{name} failed: its process was killed, or its host was lost, as {self._name} found")
+
+    def _forget(self) -> None:
+        _present.remove(self)
+        atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """After a failure there is nothing to conclude, and the other workers are notified."""
+        worker = self._worker
+        if worker is None:
+            return
+        ending = self._joined.end(worker.finished, partial(self._concluded, worker), partial(self._end_badly, worker))
+        self._signals.restore()
+        if ending is not None:
+            conclude(self._log.outcome, ending, self._name)
+            self._complete_others()
+            self._log.close()
+            self._log.warn()
+
+
+def leave_failed() -> None:
+    """Give back what a failed run of this process still holds. Raises WorkloadError if it is in a run that has not failed."""
+    for membership in list(_present):
+        if not membership.failed:
+            raise WorkloadError("This process is in a run already: call worker.leave(), which completes that one, before pr.join.")
+        membership.abandon()

@@ -1,0 +1,229 @@
+"""The models that a training function has attached, each with its optimizer and a replica of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.protocols.buffers import Keeper
+from polyrhythm.core.protocols.controller import ControlledSetting
+from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.settings import shown
+from polyrhythm.core.strategy.averaging import TOPIC, average
+from polyrhythm.core.strategy.losses import Losses
+from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.core.strategy.same_memory import seen_elsewhere
+from polyrhythm.core.strategy.service import announce, dismiss, dismiss_all
+from polyrhythm.core.strategy.snapshots import TOPIC as SNAPSHOTS
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.strategy.watching.constraints import Constraint
+from polyrhythm.core.strategy.watching.gradient_watch import GradientWatch
+from polyrhythm.core.training.callers import warn_user
+from polyrhythm.core.training.evaluation import Evaluation
+from polyrhythm.core.training.loops import DataFacts
+from polyrhythm.errors import AliasWarning, CompositionError, WorkloadError
+
+_SHOWN = 3
+
+
+class Models:
+    """`replicas` in the order of attaching; the first has no scope, so that a single model's topics have no prefix."""
+
+    def __init__(self, plan: StrategyPlan, context: WorkerContext, began: float = 0.0) -> None:
+        self.plan = plan
+        self.strategy = plan.strategy
+        self.chooses = plan.strategy.chooses
+        self.group = plan.group(context.port.name)
+        self.context = context
+        self.replicas: list[Replica] = []
+        self.names: dict[int, str] = {}
+        self.modules: dict[int, nn.Module] = {}
+        self.keepers: dict[int, Keeper] = {}
+        self.losses = Losses(context.port)
+        self.checked = False
+        self.gradients = GradientWatch()
+        self.evaluation = Evaluation(plan, context, began=began)
+
+    def attach(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        clip_norm: float | None,
+        name: str | None,
+        step: Callable[[Replica], None],
+    ) -> None:
+        """Establish a replica; `step` is what then stands behind the optimizer's."""
+        if self.checked:
+            raise WorkloadError("worker.attach was called after the first step: attach every model and optimizer before training begins.")
+        number = len(self.replicas)
+        self._refuse_again(model, optimizer, name)
+        aliased = seen_elsewhere(model) if id(model) not in self.modules else []
+        replica = Replica(model, optimizer, self.plan, self.context, number, clip_norm)
+        if aliased:
+            warn_user(_aliases(aliased), AliasWarning)
+        for part in replica.parts:
+            self._hear_of_losses([part.scope + nested for nested in part.planned.plan.scopes])
+            if part.scope != part.planned.scope(0, 0) and self.group.rank == 0:
+                self.context.perform(announce(self.context.port, part.scope, part.planned.servers))
+        replica.establish(partial(step, replica))
+        self.replicas.append(replica)
+        self.evaluation.follow(replica)
+        self.gradients.attached(replica.watch)
+        if id(model) not in self.modules:
+            self.modules[id(model)] = model
+            self.names[id(model)] = name if name is not None else str(number)
+            self.keepers[id(model)] = self.strategy.buffers.keeper(model)
+
+    def _refuse_again(self, model: nn.Module, optimizer: torch.optim.Optimizer, name: str | None) -> None:
+        held = {each for replica in self.replicas for each in replica.trained}
+        twice = [each for group in optimizer.param_groups for each in group["params"] if id(each) in held]
+        if twice:
+            raise WorkloadError(
+                f"worker.attach was given {len(twice)} parameters a second time: put each parameter into one optimizer only, "
+                "and attach each optimizer once."
+            )
+        if name is not None and name in self.names.values() and self.names.get(id(model)) != name:
+            raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a name of its own.")
+
+    def _hear_of_losses(self, scopes: Sequence[str]) -> None:
+        if not self.replicas and self.group.rank == 0:
+            if self.strategy.buffers.averaged:
+                self.follow_losses(TOPIC)
+            self.follow_losses(SNAPSHOTS)
+        for scope in scopes:
+            self.follow_losses(scope + GONE)
+
+    @property
+    def measures(self) -> bool:
+        """As `pieces.controller.Controls`."""
+        return False
+
+    def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
+        """As `pieces.controller.Controls`: what the first exchange that has decided about it has in force."""
+        for replica in self.replicas:
+            for part in replica.parts:
+                if (found := part.control.value(setting, composed, receiver)) != composed:
+                    return found
+        return composed
+
+    def leaves(self, receiver: str, nbytes: int) -> None:
+        """Samples are not measured."""
+
+    def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
+        """Samples are not measured."""
+
+    def follow_losses(self, topic: str) -> None:
+        """Have notices of lost actors sent under `topic` too, where the run can go on without one."""
+        if (self.strategy.tolerates_loss and self.group.size > 1) or self.strategy.tolerates_server_loss:
+            self.context.perform(self.losses.begin())
+            self.context.perform(self.losses.subscribe(topic))
+
+    def check(self) -> None:
+        """At the first step: refuse a trainable parameter that would stay as it is, different at every worker."""
+        if self.checked:
+            return
+        self.checked = True
+        self.evaluation.agree()
+        held = {id(each) for replica in self.replicas for group in replica.optimizer.param_groups for each in group["params"]}
+        left = [n for model in self.modules.values() for n, p in model.named_parameters() if p.requires_grad and id(p) not in held]
+        if left:
+            shown = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
+            raise CompositionError(
+                f"No attached optimizer has {shown}, which would not be trained or exchanged: attach that "
+                "optimizer too (call worker.attach once for each), or freeze with requires_grad_(False)."
+            )
+
+    def constrain(self, function: Constraint, model: nn.Module | None) -> None:
+        """As `Worker.constrain`."""
+        if not callable(function):
+            raise WorkloadError(f"worker.constrain was given {shown(function)}, which is not callable: give a function of the model.")
+        if model is None and len(self.modules) != 1:
+            raise WorkloadError(
+                f"worker.constrain was called with {len(self.modules)} attached models: "
+                + ("name the one, worker.constrain(function, model=critic)." if self.modules else "call worker.attach first.")
+            )
+        replicas = [replica for replica in self.replicas if model is None or replica.model is model]
+        if not replicas:
+            raise WorkloadError(f"worker.constrain was given a {type(model).__name__} that is not attached: give a model that is.")
+        for replica in replicas:
+            replica.constrain(function)
+
+    def finish(self, stepped: bool) -> dict[str, float]:
+        """Every replica's run ends; then the buffers are settled, and the evaluations made: those of the final weights.
+
+        `stepped` is whether the worker has taken a step of anything that is shared.
+        """
+        for replica in self.replicas:
+            replica.watch.refuse_end()
+        self.gradients.refuse_end(stepped)
+        self.evaluation.agree()  # who took no step has not yet, and the others wait for it in theirs
+        for replica in self.replicas:
+            replica.finish()
+        if self.group.rank == 0:
+            self._dismiss_unused()
+        self.evaluation.look()  # before the buffers are settled
+        for keeper in self.keepers.values():
+            keeper.renew()
+        if self.strategy.buffers.averaged and self.group.size > 1:
+            self._average_buffers()
+        return self.evaluation.finish()
+
+    def _dismiss_unused(self) -> None:
+        """Servers expect the first model from the beginning, and selections may have left nothing of it to them."""
+        if not self.replicas and len(self.plan.exchanges) == 1:
+            self.context.perform(dismiss_all(self.context.port, self.plan.servers))
+            return
+        used = {part.scope for replica in self.replicas[:1] for part in replica.parts}
+        for planned in self.plan.exchanges:
+            if planned.servers and planned.scope(0, 0) not in used:
+                self.context.perform(dismiss(self.context.port, planned.servers))
+
+    def _average_buffers(self) -> None:
+        own = [b for model in self.modules.values() for b in model.buffers() if b.is_floating_point() and b.numel()]
+        if own:
+            values = [buffer.detach().cpu().contiguous().clone() for buffer in own]
+            for buffer, mean in zip(own, self.context.perform(average(self.context.port, self.group, values)), strict=True):
+                with torch.no_grad():
+                    buffer.copy_(mean)
+
+    def batch(self, facts: DataFacts, first: bool) -> Callable[[], None]:
+        """A batch is drawn: what to call when the next one is. It raises WorkloadError if the first was trained on without a step."""
+        for replica in self.replicas:
+            replica.equal.batch(facts.samples, first)
+        self.gradients.look()
+        before = [(replica.watch, replica.watch.look()) for replica in self.replicas]
+
+        def check() -> None:
+            self.gradients.look()
+            for watch, glance in before:
+                watch.refuse_batch(glance)
+
+        return check
+
+    def shown(self) -> None:
+        """The training function reports: as `batch`, where it makes its own."""
+        self.gradients.look()
+        for replica in self.replicas:
+            replica.watch.refuse_shown()
+
+    def weights(self) -> dict[str, Tensor]:
+        """By name, on the CPU, each in memory of its own; with the model's name before it where there are several."""
+        several = len(self.modules) > 1
+        return {
+            f"{self.names[key]}.{name}" if several else name: tensor.detach().cpu().clone().contiguous()
+            for key, model in self.modules.items()
+            for name, tensor in model.state_dict().items()
+        }
+
+
+def _aliases(names: Sequence[str]) -> str:
+    further = f" and of {len(names) - 1} more parameters" if names[1:] else ""
+    return (
+        f"Another tensor has the memory of {names[0]}{further}, such as one of state_dict(), detach() or numpy(): worker.attach gives "
+        "parameters memory of their own, so it keeps the numbers of now. If it is to follow the training, make it after worker.attach; if "
+        "not, delete it or make a copy (`.clone()`)."
+    )

@@ -1,0 +1,314 @@
+"""How far a worker has come in its data, and the way back there in a run that is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from polyrhythm.core import rng
+from polyrhythm.core.protocols.shuffle import Batch
+from polyrhythm.core.training import loops
+from polyrhythm.core.training.callers import iterated_by_for
+from polyrhythm.core.training.leader import Leader
+from polyrhythm.core.training.loops import DATA, NUMBERS, REQUEST, SAVE, STEP, DataFacts, Loop, WayBack
+from polyrhythm.core.trees import StateTree
+from polyrhythm.errors import CheckpointError, WorkloadError
+
+Skip = Callable[[int, int], None]
+"""Is given the number of a pass that is over, and how many batches were taken from it."""
+
+
+def _never() -> bool:
+    return False
+
+
+def _unwatched(kind: str) -> None:
+    """Nobody looks at the moments between iterations."""
+
+
+def _begun() -> None:
+    """Nobody looks when loops begin."""
+
+
+class DataPosition:
+    """The loops that a training function has begun: passes over data, and loops over numbers (`worker.range`).
+
+    A run that is resumed calls the training function anew: loops that were over then are empty, and those that were under way hand out
+    the rest. `between` is called where a checkpoint can be written: when the next item is requested, those before it have been used, and
+    what precedes the loop can be repeated. `arrived` is called once, where the broken-off run had come to; `watch` at each request and each
+    step outside of loops. `joined` is set when a pass goes on in its midst. `passed_over` says of a batch whether it belongs to a step that
+    is not taken. Where a pass has such batches only, the last is yielded when it is over, `spare`, for loops that look at their last loss.
+    `sources` are iterators of the user's from which batches are drawn: they are put where they were.
+    """
+
+    def __init__(self, between: Callable[[], None], arrived: Callable[[str], None]) -> None:
+        self.loops: list[Loop] = []
+        self.sources: list[object] = []
+        self.returning = False
+        self.spare = False
+        self.joined = False
+        self.passed_over: Callable[[], bool] = _never
+        self.watch: Callable[[str], None] = _unwatched
+        self.begins: Callable[[], None] = _begun
+        self._passes = 0
+        self._way = WayBack(())
+        self._unskipped: list[Loop] = []
+        self._open: list[int] = []
+        self._leader = Leader()
+        self._number = 0
+        self._override: Collection[str] = ()
+        self._stepped = False
+        self._asking: int | None = None
+        self._outside = False
+        self._stepping = False
+        self._between = between
+        self._arrived = arrived
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a loop is: its next request is the moment between two iterations."""
+        return bool(self._open)
+
+    def follow(self, data: DataFacts, batches: Callable[[int, int], Iterator[Batch]], skip: Skip) -> Iterator[Batch]:
+        """The batches of the next pass: `batches` is given its number and how many were taken, which it yields once more, perhaps empty.
+
+        `skip` is told of each earlier pass over the same data that is not made again.
+        """
+        place = self._begin(data)
+        loop, ended = self.loops[place], self.loops[place].over
+        self._catch_up(loop, skip)
+        if ended and place not in self._way.before:
+            self._way.end(place)
+            self._replayed()
+            return
+        with self._opened(place):
+            anew = place in self._way.before and self.returning
+            rest = batches(loop.number, 0 if anew else loop.taken)
+            if anew:
+                yield from self._anew(rest, loop)
+            last = None if anew else self._skipped(rest, loop)
+            if ended:
+                return
+            if last is not None and place in self._way.again and self.returning:
+                self._number = loop.taken - 1
+                yield 0, last[1]  # its samples are counted already
+                self._request(place)
+            self._go_on(place)
+            self.joined = loop.taken > 0
+            for batch in rest:
+                self._hand_out(place)
+                if self.passed_over():
+                    last, loop.fresh = batch, False
+                else:
+                    loop.used = True
+                    yield batch
+                self._request(place)
+            if last is not None and not loop.used:
+                self.spare = True
+                yield last
+
+    def count(self, numbers: range) -> Iterator[int]:
+        """The numbers of the next loop over numbers that were not handed out yet."""
+        place = self._begin(NUMBERS)
+        loop = self.loops[place]
+        if loop.over:
+            self._replayed()
+            return
+        with self._opened(place):
+            if place in self._way.again and self.returning:
+                yield numbers[loop.taken - 1]
+                self._request(place)
+            self._go_on(place)
+            while loop.taken < len(numbers):
+                self._hand_out(place)
+                yield numbers[loop.taken - 1]
+                self._request(place)
+
+    def _begin(self, data: DataFacts) -> int:
+        """The place of the loop that is begun, which the broken-off run had begun too, or a new one."""
+        self.begins()
+        if (ended := self._way.just_ended(data)) is not None:
+            return ended
+        if self.returning and self._way.left:
+            return self._again(data)
+        if self._way.left and (place := self._way.take(data)) is not None:
+            return place
+        self._arrive(REQUEST)
+        place, parent = len(self.loops), self._innermost()
+        at = self.loops[parent].taken if parent >= 0 else 0
+        if data is NUMBERS:
+            self.loops.append(Loop(-1, data, parent, at))
+        else:
+            self.loops.append(Loop(self._passes, data, parent, at))
+            self._passes += 1
+        self._request(place)
+        return place
+
+    def _again(self, data: DataFacts) -> int:
+        place = self._way.take(data)
+        if place is not None:
+            return place
+        known = self._way.pass_left()
+        if data is NUMBERS or known is None:
+            raise CheckpointError(loops.other_loop(data, known))
+        if DATA not in self._override:
+            raise CheckpointError(loops.other_data(self.loops[known].data, data))
+        self._way.left.remove(known)
+        loops.take_over(self.loops[known], data)
+        return known
+
+    def _catch_up(self, loop: Loop, skip: Skip) -> None:
+        """Have the data where they are after the passes that are not made again, this one too if it was over."""
+        mine = [each for each in self._unskipped if each.data == loop.data and each.number <= loop.number]
+        if mine:
+            self._unskipped = [each for each in self._unskipped if each not in mine]
+            with rng.unmoved():
+                for each in mine:
+                    skip(each.number, each.taken)
+
+    def _anew(self, rest: Iterator[Batch], loop: Loop) -> Iterator[Batch]:
+        """What the pass had handed out before the first step, once more, since it is used in the same way again. It is counted already."""
+        for self._number in range(loop.taken):
+            yield 0, next(rest)[1]
+
+    def _skipped(self, rest: Iterator[Batch], loop: Loop) -> Batch | None:
+        """The last of the batches that were taken: they are loaded so that what loading processes draw at random goes on."""
+        last = None
+        if loop.taken:
+            with rng.unmoved():  # this process has drawn for them already, where it has arrived
+                for count in range(loop.taken):
+                    last = next(rest, None)
+                    if last is None:
+                        raise CheckpointError(loops.too_short(loop, count))
+        return last
+
+    @contextmanager
+    def _opened(self, place: int) -> Iterator[None]:
+        self._open.append(place)
+        self._outside = False
+        self.loops[place].asked = self.loops[place].detached = not iterated_by_for()
+        try:
+            yield
+        finally:
+            self.spare = False
+            self.loops[place].over = True
+            self._open.remove(place)
+            if not self.returning:
+                self._way.end(place)
+
+    def number(self) -> int:
+        """The number, from 0, of the batch that was handed out last, in its pass."""
+        return self._number
+
+    def _innermost(self) -> int:
+        """The place of the loop in whose iteration the training function is; -1 for none."""
+        return next((place for place in reversed(self._open) if not self.loops[place].detached), -1)
+
+    def _hand_out(self, place: int) -> None:
+        loop = self.loops[place]
+        loop.taken += 1
+        loop.stepped = False
+        self._number = loop.taken - 1
+        if not self._stepped and len(self._open) == 1:
+            loop.prefix += 1
+        for other in self._open[self._open.index(place) + 1 :]:
+            self.loops[other].detached = True  # it goes on through several iterations of this one
+        if loop.number >= 0:
+            self._leader.drew(loop)
+
+    def _under_way(self) -> Iterator[Loop]:
+        return (self.loops[place] for place in self._open)
+
+    def _request(self, place: int) -> None:
+        """The next item of a loop is requested: a moment for a checkpoint, if what was drawn is used and no step would be repeated."""
+        self.watch(REQUEST)
+        if self.returning or any(self.loops[each].stepped for each in loops.current(self.loops, place)):
+            return
+        if not self._leader.begins(self.loops[place], self._under_way()):
+            return
+        self._asking = place
+        try:
+            self._between()
+        finally:
+            self._asking = None
+
+    def refuse_steps_before_arrival(self) -> None:
+        """Raise CheckpointError where the training function takes a step before it has come to where the checkpoint was written."""
+        if self.returning:
+            raise CheckpointError(loops.STEP_TWICE)
+
+    def refuse_end_before_arrival(self) -> None:
+        """Raise CheckpointError where the training function ends before it has come to where the checkpoint was written."""
+        if self.returning and self._way.left:
+            raise CheckpointError(loops.ended_early(self._way))
+
+    def stepped(self) -> None:
+        """A step was taken."""
+        self._stepped = True
+        self._leader.stepped(self._under_way())
+        if self._open:
+            if (innermost := self._innermost()) >= 0:
+                self.loops[innermost].stepped = True
+        else:
+            self._outside = True
+            self.begins()
+            self.watch(STEP)
+            self._stepping = True
+            try:
+                self._between()
+            finally:
+                self._stepping = False
+
+    def _arrive(self, kind: str) -> None:
+        if self.returning:
+            self.returning = False
+            self._way.keep_open()
+            self._arrived(kind)
+
+    def _go_on(self, place: int) -> None:
+        """A loop that was under way hands out its next item: that in which the checkpoint was written is the first to do so."""
+        if self.returning and place != self._way.asking and self._way.asking in self._way.left:
+            raise CheckpointError(loops.OUT_OF_ORDER)
+        self._arrive(REQUEST)
+
+    def _replayed(self) -> None:
+        """A loop was over, and is not made again: the broken-off run had gone on with steps outside of loops, where it was the last."""
+        if self._outside and not self._way.left:
+            self._arrive(STEP)
+
+    def refuse_saving_early(self) -> None:
+        """Raise WorkloadError where a batch was drawn whose step was not taken: a resumed run would not take it either."""
+        if self._leader.waits:
+            raise WorkloadError(loops.SAVED_EARLY)
+
+    def saved(self) -> None:
+        """A checkpoint was requested here in the broken-off run too: where its data were as far as they are now, it had come to this."""
+        if not self._way.left:
+            self._arrive(SAVE)
+
+    @property
+    def kind(self) -> str:
+        """Where the training function is, while a checkpoint is written."""
+        return REQUEST if self._asking is not None else STEP if self._stepping else SAVE
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        again: Sequence[int] = ()
+        if self._asking is not None:
+            again = loops.current(self.loops, self._asking)
+        elif (innermost := self._innermost()) >= 0:  # worker.save() is called at the end of an iteration
+            inside = [innermost, *loops.current(self.loops, innermost)]
+            again = [place for place in inside if not self.loops[place].stepped]
+        return {**loops.export(self.loops), "again": list(again), "asking": self._asking, "outside": self._outside}
+
+    def restore(self, state: StateTree, override: Collection[str]) -> None:
+        """As `pieces.state.Stateful`, before the first loop."""
+        self.loops, self._override = loops.restored(state), override
+        self._way = WayBack(self.loops, state["again"], -1 if state["asking"] is None else state["asking"])
+        self._stepped = True
+        self._passes = sum(loop.number >= 0 for loop in self.loops)
+        self._unskipped = [
+            loop for place, loop in enumerate(self.loops) if loop.over and loop.number >= 0 and place not in self._way.before
+        ]
+        self._outside = state["outside"]
+        self.returning = bool(self._way.left)

@@ -1,0 +1,217 @@
+"""Run one training function on many workers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import index
+from pathlib import Path
+from typing import SupportsIndex
+
+import msgspec
+
+from polyrhythm import systems
+from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.job_files.script import refuse_while_imported
+from polyrhythm.core.kernel.events import Overwritten
+from polyrhythm.core.kernel.job import Ending, Runtime, Work
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.stopping import stoppable, stops_told
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.metrics_logger import MetricsLogger
+from polyrhythm.core.records.outcome import Outcome, Summary
+from polyrhythm.core.records.progress import Watch, ignore, progress
+from polyrhythm.core.records.unfinished import passed
+from polyrhythm.core.settings import shown
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.core.tensors import digest
+from polyrhythm.core.training.checkpoint_plan import CHANGED, recorded_checkpoints
+from polyrhythm.core.training.circumstances import circumstances
+from polyrhythm.core.training.log import Log, break_off
+from polyrhythm.core.training.result import Run
+from polyrhythm.core.training.work import Train, Training
+from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, ResumedWarning, RunError, WorkloadError
+
+_MOST_WORKERS = 100_000
+"""A virtual worker takes some milliseconds to begin, and more memory than its model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A finished or failed run: its outcome so far, the error that ended it, if any, and the parts of its record that are not written."""
+
+    outcome: Outcome
+    error: PolyrhythmError | None = None
+    troubles: list[str] = field(default_factory=list)
+
+
+def run(
+    train: Train,
+    *,
+    workers: int = 2,
+    strategy: str | Strategy = "allreduce",
+    on: Runtime | None = None,
+    seed: int | None = None,
+    directory: str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    every: int | None = None,
+    keep: int = 2,
+    resume: bool | str | Path = False,
+    grace: float = 20.0,
+    override: Sequence[str] = (),
+    loggers: Sequence[MetricsLogger] = (),
+    timeline: bool = False,
+) -> Run:
+    """Run `train(worker)` once in every worker, and return the result.
+
+    `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default; `seed` the root
+    of all random streams, the runtime's own by default. With a `directory`, a record is created there at the start and events are written
+    as they happen; if something cannot be written, the run continues and a RecordWarning is issued.
+
+    In the directory `checkpoint` the state of the whole run is written after `every` steps of each worker, and whenever all workers call
+    `worker.save()`; the latest `keep` are kept. `resume` continues from a checkpoint: True from the newest in `checkpoint` (from the
+    beginning if there is none yet), or its path. `train` is called again, and `worker.batches` yields the batches that were not yet used. A
+    resumed run ends with the same bits as an uninterrupted one if results do not depend on the order in which messages arrive. It has the
+    settings of the run that wrote the checkpoint, or is refused: `override` names those of which it takes its own, such as "lr" or "data".
+
+    SIGTERM, SIGHUP and SIGQUIT end a run as Ctrl-C does, unless the program has handlers of its own: the record says so, no process is
+    left, and the exception `Stopped`, a KeyboardInterrupt and a SystemExit, ends the program with exit code 128 plus the signal's number.
+    With a `checkpoint` directory the first SIGTERM or SIGHUP has a last checkpoint written, within `grace` seconds.
+
+    What is measured goes to `loggers` too, as it comes (`CSV`, `TensorBoard`, `WandB`, `MLflow`); one that fails is left out, with a
+    RecordWarning. With a `timeline`, every message and the phases of every tensor's exchange are recorded too, for `Run.trace`: that may be
+    millions of events. If stderr is a terminal, a progress line is shown. Raises PolyrhythmErrors only, and KeyboardInterrupt.
+    """
+    refuse_while_imported("pr.run")
+    chosen = systems.resolve(strategy)
+    wanted = CheckpointRequest(checkpoint, every, keep, resume, grace, override)
+    with stops_told(), progress(1, wanted=True) as begin:
+        watch = begin(chosen.name)
+        tried = attempt(
+            train,
+            workers=workers,
+            strategy=chosen,
+            on=on,
+            seed=seed,
+            directory=directory,
+            watch=watch,
+            checkpoints=wanted,
+            loggers=loggers,
+            timeline=timeline,
+        )
+    if changed := tried.outcome.settings.get(CHANGED):
+        warnings.warn(changed, ResumedWarning, stacklevel=2)
+    for trouble in tried.troubles:
+        warnings.warn(trouble, RecordWarning, stacklevel=2)
+    if tried.error is not None:
+        raise tried.error
+    return Run(tried.outcome)
+
+
+def attempt(
+    train: Train,
+    *,
+    workers: int,
+    strategy: Strategy,
+    on: Runtime | None = None,
+    seed: int | None = None,
+    directory: str | Path | None = None,
+    watch: Watch = ignore,
+    notes: Mapping[str, str] | None = None,
+    checkpoints: CheckpointRequest | None = None,
+    loggers: Sequence[MetricsLogger] = (),
+    timeline: bool = False,
+) -> Attempt:
+    """As `run`, but a failed run is returned too, with what is known of it; `watch` is called with each event as it happens, and
+    `notes` are recorded among the run's settings.
+
+    Raises PolyrhythmErrors for a run that cannot be started.
+    """
+    workers = whole_number("workers", workers, "1 or more")
+    if workers < 1:
+        raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
+    if workers > _MOST_WORKERS:
+        raise CompositionError(f"workers={workers} is more than a machine can hold, also in virtual time: give at most {_MOST_WORKERS:,}.")
+    if not isinstance(loggers, (list, tuple)) or not all(callable(getattr(each, "open", None)) for each in loggers):
+        raise CompositionError(f"loggers={shown(loggers)} is no list of loggers: give such as loggers=[pr.CSV('metrics.csv')].")
+    if not callable(train):
+        raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
+    if on is not None and (isinstance(on, type) or not isinstance(on, Runtime)):
+        raise CompositionError(f"on={on!r} is not a runtime: give pr.Processes() or pr.Simulator(network=...).")
+    runtime = on if on is not None else Processes()
+    root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another 64-bit integer")
+    wanted = checkpoints or CheckpointRequest()
+    here = circumstances(train, " ".join(filter(None, (runtime.kind, runtime.network_name))))
+    training, places = Training(train, strategy, workers, root, wanted, timeline, here), runtime.locations(workers)
+    work = training if places is None else training.job(places)  # what can be refused is refused before a record is begun
+    summary = Summary(str(strategy.name), training.workers, runtime.kind, runtime.network_name, root)
+    outcome = Outcome(
+        summary, settings=recorded_settings(train, strategy, runtime, {**recorded_checkpoints(wanted, here), **(notes or {})})
+    )
+    with stoppable():
+        return _carry_out(work, runtime, Log(outcome, directory, watch, loggers, wanted))
+
+
+def _carry_out(work: Work, runtime: Runtime, log: Log) -> Attempt:
+    """Run `work` to whatever end; its record is completed in every case."""
+    error: PolyrhythmError | None = None
+    try:
+        conclude(log.outcome, runtime.execute(work, log.record))
+    except PolyrhythmError as problem:
+        error = problem
+    except Exception as problem:  # of the system: no process, no memory, no file left
+        error = RunError(f"The run failed: {type(problem).__name__}: {problem}".rstrip(": "))
+        error.__cause__ = problem
+    except BaseException as interruption:
+        log.fail(interruption)
+        log.warn()
+        raise
+    if error is not None:
+        break_off(log.outcome, error)
+    log.close()
+    return Attempt(log.outcome, error, log.troubles)
+
+
+def recorded_settings(train: Train, strategy: Strategy, runtime: Runtime, notes: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a run, as its record shows them."""
+    name = getattr(train, "__qualname__", "") or _shown(train)
+    return {"strategy": _shown(strategy), "runtime": _shown(runtime), "train": name, **notes}
+
+
+def whole_number(name: str, given: object, wanted: str) -> int:
+    """`given` as a plain int, also where it is one of numpy's. Raises CompositionError for what is none, or has more than 64 bits."""
+    if isinstance(given, bool) or not isinstance(given, SupportsIndex):
+        raise CompositionError(f"{name}={shown(given)} is not a whole number: give {wanted}.")
+    if not -(2**63) <= index(given) < 2**63:
+        raise CompositionError(f"{name}={shown(given)} has more than 64 bits: give {wanted}.")
+    return index(given)
+
+
+def _shown(value: object) -> str:
+    """`value` as the record shows it."""
+    try:
+        return repr(value)
+    except Exception as problem:
+        raise WorkloadError(
+            f"{type(value).__name__} cannot be shown in the run's record, because its repr() raises {problem!r}."
+        ) from problem
+
+
+def conclude(outcome: Outcome, ending: Ending, reporter: str = worker(0)) -> None:
+    """Complete `outcome` by how the run ended; metrics and weights are those of the worker `reporter`."""
+    summary, results = outcome.summary, {name: result for name, result in ending.results.items() if result is not None}
+    first = results[reporter]
+    content = msgspec.json.decode(first.text)
+    outcome.weights = dict(zip(content["names"], first.tensors, strict=True))
+    summary.final = content["metrics"]
+    summary.weights_sha256 = digest(outcome.weights.items()) if outcome.weights else None
+    summary.steps = int(max(result.numbers[0] for result in results.values()))
+    summary.samples = int(sum(result.numbers[1] for result in results.values()))
+    summary.bytes_sent, summary.messages_sent, summary.lost = ending.bytes_sent, ending.messages_sent, ending.lost
+    summary.bytes_between_sites = ending.bytes_between_sites
+    overwritten = [event for event in outcome.events if isinstance(event, Overwritten)]
+    if overwritten:
+        summary.row_writes, summary.lost_writes = sum(e.writes for e in overwritten), sum(e.lost for e in overwritten)
+    outcome.state = "ended"
+    passed(outcome, ending.seconds if summary.on == "simulator" else max(0.0, ending.seconds - first.numbers[2]))

@@ -1,0 +1,125 @@
+"""The steps of one worker: what stands behind `optimizer.step()`, and behind the `clock()` of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.protocols.common_state import CommonState
+from polyrhythm.core.training.data.data import Data
+from polyrhythm.core.training.models import Models
+from polyrhythm.core.training.worker_state import WorkerState
+from polyrhythm.errors import WorkloadError
+
+
+class Steps:
+    """`between` is called after one that is outside a pass over data.
+
+    `drawn` are the batches since the last step, which are counted where a strategy has workers pass steps over.
+    """
+
+    def __init__(
+        self, context: WorkerContext, models: Models, tables: Mapping[str, CommonState], state: WorkerState, between: Callable[[], None]
+    ) -> None:
+        self.context = context
+        self.models = models
+        self.tables = tables
+        self.state = state
+        self.between = between
+        self.data: Data
+        self.drawn = 0
+        self.finished = False
+        state.position.passed_over = self.passed_over
+
+    @property
+    def held(self) -> Sequence[CommonState]:
+        """What the worker holds in common with others: models, tables."""
+        return [*self.models.replicas, *self.tables.values()]
+
+    @property
+    def clock(self) -> int:
+        """As `Worker.clock`."""
+        return max((each.clock for each in self.held), default=0)
+
+    def train(self, each: CommonState) -> None:
+        """One step of a model, which should have been computed on samples of this worker's."""
+        self.refuse_if_finished()
+        self.models.check()
+        self.data.warn_if_unused()
+        self.models.gradients.look()
+        self.take(each)
+        self.models.gradients.stepped()
+
+    def take(self, each: CommonState) -> None:
+        """One step of whatever is shared."""
+        self.refuse_if_finished()
+        self.models.check()
+        if self.state.position.spare:
+            self._discard()  # computed for the loop alone
+            return
+        self.state.position.refuse_steps_before_arrival()
+        self._refuse_accumulation()
+        if self.models.chooses and any(replica.rests for replica in self.models.replicas):
+            self._discard()
+            self._pass_over()
+            return
+        samples, self.state.batch = self.state.batch, 0
+        self.context.charge(samples)
+        self.models.evaluation.look()
+        each.step(samples)
+        self.state.samples += samples
+        self._stepped()
+        self.state.position.stepped()
+
+    def passed_over(self) -> bool:
+        """Whether the step of a batch that was drawn is passed over; it is then."""
+        if not self.models.chooses:
+            return False
+        self.models.check()
+        if any(replica.rests for replica in self.models.replicas):
+            self._pass_over()
+            return True
+        self.drawn += 1
+        return False
+
+    def _discard(self) -> None:
+        self.state.batch = 0
+        self.context.discard()
+
+    def _pass_over(self) -> None:
+        self._refuse_unequal_steps()
+        for replica in self.models.replicas:
+            replica.pass_over()
+        self._stepped()
+
+    def _stepped(self) -> None:
+        port, clock = self.context.port, self.clock
+        self.context.record(Stepped(port.now(), port.name, clock, self.state.samples, self.context.bytes_sent))
+        self.models.evaluation.stepped(clock)
+
+    def _refuse_unequal_steps(self) -> None:
+        if len(taken := {replica.clock for replica in self.models.replicas}) > 1:
+            raise WorkloadError(
+                f"Models of one training function have taken {' and '.join(map(str, sorted(taken)))} steps, and under "
+                f"{self.models.strategy.name} workers pass steps of all of them over together: let each step after every batch, or take a "
+                "fraction of 1."
+            )
+
+    def _refuse_accumulation(self) -> None:
+        if self.drawn > 1:
+            raise WorkloadError(
+                f"A step was taken on {self.drawn} batches, and under {self.models.strategy.name} workers pass steps over, each with its "
+                "batch: step after every batch (with a larger batch_size), or take a fraction of 1."
+            )
+        self.drawn = 0
+
+    def count(self, samples: int) -> None:
+        """As `Worker.count`."""
+        self.state.batch += samples
+        self.data.used = True
+
+    def refuse_if_finished(self, call: str = "optimizer.step() or a table's clock()", remedy: str = "take all steps before it") -> None:
+        """Raise WorkloadError after `Worker.finish`."""
+        if self.finished:
+            raise WorkloadError(f"{call} was called after worker.finish(): the run is over; {remedy}.")

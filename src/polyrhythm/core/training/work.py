@@ -1,0 +1,134 @@
+"""A training function and all that decides its run, made into a job where its workers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from polyrhythm.core.checkpoints.plan import CheckpointPlan
+from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.kernel.job import Job, Location, WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.records.event_lines import encoded
+from polyrhythm.core.strategy.service import Service
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.checkpoint_plan import newest, planned
+from polyrhythm.core.training.worker import Worker
+from polyrhythm.errors import CompositionError, PolyrhythmError, WorkloadError
+
+Train = Callable[[Worker], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """`train` by `strategy`, where that many workers are `available`. Raises CompositionError if the strategy cannot use them."""
+
+    train: Train
+    strategy: Strategy
+    available: int
+    seed: int
+    checkpoints: CheckpointRequest = field(default_factory=CheckpointRequest)
+    timeline: bool = False
+    circumstances: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.strategy.check(self.workers)
+
+    @property
+    def workers(self) -> int:
+        """How many of the available workers the strategy uses."""
+        return self.strategy.workers(self.available)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it has a directory for checkpoints."""
+        return self.checkpoints.directory is not None
+
+    def job(self, locations: Sequence[Location]) -> Job:
+        """The runtime's view of it, with its checkpoints looked up. Raises CompositionError and CheckpointError for what does not fit."""
+        plan = StrategyPlan.of(self.strategy, locations, self.seed)
+        return make_job(self.train, plan, planned(plan, self.checkpoints, self.circumstances), self.timeline)
+
+    def continued(self) -> Training:
+        """The same, from its newest checkpoint; as it began where it has written none yet."""
+        written = newest(self.checkpoints)
+        return self if written is None else replace(self, checkpoints=replace(self.checkpoints, resume=True))
+
+
+_TRANSLATED = {
+    "empty parameter list": "The model has no parameters, so there is nothing to train: give the optimizer a model that has.",
+    "Default process group has not been initialized": (
+        "torch.distributed was called and has no process group in a training function: use worker.barrier(), worker.mean(...), "
+        "worker.any(...) or worker.broadcast(...), which work in every runtime."
+    ),
+}
+"""Messages of torch's errors that are raised before our own checks, and the messages that replace them."""
+
+
+def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None, timeline: bool = False) -> Job:
+    """The runtime's view of a training function under a strategy; with a `timeline`, ports record details."""
+    checkpoints = chosen or CheckpointPlan()
+
+    def program(context: WorkerContext) -> Message:
+        context.port.details = timeline
+        own = Worker(context, plan, checkpoints)
+        try:
+            with _explained(own):
+                train(own)
+        finally:
+            own.close()
+        return conclusion(own)
+
+    def service(port: Any, record: Any) -> Any:
+        port.details = timeline
+        return Service(plan, port, record, checkpoints).live()
+
+    return Job(
+        len(plan.members),
+        len(plan.servers),
+        program,
+        service,
+        plan.strategy.essential,
+        plan.seed,
+        plan.groups,
+        plan.beside,
+        checkpoints.began,
+        timeline,
+        checkpoints.grace,
+    )
+
+
+@contextmanager
+def _explained(own: Worker) -> Iterator[None]:
+    """Errors of the training function, with what to do about those that have to do with being run by us."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, NameError, StopIteration, TypeError, ValueError) as error:
+        if own.returning and not isinstance(error, PolyrhythmError):
+            raise WorkloadError(
+                f"{type(error).__name__}: {error}. The run was resumed, and passes over the data that were used before the checkpoint "
+                "have no batches now: write `for epoch in worker.range(n):`, which begins with the epoch of the checkpoint, or give names "
+                "that are used after a pass a value before it."
+            ) from error
+        _translate(error)
+        raise
+    except RuntimeError as error:
+        _translate(error)
+        raise
+
+
+def _translate(error: Exception) -> None:
+    for torchs, ours in _TRANSLATED.items():
+        if torchs in str(error):
+            raise CompositionError(ours) from error
+
+
+def conclusion(own: Worker) -> Message:
+    """A worker's result: its counts and metrics, and from worker 0 the final weights."""
+    own.finish()
+    weights = own.weights() if own.rank == 0 else {}
+    text = encoded({"names": list(weights), "metrics": own.metrics}).decode()
+    return Message("result", (float(own.clock), float(own.samples), own.seconds_aside), text, tuple(weights.values()))

@@ -1,0 +1,200 @@
+"""What a worker needs to go on with its training function where another run was broken off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler
+
+from polyrhythm.core import rng
+from polyrhythm.core.checkpoints.fitting import fitting
+from polyrhythm.core.checkpoints.plan import CheckpointPlan
+from polyrhythm.core.kernel.events import Reported
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.protocols.common_state import CommonState
+from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.core.training.loops import DATA, STEP
+from polyrhythm.core.training.numbers import number
+from polyrhythm.core.training.own_state.inner_parts import beneath
+from polyrhythm.core.training.own_state.own_variables import OwnVariables, Variables, multiply
+from polyrhythm.core.training.position import DataPosition
+from polyrhythm.core.trees import StateTree, separate
+from polyrhythm.errors import CheckpointError, CompositionError, WorkloadError, diverged
+
+
+class WorkerState:
+    """The replicas and tables, random streams, counts and the position in the data of one worker, and objects of the user's.
+
+    A training function is called anew when a run is resumed. On its way to where the broken-off one was it may draw random numbers, and its
+    learning-rate schedulers change the optimizer: that is put right when it has come there.
+    """
+
+    def __init__(
+        self,
+        context: WorkerContext,
+        replicas: Sequence[Replica],
+        tables: Mapping[str, CommonState],
+        plan: CheckpointPlan,
+        between: Callable[[], None],
+    ) -> None:
+        self.context = context
+        self.replicas = replicas
+        self.tables = tables
+        self.override = plan.override
+        self.position = DataPosition(between, self._arrive)
+        self.samples = 0
+        self.batch = 0
+        self.metrics: dict[str, float] = {}
+        self.kept: dict[str, Any] = {}
+        self.before: StateTree = None if plan.resumed is None else plan.resumed.read(context.port.name)
+        if self.before is not None:
+            self.position.restore(self.before["position"], plan.override)
+        self.variables = OwnVariables(None if self.before is None else self.before["variables"], self._mine, plan.override)
+        self.position.watch = self.variables.moment
+        if plan.store is not None:
+            self.position.begins = self.variables.own.begin
+
+    def report(self, metrics: Mapping[str, float | Tensor], clock: int) -> None:
+        """Record `metrics`, unless the broken-off run has."""
+        values = {name: number(f"worker.report got {name} =", value) for name, value in metrics.items()}
+        port = self.context.port
+        for name, value in values.items():
+            if not math.isfinite(value):
+                raise diverged(f"{port.name} reports {name} = {value} after step {clock}")
+        if not self.position.returning:
+            self.metrics |= values
+            for replica in self.replicas:
+                replica.reported(values)
+            self.context.record(Reported(port.now(), port.name, clock, values, self.context.bytes_sent))
+
+    def drain(self, step: int) -> str:
+        """As `pieces.topology.Channel.drain`, of all replicas and tables."""
+        problems = [each.drain(step) for each in (*self.replicas, *self.tables.values())]
+        return next(filter(None, problems), "")
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`, after `drain`."""
+        return {
+            "replicas": [replica.export() for replica in self.replicas],
+            **({"tables": {name: table.export() for name, table in self.tables.items()}} if self.tables else {}),
+            "position": self.position.export(),
+            "variables": self.variables.seen,
+            "kept": {name: kept.state_dict() for name, kept in self.kept.items()},
+            "random": rng.export(),
+            "streams": self.context.port.export(),
+            "samples": self.samples,
+            "batch": self.batch,
+            "metrics": self.metrics,
+        }
+
+    def resume_replica(self) -> bool:
+        """Have the replica that was attached last go on as the broken-off run's did; whether there was one."""
+        if self.before is None:
+            return False
+        attached, known = len(self.replicas), len(self.before["replicas"])
+        if attached > known:
+            raise CheckpointError(
+                f"worker.attach was called {attached} times, but {known} times in the run that wrote the checkpoint: resume it with the "
+                "training function that wrote it."
+            )
+        before = self.before["replicas"][attached - 1]
+        self.replicas[-1].options.refuse_others(before["options"], self.override)
+        self._resume(self.replicas[-1], before)
+        return True
+
+    def resume_table(self, name: str) -> None:
+        """Have the table of this name, which was just opened, go on as the broken-off run's did."""
+        if self.before is None:
+            return
+        known = self.before.get("tables", {})
+        if name not in known:
+            raise CheckpointError(
+                f"worker.table was given {name!r}, which is not in the checkpoint: it has {', '.join(known) or 'no table'}. Resume it with "
+                "the training function that wrote it."
+            )
+        self._resume(self.tables[name], known[name])
+
+    def _resume(self, each: CommonState, state: StateTree) -> None:
+        with fitting("model or optimizer"):
+            each.restore(state)
+        self.samples, self.metrics = self.before["samples"], dict(self.before["metrics"])
+        if not self.position.returning:
+            self._arrive(STEP)
+
+    def keep(self, name: str, kept: Any) -> None:
+        """Export and restore an object of the user's too."""
+        if not callable(getattr(kept, "state_dict", None)) or not callable(getattr(kept, "load_state_dict", None)):
+            raise WorkloadError(
+                f"worker.keep was given {name}={kept!r}, a {type(kept).__name__}, which has no state_dict() and load_state_dict(): "
+                "give an object that has both."
+            )
+        self.kept[name] = kept
+        if self.before is not None:
+            self._restore(name)
+
+    def _restore(self, name: str) -> None:
+        known = self.before["kept"]
+        state = known[name] if name in known else self.variables.recorded(name)
+        if state is None:
+            raise CheckpointError(
+                f"worker.keep was given {name!r}, which is not in the checkpoint: it has {', '.join(known) or 'nothing'}. Resume it with "
+                "the training function that wrote it."
+            )
+        with fitting(f"object that worker.keep was given as {name!r}"):
+            self.kept[name].load_state_dict(state)
+
+    def keep_values(self, values: Mapping[str, Any]) -> Variables:
+        """Values of the user's that go on from those of the checkpoint; from the variables that it recorded where it has no such values."""
+        for each, value in values.items():
+            try:
+                separate({each: value})
+            except CompositionError as problem:
+                raise WorkloadError(f"worker.variables got {problem}") from None
+        own = Variables(dict(values))
+        name = f"variables/{sum(isinstance(each, Variables) for each in self.kept.values())}"
+        self.kept[name] = own
+        if self.before is not None and name not in self.before["kept"]:
+            found = {each: self.variables.recorded(each) for each in values}
+            self.before["kept"][name] = {each: value for each, value in found.items() if value is not None}
+        if self.before is not None:
+            self._restore(name)
+        return own
+
+    def look(self) -> None:
+        """A checkpoint is about to be written: remember the training function's variables as they are here."""
+        self.variables.look(self.position.kind, [*self.kept])
+
+    def _mine(self) -> set[int]:
+        """What is restored without being found among the training function's variables."""
+        held: list[Any] = [*self.kept.values(), *(each for source in self.position.sources for each in beneath(source))]
+        for replica in self.replicas:
+            held += [replica.model, replica.optimizer, *replica.model.parameters(), *replica.model.buffers()]
+        return set(map(id, held))
+
+    def _refuse_unknown(self) -> None:
+        """Raise CheckpointError for a name to override that no setting has."""
+        known = {DATA, *(name for replica in self.replicas for group in replica.options.groups for name in group), *self.variables.names}
+        if unknown := sorted(self.override - known):
+            raise CheckpointError(
+                f"override has {unknown[0]!r}, and there is no such setting: it can have {', '.join(sorted(known))}, or nothing."
+            )
+
+    def _arrive(self, kind: str) -> None:
+        """Be where the broken-off run was, whatever the training function has done on the way."""
+        self.context.port.restore(self.before["streams"])
+        for replica, state in zip(self.replicas, self.before["replicas"], strict=False):
+            replica.restore_again(state)
+        for name in self.kept:
+            self._restore(name)
+        self.variables.arrived(kind)
+        for replica, state in zip(self.replicas, self.before["replicas"], strict=False):
+            replica.options.override(replica.optimizer, state["options"], self.override)
+            if "lr" in self.override:
+                schedules = [each for each in (*self.kept.values(), *self.variables.schedules) if isinstance(each, LRScheduler)]
+                multiply((each for each in schedules if each.optimizer is replica.optimizer), replica.options.factors(state["options"]))
+        self._refuse_unknown()
+        self.batch = self.before["batch"]
+        rng.restore(self.before["random"])

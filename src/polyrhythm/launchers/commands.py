@@ -1,0 +1,69 @@
+"""Engines that are commands: torchrun, mpirun, srun start the tasks, each a process `python -m polyrhythm.launchers`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from shutil import which
+
+import msgspec
+
+from polyrhythm.core.processes.runtime.failure import exit_phrase
+from polyrhythm.errors import CompositionError
+from polyrhythm.launchers.program import Program
+from polyrhythm.launchers.protocol import Loss, TaskOrder
+
+ORDER = "POLYRHYTHM_TASK"
+"""The environment variable with a task's order, as JSON."""
+TASK = (sys.executable, "-m", "polyrhythm.launchers")
+"""The command of a task."""
+_ENDING_SECONDS = 10.0
+
+
+class CommandTasks:
+    """The tasks that `command` starts; if it ends before them, all are lost. Its output is this process's.
+
+    `restarts_itself` is whether the command starts lost tasks again by itself; it has `ending_seconds` to end when it is told to.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        order: TaskOrder,
+        environment: Mapping[str, str],
+        restarts_itself: bool = False,
+        ending_seconds: float = _ENDING_SECONDS,
+    ) -> None:
+        if which(command[0]) is None:
+            raise CompositionError(f"There is no command {command[0]!r} here: install it, or run where it is.")
+        self._command = list(command)
+        self._workers = order.workers
+        self._environment = {**os.environ, **environment, ORDER: msgspec.json.encode(order).decode()}
+        self._restarts_itself = restarts_itself
+        self._ending_seconds = ending_seconds
+        self._reported = False
+        self._process = self._begun()
+
+    def losses(self) -> list[Loss]:
+        """All tasks, when the command has ended."""
+        status = self._process.status
+        if status is None or self._reported:
+            return []
+        self._reported = True
+        return [Loss(None, f"{self._command[0]} {exit_phrase(status)}")]
+
+    def restart(self, ranks: list[int]) -> list[int]:
+        """Begin the command anew, with all tasks."""
+        if not self._restarts_itself or self._process.status is not None:
+            self._process.end(self._ending_seconds)
+            self._process, self._reported = self._begun(), False
+        return list(range(self._workers))
+
+    def close(self, seconds: float) -> None:
+        """End the command when its tasks have ended, or after so many seconds."""
+        self._process.wait(seconds)
+        self._process.end(self._ending_seconds)
+
+    def _begun(self) -> Program:
+        return Program(self._command, self._environment)

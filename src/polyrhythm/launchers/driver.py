@@ -1,0 +1,225 @@
+"""The driver of a run on an engine: tasks report to it, it lets them begin, and it decides how the run ends.
+
+A run is attempted until it ends well, until it fails for a reason that another attempt would meet again, or until no restart is left. An
+attempt begins when every task is there, and is over when each has ended, has failed or was lost. After a loss the engine starts the
+lost tasks again, those that are left stay, and the next attempt continues from the newest checkpoint. The record has all attempts, one
+after the other: their seconds and bytes are those of the run, and steps after a checkpoint that were lost are in it twice.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+
+import msgspec
+
+from polyrhythm.core.kernel.events import AnyEvent, Evaluated, Faulted, Recorder, Restarted
+from polyrhythm.core.kernel.job import Ending, Work
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.stopping import notify
+from polyrhythm.core.processes.runtime import failure
+from polyrhythm.core.processes.runtime.whole_run import of_whole_run
+from polyrhythm.core.processes.store.store_server import StoreServer
+from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.errors import PolyrhythmError, RunError, TamperedError, WorkerFailed, sentence
+from polyrhythm.launchers import messages
+from polyrhythm.launchers.messages import Beginning
+from polyrhythm.launchers.packing import packed
+from polyrhythm.launchers.protocol import Engine, Tasks
+from polyrhythm.launchers.roster import Roster, Task
+from polyrhythm.launchers.run_clock import RunClock
+
+_LOOK_SECONDS = 0.1
+_LEAVING_SECONDS = 10.0
+
+
+class Driver:
+    """Of one run of `work` on `engine`; `execute` once. Observes the roster of its tasks."""
+
+    def __init__(self, engine: Engine, work: Work, record: Recorder) -> None:
+        self._engine = engine
+        self._work = work
+        self._record = record
+        self._packed = packed(work, engine.threads, engine.timeout)
+        self._loop = Loop()
+        self._roster = Roster(self._loop, engine.driver_address(), work.workers, self)
+        self._tasks: Tasks | None = None
+        self._store: StoreServer | None = None
+        self._attempt = 0
+        self._began = 0
+        self._restarts = engine.restarts
+        self._outcomes: dict[int, Ending | PolyrhythmError] = {}
+        self._lost: dict[int, WorkerFailed] = {}  # since the last start, in the order in which they fell
+        self._failed: PolyrhythmError | None = None  # with which the last attempt has ended, until what it needs is started again
+        self._traffic: dict[int, tuple[int, int]] = {}
+        self._clock = RunClock()
+        self._before = (0, 0)
+        self._deadline = 0.0
+        self._under_way = False
+        self._error: PolyrhythmError | None = None
+        self._decoder = msgspec.msgpack.Decoder(list[AnyEvent])
+
+    def execute(self) -> Ending:
+        """Have the engine start the tasks, and see the run to its end."""
+        try:
+            self._tasks = self._engine.start(self._roster.order(self._engine.echoes))
+            self._await_tasks()
+            self._look()
+            self._loop.run()
+            if self._error is not None:
+                raise self._error
+            ending = self._ending()
+        except BaseException as problem:
+            self._close(_LEAVING_SECONDS if isinstance(problem, PolyrhythmError) else 0.0)
+            raise
+        self._close(_LEAVING_SECONDS)
+        return ending
+
+    def _ending(self) -> Ending:
+        ending = self._outcomes[0]
+        assert isinstance(ending, Ending)
+        return replace(
+            ending,
+            seconds=self._clock.of_run(ending.seconds),
+            bytes_sent=ending.bytes_sent + self._before[0],
+            messages_sent=ending.messages_sent + self._before[1],
+        )
+
+    # What the roster reports
+
+    def registered(self, task: Task) -> None:
+        """The next attempt begins when all are there."""
+        task.send(self._packed)
+        if not self._under_way and self._failed is None and not self._roster.absent:
+            self._begin()
+
+    def received(self, task: Task, message: Message) -> None:
+        """What a worker has recorded or printed, and how it ended."""
+        match message.topic:
+            case "events":
+                self._receive_events(task, message)
+            case "printed":
+                stream, _, text = message.text.partition("\n")
+                print(text, end="", file=sys.stderr if stream == "stderr" else sys.stdout, flush=True)
+            case "ended":
+                self._conclude(task, messages.ending(task.name, message))
+            case "failed":
+                self._conclude(task, failure.rebuild(message))
+
+    def lost(self, task: Task, reason: str) -> None:
+        """A loss ends a worker's part in the attempt; whenever it comes, the task is started again before the next."""
+        why = self._lost.setdefault(task.rank, WorkerFailed(task.name, reason))
+        if self._under_way and task.rank not in self._outcomes:
+            self._record(Faulted(self._clock.latest, task.name, reason))
+            self._conclude(task, why)
+
+    def _receive_events(self, task: Task, message: Message) -> None:
+        nbytes, count = map(int, message.numbers)
+        self._traffic[task.rank] = (nbytes, count)
+        total = self._before[0] + sum(sent for sent, _ in self._traffic.values())
+        for event in self._decoder.decode(message.tensors[0].numpy().data):
+            event = msgspec.structs.replace(event, time=self._clock.of_run(event.time))
+            if isinstance(event, Evaluated):
+                event = msgspec.structs.replace(event, since=self._clock.of_run(event.since))
+            self._record(of_whole_run(event, nbytes, total))
+
+    # Attempts
+
+    def _begin(self) -> None:
+        self._under_way, self._attempt, self._began = True, self._attempt + 1, self._roster.arrivals
+        sent = [self._before, *self._traffic.values()]
+        self._before = sum(nbytes for nbytes, _ in sent), sum(count for _, count in sent)
+        self._outcomes, self._lost, self._traffic = {}, {}, {}
+        self._clock.begin_attempt()
+        if self._store is not None:
+            self._store.close()
+        self._store = StoreServer(self._roster.ip, len(self._roster.tasks), self._roster.secret, rounds=1)
+        for task in self._roster.tasks:
+            beginning = Beginning(self._attempt, *self._store.address, self._attempt > 1)
+            task.send(Message("begin", text=msgspec.json.encode(beginning).decode()))
+
+    def _conclude(self, task: Task, outcome: Ending | PolyrhythmError) -> None:
+        """The part of `task` in this attempt has ended so."""
+        if not self._under_way:
+            return
+        self._outcomes.setdefault(task.rank, outcome)
+        if self._store is not None and not isinstance(outcome, Ending):
+            self._store.give_up(outcome)  # those who are still joining would wait for this one
+        if len(self._outcomes) < len(self._roster.tasks):
+            return
+        if isinstance(self._outcomes[0], Ending):
+            self._loop.stop()
+        else:
+            self._under_way, self._failed = False, self._cause()
+
+    def _cause(self) -> PolyrhythmError:
+        """Why the attempt failed: the first loss, else the first error of a worker that does not report another one's."""
+        errors = {rank: outcome for rank, outcome in self._outcomes.items() if isinstance(outcome, PolyrhythmError)}
+        own = {rank: error for rank, error in errors.items() if not isinstance(error, WorkerFailed) or error.actor == worker(rank)}
+        return next(iter([*(errors.get(rank, why) for rank, why in self._lost.items()), *own.values(), *errors.values()]))
+
+    def _start_again(self, cause: PolyrhythmError) -> None:
+        """Have the lost tasks started again, all at once, if another attempt may end otherwise."""
+        if not self._roster.arrivals:  # another attempt would not come further
+            cause = RunError(f"No worker could be started: {cause.reason if isinstance(cause, WorkerFailed) else cause}")
+        if not self._restarts or not _passing(cause) or not self._roster.arrivals:
+            self._error = cause
+            self._loop.stop()
+            return
+        self._restarts -= 1
+        used = self._engine.restarts - self._restarts
+        how = "continues from its newest checkpoint" if self._work.resumable else "begins anew, because it has no checkpoints"
+        notify(f"{sentence(cause)}: the run {how} (restart {used} of {self._engine.restarts})")
+        first = next(iter(self._lost), 0)
+        self._record(Restarted(self._clock.latest, worker(first), sentence(cause)))
+        self._await_tasks()
+        assert self._tasks is not None
+        lost, self._lost, self._failed = sorted(self._lost), {}, None
+        for rank in self._tasks.restart(lost):
+            self._roster.dismiss(self._roster.tasks[rank], self._began)
+        if not self._roster.absent:
+            self._begin()
+
+    def _await_tasks(self) -> None:
+        self._deadline = time.monotonic() + self._engine.startup
+
+    def _look(self) -> None:
+        """Ask the engine for tasks that were lost, and look whether those that are awaited have come."""
+        assert self._tasks is not None
+        for loss in self._tasks.losses():
+            self._roster.lose(self._roster.tasks if loss.rank is None else [self._roster.tasks[loss.rank]], loss.reason)
+        self._roster.look()
+        if not self._under_way and self._error is None and (why := self._failed or next(iter(self._lost.values()), None)) is not None:
+            self._start_again(why)
+        if not self._under_way and self._error is None and self._roster.absent and time.monotonic() > self._deadline:
+            names = ", ".join(task.name for task in self._roster.absent)
+            self._error = RunError(
+                f"{names} did not reach the driver at {self._roster.ip}:{self._roster.port} within {self._engine.startup:g} seconds: see "
+                "what the engine reports of its tasks; if it has no room for all of them yet, give a longer startup=."
+            )
+            self._loop.stop()
+        self._loop.after(_LOOK_SECONDS, self._look)
+
+    def _close(self, seconds: float) -> None:
+        """End all tasks, which have so many seconds to leave, and give everything back."""
+        try:
+            self._roster.broadcast(Message("stop"))
+            if self._tasks is not None:
+                self._tasks.close(seconds)
+        finally:
+            if self._store is not None:
+                self._store.close()
+            self._roster.close()
+            self._loop.close()
+
+
+def _passing(error: PolyrhythmError) -> bool:
+    """Whether another attempt may not meet this error: it is of processes and connections, not of the training function or an attacker."""
+    return isinstance(error, RunError) and not isinstance(error, TamperedError) and not (isinstance(error, WorkerFailed) and error.trace)
+
+
+def drive(engine: Engine, work: Work, record: Recorder) -> Ending:
+    """Run `work` on `engine` to its end. Raises WorkerFailed and other RunErrors, as `Processes` does; no task is left afterwards."""
+    return Driver(engine, work, record).execute()

@@ -1,0 +1,82 @@
+"""Tasks on several hosts: on each of them one command starts those that belong there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from shlex import join, quote
+from shutil import which
+
+import msgspec
+
+from polyrhythm.core.processes.runtime.failure import exit_phrase
+from polyrhythm.errors import CompositionError
+from polyrhythm.launchers.commands import ORDER
+from polyrhythm.launchers.program import Program
+from polyrhythm.launchers.protocol import Loss, TaskOrder
+
+_ENDING_SECONDS = 10.0
+# The order comes on the standard input, because command lines can be seen by all users of a host. When that ends, so does the command:
+# a connection that is lost, or closed by the driver, leaves nothing behind.
+_WRAPPER = """\
+IFS= read -r {order}; export {order} {settings}
+exec 3<&0
+{command} < /dev/null & command=$!
+{{ cat <&3 > /dev/null; kill $command; }} 2> /dev/null & watch=$!
+wait $command; code=$?
+kill $watch 2> /dev/null; exit $code
+"""
+
+Commands = Callable[[], Sequence[Sequence[str]]]
+
+
+class HostTasks:
+    """The tasks that one command on each host starts; `commands`, in the order of the hosts, are asked for anew at each start.
+
+    `reached` has for each host the words to which a line for its shell is added. Commands start tasks of theirs that were lost again by
+    themselves.
+    """
+
+    def __init__(self, reached: Mapping[str, Sequence[str]], commands: Commands, order: TaskOrder, environment: Mapping[str, str]) -> None:
+        for words in reached.values():
+            if which(words[0]) is None:
+                raise CompositionError(f"There is no command {words[0]!r} here: install it, or give another with reach=.")
+        self._reached = reached
+        self._commands = commands
+        self._order = order
+        self._settings = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
+        self._reported = False
+        self._programs = self._begun()
+
+    def losses(self) -> list[Loss]:
+        """All tasks, when a command has failed or all have ended."""
+        ended = {host: program.status for host, program in self._programs.items() if program.status is not None}
+        failed = {host: status for host, status in ended.items() if status}
+        if self._reported or not (failed or len(ended) == len(self._programs)):
+            return []
+        self._reported = True
+        host, status = next(iter({**failed, **ended}.items()))
+        return [Loss(None, f"the command on {host} {exit_phrase(status)}")]
+
+    def restart(self, ranks: list[int]) -> list[int]:
+        """Leave it to the commands if they are there; else begin all anew."""
+        if any(program.status is not None for program in self._programs.values()):
+            for program in self._programs.values():
+                program.end(_ENDING_SECONDS)
+            self._programs, self._reported = self._begun(), False
+        return list(range(self._order.workers))
+
+    def close(self, seconds: float) -> None:
+        """End the commands when their tasks have ended, or after so many seconds."""
+        failed = any(program.status for program in self._programs.values())  # the others then wait for it in vain
+        for program in self._programs.values():
+            program.wait(0.0 if failed else seconds)
+            program.end(_ENDING_SECONDS)
+
+    def _begun(self) -> dict[str, Program]:
+        given = msgspec.json.encode(self._order) + b"\n"
+        begun = {}
+        for (host, words), command in zip(self._reached.items(), self._commands(), strict=True):
+            script = _WRAPPER.format(order=ORDER, settings=self._settings, command=join(command))
+            begun[host] = Program([*words, f"sh -c {quote(script)}"], os.environ, given)
+        return begun

@@ -1,0 +1,54 @@
+"""What tasks and their driver send each other, as messages of the wire.
+
+task      registered   it is ready for an attempt
+driver    work         the pickled work, over the authenticated connection only
+driver    begin        an attempt at the run begins (Beginning)
+task      events       what its worker has recorded, and the bytes and messages that it has sent so far
+task      printed      text for the driver's stdout or stderr
+task      failed       as in `processes.runtime.failure`
+task      ended        its worker has ended well: the result, with the totals of the run (Totals)
+driver    stop         the run is over
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from polyrhythm.core.kernel.job import Ending
+from polyrhythm.core.kernel.message import Message
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """Attempt number `attempt`, whose rendezvous store is at `host` and `port`; `continued` from the newest checkpoint."""
+
+    attempt: int
+    host: str
+    port: int
+    continued: bool
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """An `Ending` without the worker's own result: the numbers of others', what all have sent, the seconds, who was lost."""
+
+    text: str
+    numbers: dict[str, tuple[float, ...]]
+    bytes_sent: int
+    messages_sent: int
+    seconds: float
+    lost: list[str]
+
+
+def ended(name: str, ending: Ending) -> Message:
+    """The message that the worker `name` has ended, with all that it knows of the run."""
+    own = ending.results[name] or Message("result")
+    numbers = {each: result.numbers for each, result in ending.results.items() if result is not None}
+    totals = Totals(own.text, numbers, ending.bytes_sent, ending.messages_sent, ending.seconds, list(ending.lost))
+    return Message("ended", text=msgspec.json.encode(totals).decode(), tensors=own.tensors)
+
+
+def ending(name: str, message: Message) -> Ending:
+    """How the run ended, from the message of the worker `name`: of results its own is whole, of others there are the numbers."""
+    totals = msgspec.json.decode(message.text, type=Totals)
+    results: dict[str, Message | None] = {each: Message("result", numbers) for each, numbers in totals.numbers.items()}
+    results[name] = Message("result", totals.numbers.get(name, ()), totals.text, message.tensors)
+    return Ending(results, totals.bytes_sent, totals.messages_sent, totals.seconds, totals.lost)

@@ -1,0 +1,65 @@
+"""Local problems that are pulled together by dual variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.local import Moments
+from polyrhythm.core.protocols.traits import LocalTraits, Payload
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+_DUAL, _RESIDUAL = "u", "residual"
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Consensus:
+    """The local steps of consensus ADMM in scaled form (Boyd et al., 2011, section 7.1; with SGD for local problems: Hegde, Usmani, 2016).
+
+    Worker k steps on f_k(w) + rho/2 |w - z + u_k|². Then z <- mean(w_k + u_k) and u_k <- u_k + w_k - z. The duals begin at 0 and then sum
+    to 0, so that z is the mean of the w_k: what `Mean` makes of updates. A worker's next problem begins at its own w_k; the
+    result is z. Too small a rho lets the workers of a nonconvex problem drift apart until it diverges, too large a one holds them at z; SGD
+    needs a learning rate well below 1 / rho.
+    """
+
+    mixing: ClassVar[None] = None
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        if not self.rho > 0:
+            raise CompositionError(f"Consensus(rho={self.rho}) pulls nobody to the consensus: give more than 0, such as 0.1.")
+
+    @property
+    def traits(self) -> LocalTraits:
+        """Each keeps its own weights as the beginning of its next problem; z is the mean, or duals do not sum to 0 any more."""
+        return LocalTraits(frozenset({Payload.UPDATE}), corrects=True, settles=True, goes_on=True, needs_mean=True)
+
+    def initial(self, layout: Layout) -> State:
+        """No dual yet, and everyone at z."""
+        return {_DUAL: torch.zeros(layout.numel), _RESIDUAL: torch.zeros(())}
+
+    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
+        """g + rho (w - z + u)."""
+        return gradient - self.rho * (context.moved - state[_DUAL])  # no gradient, -0, less no penalty, 0, remains none
+
+    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
+        """u + w - z, and the primal residual |w - z| / |z|."""
+        z, apart = context.weights, context.moved
+        return {_DUAL: state[_DUAL] - apart, _RESIDUAL: apart.norm() / z.norm().clamp_min(torch.finfo(z.dtype).tiny)}
+
+    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
+        """From its own: the beginning of its next problem."""
+        return own
+
+    def figures(self, state: State) -> Mapping[str, float]:
+        """How far a worker was from the consensus, relative to that."""
+        return {"primal_residual": state[_RESIDUAL].item()}

@@ -1,0 +1,65 @@
+"""Weights that are corrected for what mixing has taken from them, so that a constant step leaves no bias."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.local import LocallyStepped, MixingRule, Moments
+from polyrhythm.core.protocols.traits import LocalTraits, Payload
+from polyrhythm.core.tensors import Layout, State
+
+_TAKEN = "taken"
+_LIMIT = -1 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedWeights:
+    """A worker sends its weights plus what mixing has taken from them so far (D²: Tang et al., 2018; exact diffusion: Yuan et al., 2019).
+
+    With ψ = x - η g: x ← W (ψ + c), c ← c + W (ψ + c) - (ψ + c), from c = 0. That is x' = W (2 x - x⁻ - η g + η g⁻), D²'s algorithm 1, and
+    exact diffusion's adapt, correct and combine with (I + W) / 2 for W. The c of all workers add up to 0, so the mean of the weights is
+    corrected in nothing. The mixing matrix must be symmetric, with its least eigenvalue above -1/3. Any optimizer may make ψ of x.
+    """
+
+    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), corrects=False, settles=False)
+    vectors: ClassVar = 1
+    least_eigenvalue: ClassVar = _LIMIT
+
+    @property
+    def mixing(self) -> MixingRule:
+        """It is one."""
+        return self
+
+    def initial(self, layout: Layout) -> State:
+        """Nothing was taken yet."""
+        return {_TAKEN: torch.zeros(layout.numel)}
+
+    def send(self, stepped: LocallyStepped, state: State) -> tuple[Tensor, ...]:
+        """ψ + c."""
+        return (stepped.weights - state[_TAKEN].to(stepped.weights),)
+
+    def take(self, mixed: Sequence[Tensor], sent: Sequence[Tensor], state: State) -> tuple[Tensor, State]:
+        """The mixture; the state is -c."""
+        return mixed[0], {_TAKEN: state[_TAKEN].to(sent[0]) + (sent[0] - mixed[0])}
+
+    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
+        """As it is."""
+        return gradient
+
+    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
+        """As it was."""
+        return state
+
+    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
+        """From what was agreed on."""
+        return agreed
+
+    def figures(self, state: State) -> Mapping[str, float]:
+        """None."""
+        return {}

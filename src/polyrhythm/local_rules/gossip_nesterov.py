@@ -1,0 +1,81 @@
+"""Momentum over rounds of local steps, of workers that never agree on anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.local import LocallyStepped, MixingRule, Moments
+from polyrhythm.core.protocols.traits import LocalTraits, Payload
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+_MOMENTUM = "momentum"
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class GossipNesterov:
+    """δ ← α δ - β Δ̄ - γ (φ - φ̄); φ ← φ + δ, a bar being the mean over those who exchange (NoLoCo; Kolehmainen et al., 2025, section 3).
+
+    φ are a worker's weights after its last exchange and Δ = φ - θ what its local steps have done since; both are sent. The last term pulls
+    the members of a small group together, which in DiLoCo share one φ. With α = 0 and β = γ = 1 the weights θ themselves are averaged. The
+    paper lets γ differ from β; the code that its authors have published takes one number for both, 0.7, and momenta of 0.3 to 0.9.
+    """
+
+    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), corrects=False, settles=False, accumulates=True)
+    vectors: ClassVar = 2
+    least_eigenvalue: ClassVar[None] = None
+
+    alpha: float = 0.5
+    beta: float = 0.7
+    gamma: float = 0.7
+
+    def __post_init__(self) -> None:
+        if any(isinstance(each, bool) for each in (self.alpha, self.beta, self.gamma)) or not (
+            0 <= self.alpha < 1 and self.beta > 0 and 0 < self.gamma < 2 + 2 * self.alpha
+        ):
+            raise CompositionError(
+                f"{self} would not converge: give an alpha of at least 0 and below 1, a positive beta, and a gamma that pulls together and "
+                "does not overshoot, above 0 and below 2 + 2 alpha, such as 0.5, 0.7 and 0.7."
+            )
+
+    @property
+    def mixing(self) -> MixingRule:
+        """It is one."""
+        return self
+
+    def initial(self, layout: Layout) -> State:
+        """No momentum yet."""
+        return {_MOMENTUM: torch.zeros(layout.numel)}
+
+    def send(self, stepped: LocallyStepped, state: State) -> tuple[Tensor, ...]:
+        """φ and Δ."""
+        return stepped.anchor.clone(), stepped.anchor - stepped.weights
+
+    def take(self, mixed: Sequence[Tensor], sent: Sequence[Tensor], state: State) -> tuple[Tensor, State]:
+        """φ + δ; δ is the state."""
+        momentum = self.alpha * state[_MOMENTUM].to(sent[0]) - self.beta * mixed[1] - self.gamma * (sent[0] - mixed[0])
+        return sent[0] + momentum, {_MOMENTUM: momentum}
+
+    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
+        """As it is."""
+        return gradient
+
+    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
+        """As it was."""
+        return state
+
+    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
+        """From what was agreed on."""
+        return agreed
+
+    def figures(self, state: State) -> Mapping[str, float]:
+        """None."""
+        return {}

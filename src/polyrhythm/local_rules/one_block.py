@@ -1,0 +1,60 @@
+"""Steps on one block of the weights, drawn anew for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.local import Moments
+from polyrhythm.core.protocols.traits import LOCAL, LocalTraits, Payload
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.errors import CompositionError
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class OneBlock:
+    """Each step changes one of `blocks` ranges of the weights, drawn uniformly (AsySG-incon; Lian et al., NIPS 2015, algorithm 2).
+
+    The paper draws one coordinate. The rest of the gradient is dropped, and what is kept is not scaled: as there, a step goes 1 / blocks as
+    far on average. Meant for optimizers without momentum, which would write to other blocks too.
+    """
+
+    traits: ClassVar = LocalTraits(LOCAL | {Payload.NOTHING}, corrects=True, settles=False)
+    mixing: ClassVar[None] = None
+
+    blocks: int
+
+    def __post_init__(self) -> None:
+        if not self.blocks >= 1:
+            raise CompositionError(f"OneBlock(blocks={self.blocks}) has no block to step on: give 1 (all of the weights) or more.")
+
+    def initial(self, layout: Layout) -> State:
+        """None."""
+        return {}
+
+    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
+        """The gradient of the block; nothing of the others, which is another thing than zeros to an optimizer that decays weights."""
+        chosen = int(context.draw.integers(self.blocks))
+        start, end = (gradient.numel() * number // self.blocks for number in (chosen, chosen + 1))
+        kept = torch.full_like(gradient, -0.0)
+        kept[start:end] = gradient[start:end]
+        return kept
+
+    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
+        """Nothing is remembered."""
+        return state
+
+    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
+        """From what was agreed on."""
+        return agreed
+
+    def figures(self, state: State) -> Mapping[str, float]:
+        """None."""
+        return {}

@@ -1,0 +1,53 @@
+"""Steps on one component of the gradient, drawn anew for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.local import Moments
+from polyrhythm.core.protocols.traits import LOCAL, LocalTraits, Payload
+from polyrhythm.core.tensors import NO_GRADIENT, Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class RandomComponent:
+    """Each step keeps one of the components that the gradient has, drawn uniformly, times their number (Hogwild!, section 4).
+
+    It is the variant that Niu, Recht, Ré, Wright (NIPS 2011) analyse: of a sample that touches the weights e, one in e moves |e| times
+    as far, so that the step is the same on average and workers meet less often. Components are the elements that are not 0; a sparse
+    gradient stays sparse. Meant for optimizers without momentum, which would write to other weights too.
+    """
+
+    traits: ClassVar = LocalTraits(LOCAL | {Payload.NOTHING}, corrects=True, settles=False, componentwise=True)
+    mixing: ClassVar[None] = None
+
+    def initial(self, layout: Layout) -> State:
+        """None."""
+        return {}
+
+    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
+        """One component, and nothing of the others, which is another thing than zeros to an optimizer that decays weights."""
+        present = gradient.nonzero().view(-1)
+        kept = torch.full_like(gradient, NO_GRADIENT)
+        if len(present):
+            chosen = present[int(context.draw.integers(len(present)))]
+            kept[chosen] = gradient[chosen] * len(present)
+        return kept
+
+    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
+        """Nothing is remembered."""
+        return state
+
+    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
+        """From what was agreed on."""
+        return agreed
+
+    def figures(self, state: State) -> Mapping[str, float]:
+        """None."""
+        return {}

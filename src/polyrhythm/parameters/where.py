@@ -1,0 +1,27 @@
+"""Parameters by a function of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.settings import checked
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+@checked
+class Where:
+    """Parameters for which `condition(candidate)` is true; it must be the same at every worker."""
+
+    may_be_empty: ClassVar = False
+
+    condition: Callable[[Candidate], bool]
+
+    def __repr__(self) -> str:
+        return f"Where({getattr(self.condition, '__qualname__', repr(self.condition))})"
+
+    def takes(self, candidate: Candidate) -> bool:
+        """As the function says."""
+        return bool(self.condition(candidate))

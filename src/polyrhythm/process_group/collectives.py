@@ -1,0 +1,174 @@
+"""The collectives of torch.distributed on tensors of any shape and stride, made of the few that `sharing` has.
+
+Every method returns when this rank's part is done, and all ranks must call the same ones in the same order. Tensors are dense
+and on the CPU. What has other strides than a fresh tensor is copied there and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.shared_memory import MemoryGroup
+from polyrhythm.errors import CompositionError
+from polyrhythm.process_group.operations import Reduction, as_bytes
+
+_HALVES = (torch.float16, torch.bfloat16)
+_FEW_BYTES = 64 * 1024
+"""Up to so many bytes of half precision everyone adds up everything: one round less."""
+
+
+class Collectives:
+    """Those of `group`."""
+
+    def __init__(self, group: MemoryGroup) -> None:
+        self._group = group
+        self._rank, self._ranks = group.rank, group.ranks
+
+    def reduce_all(self, tensors: Sequence[Tensor], how: Reduction) -> None:
+        """Each of `tensors` becomes its reduction over the ranks."""
+        for tensor in tensors:
+            flat = _flat(tensor)
+            self._reduce(flat, flat, how)
+            _put(tensor, flat)
+
+    def reduce_to(self, tensors: Sequence[Tensor], how: Reduction, root: int) -> None:
+        """The same, at rank `root` only; the other ranks keep what they had."""
+        for tensor in tensors:
+            flat = _flat(tensor)
+            total = flat if self._rank == root else torch.empty_like(flat)
+            self._reduce(flat, total, how)
+            if self._rank == root:
+                _put(tensor, total)
+
+    def broadcast(self, tensors: Sequence[Tensor], root: int) -> None:
+        """Each of `tensors` becomes what it is at rank `root`."""
+        for tensor in tensors:
+            flat = _flat(tensor)
+            self._group.broadcast(flat, root)
+            _put(tensor, flat)
+
+    def gather_flat(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """For each pair (output, input): everyone's input, one after another in rank order, into the output."""
+        for output, own in pairs:
+            whole = _flat(output)
+            self._group.gather(_flat(own), whole)
+            _put(output, whole)
+
+    def gather_lists(self, lists: Sequence[Sequence[Tensor]], owns: Sequence[Tensor]) -> None:
+        """For each list of P outputs and its input: rank r's input into output r. Inputs may differ in size between ranks."""
+        for outputs, own in zip(lists, owns, strict=True):
+            if all(output.numel() == own.numel() for output in outputs):
+                self._spread(self._everyones(own), outputs)
+            else:
+                for rank, output in enumerate(outputs):
+                    piece = _flat(own) if rank == self._rank else _flat(output)
+                    self._group.broadcast(piece, rank)
+                    _put(output, piece)
+
+    def gather_to(self, outputs: Sequence[Tensor], own: Tensor) -> None:
+        """Rank r's `own` into output r of the one rank that has any."""
+        everyones = self._everyones(own)
+        if outputs:
+            self._spread(everyones, outputs)
+
+    def scatter(self, output: Tensor, pieces: Sequence[Tensor], root: int) -> None:
+        """Piece r of rank `root`, the one that has any, into rank r's `output`."""
+        if self._rank == root:
+            whole = torch.cat([_flat(piece).view(-1) for piece in pieces])
+        else:
+            whole = torch.empty(self._ranks * output.numel(), dtype=output.dtype)
+        self._group.broadcast(whole, root)
+        output.detach().copy_(whole.view(self._ranks, -1)[self._rank].view(output.shape))
+
+    def scatter_reduced(self, pairs: Sequence[tuple[Tensor, Tensor]], how: Reduction) -> None:
+        """For each pair (output, input of P times its size): part `rank` of the reduced input into the output."""
+        for output, own in pairs:
+            part = _flat(output)
+            self._group.reduce_scatter(_flat(own), part, how.operation, how.divisor(self._ranks))
+            _put(output, part)
+
+    def scatter_reduced_list(self, output: Tensor, owns: Sequence[Tensor], how: Reduction) -> None:
+        """Input `rank` of P, reduced, into `output`. Inputs may differ in size."""
+        whole = torch.cat([_flat(own).view(-1) for own in owns])
+        if all(own.numel() == output.numel() for own in owns):
+            self.scatter_reduced([(output, whole)], how)
+        else:
+            self._reduce(whole, whole, how)
+            output.detach().copy_(torch.split(whole, [own.numel() for own in owns])[self._rank].view(output.shape))
+
+    def exchange_lists(self, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
+        """Tensor k of `owns` to rank k, and what rank k has for me into output k; all may differ in size."""
+        self._exchange_buffers(self._sizes(owns), outputs, owns)
+
+    def exchange_rows(self, whole: tuple[Tensor, Tensor], outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
+        """The same for parts of one output and one input, `whole`, which go uncopied where all parts at all ranks have one size."""
+        output, own = whole
+        sizes = self._sizes(owns)
+        all_sizes = sizes.view(-1).tolist()
+        if all_sizes.count(all_sizes[0]) == len(all_sizes) and all(each.numel() == owns[0].numel() for each in outputs):
+            received = _flat(output)
+            self._group.exchange(as_bytes(_flat(own)), as_bytes(received))
+            _put(output, received)
+        else:
+            self._exchange_buffers(sizes, outputs, owns)
+
+    def barrier(self) -> None:
+        """Return when all have come."""
+        self._group.barrier()
+
+    def _reduce(self, flat: Tensor, into: Tensor, how: Reduction) -> None:
+        """`into` may be `flat`."""
+        divisor = how.divisor(self._ranks)
+        if flat.dtype not in _HALVES or flat.numel() * flat.element_size() <= _FEW_BYTES:
+            self._group.reduce(flat, into, how.operation, divisor)
+            return
+        each = -(-flat.numel() // self._ranks)
+        padded = torch.nn.functional.pad(flat.view(-1), (0, each * self._ranks - flat.numel()))
+        part = torch.empty(each, dtype=flat.dtype)
+        self._group.reduce_scatter(padded, part, how.operation, divisor)
+        self._group.gather(part, padded)
+        into.copy_(padded[: flat.numel()].view(into.shape))
+
+    def _sizes(self, owns: Sequence[Tensor]) -> Tensor:
+        """The bytes that each rank (row) has for each (column)."""
+        sent = torch.tensor([own.numel() * own.element_size() for own in owns])
+        sizes = torch.empty(self._ranks, self._ranks, dtype=torch.int64)
+        self._group.gather(sent, sizes)
+        return sizes
+
+    def _exchange_buffers(self, sizes: Tensor, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
+        room = [output.numel() * output.element_size() for output in outputs]
+        most = int(sizes.max())
+        buffers, received = (torch.empty(self._ranks, most, dtype=torch.uint8) for _ in range(2))
+        for buffer, own in zip(buffers, owns, strict=True):
+            buffer[: own.numel() * own.element_size()] = as_bytes(_flat(own))
+        self._group.exchange(buffers, received)
+        if room != sizes[:, self._rank].tolist():
+            raise CompositionError(
+                f"An all-to-all sent {sizes[:, self._rank].tolist()} bytes to rank {self._rank}, whose outputs have room for {room}: "
+                "give outputs of the sizes that the others send."
+            )
+        for output, buffer, nbytes in zip(outputs, received, room, strict=True):
+            output.detach().copy_(buffer[:nbytes].clone().view(output.dtype).view(output.shape))
+
+    def _everyones(self, own: Tensor) -> Tensor:
+        whole = torch.empty(self._ranks * own.numel(), dtype=own.dtype)
+        self._group.gather(_flat(own), whole)
+        return whole.view(self._ranks, -1)
+
+    def _spread(self, everyones: Tensor, outputs: Sequence[Tensor]) -> None:
+        for output, piece in zip(outputs, everyones, strict=True):
+            output.detach().copy_(piece.view(output.shape))
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """The numbers of `tensor` one after another: itself where it is so, else a copy. Autograd does not see what happens to it."""
+    return tensor.detach().contiguous()
+
+
+def _put(tensor: Tensor, flat: Tensor) -> None:
+    if flat.data_ptr() != tensor.data_ptr():
+        tensor.detach().copy_(flat.view(tensor.shape))

@@ -1,0 +1,41 @@
+"""What `init_process_group("polyrhythm")` makes: a group that shares memory, or gloo's where its members cannot."""
+
+from __future__ import annotations
+
+import logging
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroupGloo, Store, _DistributedBackendOptions
+from torch.distributed import ProcessGroup
+
+from polyrhythm.process_group.process_group import PolyrhythmGroup
+from polyrhythm.process_group.rendezvous import rendezvous
+
+NAME = "polyrhythm"
+_log = logging.getLogger(__name__)
+
+
+def register() -> None:
+    """Make the backend known to torch.distributed; a second call changes nothing."""
+    if NAME not in dist.Backend.backend_list:
+        dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
+
+
+def create(options: _DistributedBackendOptions, _unused: object = None) -> ProcessGroup | Backend:
+    """The group of those who call this with the same store. All come to the same result on whether they share memory."""
+    # one store may see several groups of this name, one after another: what the last one wrote there is not for this one
+    number = options.store.add(f"meetings/{options.group_rank}", 1)
+    store = PrefixStore(f"meeting {number}", options.store)
+    gloo = _gloo(options, PrefixStore("gloo", store))
+    shared = rendezvous(store, options.group_rank, options.group_size)
+    if shared.segment is None:
+        _log.warning("This process group uses gloo, not shared memory: %s", shared.reason)
+        return gloo
+    names = options.global_ranks_in_group or list(range(options.group_size))
+    return PolyrhythmGroup(options.store, shared, gloo, names)
+
+
+def _gloo(options: _DistributedBackendOptions, store: Store) -> ProcessGroupGloo:
+    gloo = ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
+    gloo._set_sequence_number_for_group()
+    return gloo

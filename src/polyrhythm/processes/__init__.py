@@ -1,3 +1,0 @@
-"""The real runtime: one operating-system process per worker and per server (Linux), on one host or joined over several."""
-
-from polyrhythm.processes.spawn.launch import Processes as Processes

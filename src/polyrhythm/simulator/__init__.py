@@ -1,6 +1,0 @@
-"""Virtual time: one process, a heap of events, flows that share links fairly."""
-
-from polyrhythm.simulator.collectives import ClosedForm, Messages
-from polyrhythm.simulator.simulator import Instant, Simulator
-
-__all__ = ["ClosedForm", "Instant", "Messages", "Simulator"]

@@ -1,0 +1,6 @@
+"""The command line: `polyrhythm systems`, `plan`, `run`, `join`, `launch`, `compare`, `check`, `report`, `diagnose`,
+`trace`, `networks`, `devices`, `workloads`, `lab`, `calibrate`."""
+
+from polyrhythm.tools.cli.app import main
+
+__all__ = ["main"]

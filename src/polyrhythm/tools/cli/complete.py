@@ -1,0 +1,79 @@
+"""Shell completion: names that are read without importing torch, so that completion is quick."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+@cache
+def system_names() -> tuple[str, ...]:
+    """The published systems: the functions of `polyrhythm.systems` that give a Strategy, found in its text."""
+    files = sorted(path for path in (_PACKAGE / "systems").glob("*.py") if path.stem != "__init__")
+    functions = (node for path in files for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.FunctionDef))
+    return tuple(
+        sorted(node.name.replace("_", "-") for node in functions if isinstance(node.returns, ast.Name) and node.returns.id == "Strategy")
+    )
+
+
+@cache
+def workload_names() -> tuple[str, ...]:
+    """The bundled workloads: the names of the classes of `polyrhythm.workloads`, found in its text."""
+    return tuple(sorted(name for path in (_PACKAGE / "workloads").glob("*.py") for name in _class_names(path)))
+
+
+def _class_names(path: Path) -> Iterator[str]:
+    """The value of `name: ClassVar[str] = "..."` in each class of the file."""
+    for kind in ast.parse(path.read_text("utf-8")).body:
+        for line in kind.body if isinstance(kind, ast.ClassDef) else ():
+            named = isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id == "name"
+            if named and isinstance(line, ast.AnnAssign) and isinstance(line.value, ast.Constant):
+                yield str(line.value.value)
+
+
+def complete_systems(incomplete: str) -> list[str]:
+    """Names of systems; behind a comma, those that are not there yet."""
+    before, comma, last = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [f"{before}{comma}{name}" for name in system_names() if name.startswith(last) and name not in taken]
+
+
+def complete_jobs(incomplete: str) -> list[str]:
+    """Bundled workloads, and the Python files and folders that begin so."""
+    before, slash, _ = incomplete.rpartition("/")
+    folder = Path(before + slash)  # its text stays as it was typed: a path would lose the ./ by which the shell compares
+    there = sorted(folder.iterdir()) if folder.is_dir() else []
+    files = [f"{before}{slash}{path.name}{'/' * path.is_dir()}" for path in there if path.suffix == ".py" or path.is_dir()]
+    return [name for name in (*workload_names(), *files) if name.startswith(incomplete)]
+
+
+def complete_networks(incomplete: str) -> list[str]:
+    """The simulator's networks."""
+    from polyrhythm.hardware.presets import PRESETS
+
+    return [name for name in PRESETS if name.startswith(incomplete)]
+
+
+def complete_devices(incomplete: str) -> list[str]:
+    """The devices of real processes and of the simulator."""
+    from polyrhythm.hardware.devices import DEVICES
+
+    return [name for name in ("cpu", "cuda", *DEVICES) if name.startswith(incomplete)]
+
+
+def complete_runtimes(incomplete: str) -> list[str]:
+    """The runtimes."""
+    from polyrhythm.launchers import ENGINES
+
+    return [name for name in ("processes", "simulator", *ENGINES) if name.startswith(incomplete)]
+
+
+def complete_launchers(incomplete: str) -> list[str]:
+    """The engines that start workers without a driver."""
+    from polyrhythm.launchers import LAUNCHED
+
+    return [name for name in LAUNCHED if name.startswith(incomplete)]

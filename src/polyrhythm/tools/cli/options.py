@@ -1,0 +1,86 @@
+"""The arguments and options that commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyrhythm.tools.cli.complete import complete_devices, complete_jobs, complete_networks, complete_runtimes
+
+Job = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="train.py with train(worker), train.py:function, package.module:function, or a bundled workload such as digits-cnn.",
+        autocompletion=complete_jobs,
+    ),
+]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT ...]", help="Arguments for JOB, in its sys.argv.")]
+Workers = Annotated[int, typer.Option("--workers", metavar="N", help="How many workers train together.")]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="RUNTIME",
+        help="processes (real), simulator (virtual time), or an engine: ray, spark, slurm, kubernetes, mpi, torchrun; default: "
+        "simulator with --network or a simulated device, otherwise processes.",
+        autocompletion=complete_runtimes,
+    ),
+]
+NetworkName = Annotated[
+    str | None,
+    typer.Option(
+        "--network",
+        metavar="NAME|PATH",
+        help="Simulator: a preset, a JSON file, or a directory written by calibrate; default lan.",
+        autocompletion=complete_networks,
+    ),
+]
+DeviceName = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        "--devices",
+        metavar="NAME|PATH",
+        help="Simulator: a preset such as a100, a JSON file, or a directory written by calibrate. Processes: cpu or cuda.",
+        autocompletion=complete_devices,
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="Not in virtual time: stop the run after waiting this long for a worker that makes no progress.",
+    ),
+]
+Engine = Annotated[
+    list[str] | None, typer.Option("--engine", metavar="KEY=VALUE", help="An option of the engine, such as restarts=5; may be repeated.")
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The root of every random stream.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the JOB, such as epochs=5; may be repeated.")
+]
+Options = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the system, such as slack=5; may be repeated.")
+]
+
+
+def path_given(text: str) -> Path:
+    """The path that an option was given. Raises typer.BadParameter for an empty one, which would be the current directory."""
+    if not text:
+        raise typer.BadParameter("it is empty: give a path; . is the current directory.")
+    return Path(text)
+
+
+Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", parser=path_given, help="Write the record of the run to this directory.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+
+def repeated(flag: str, values: Sequence[str] | None) -> list[str]:
+    """The arguments of an option that was given several times."""
+    return [part for value in values or [] for part in (flag, value)]

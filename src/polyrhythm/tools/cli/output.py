@@ -1,0 +1,91 @@
+"""What is printed on stdout: tables for people, or one JSON object for programs. Imports no torch: commands that need none stay quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from polyrhythm.core.records.metrics import Target
+    from polyrhythm.core.records.outcome import Outcome
+    from polyrhythm.tools.report.grid import Grid
+
+_PIPED_WIDTH = 160
+
+
+def print_json(value: Any) -> None:
+    """One JSON object, one line."""
+    typer.echo(msgspec.json.encode(value).decode())
+
+
+def console() -> Console:
+    """Stdout as a terminal of its own width, or wide where it is a pipe or a file."""
+    seen = Console(highlight=False, markup=False, emoji=False)
+    if not seen.is_terminal and "COLUMNS" not in os.environ:
+        seen.width = _PIPED_WIDTH
+    return seen
+
+
+def print_outcomes(outcomes: Sequence[Outcome], target: Target | None = None) -> None:
+    """The table of `outcomes`, and a summary sentence."""
+    from polyrhythm.tools.report.sentence import sentence
+    from polyrhythm.tools.report.table import table
+
+    out = console()
+    out.print(table(outcomes, target))
+    out.print(sentence(outcomes, target))
+
+
+def print_grid(grid: Grid) -> None:
+    """The settings that were tried with each system, their results, and the choice."""
+    from rich.table import Table
+
+    out = console()
+    out.print(grid.heading, style="bold")
+    table = Table(*grid.columns, box=None, pad_edge=False, header_style="bold")
+    for row in grid.rows:
+        table.add_row(*row)
+    out.print(table)
+    out.print(f"{grid.remark}\n" if grid.remark else "")
+
+
+@contextmanager
+def reserved(for_json: bool) -> Iterator[None]:
+    """Send what training functions print, here or in processes of their own, to stderr while stdout is kept for a JSON object."""
+    if not for_json:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Drop what this process and those that it starts meanwhile print."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for number, _ in kept:
+            os.dup2(nowhere, number)
+        yield
+    finally:
+        os.close(nowhere)
+        for number, saved in kept:
+            os.dup2(saved, number)
+            os.close(saved)

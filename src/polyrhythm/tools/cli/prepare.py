@@ -1,0 +1,140 @@
+"""From what was typed to runs that can be made: everything that can be refused is refused here, before anything runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.core.job_files.script import arguments
+from polyrhythm.core.job_files.settings import Train, with_settings
+from polyrhythm.core.records.directory import RUN
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.hardware import devices
+from polyrhythm.hardware import network as networks
+from polyrhythm.hardware.files import located
+from polyrhythm.hardware.presets import PRESETS
+from polyrhythm.tools.cli.planned_run import COMMAND, PlannedRun
+from polyrhythm.tools.cli.record import COMPARISON
+from polyrhythm.tools.cli.runtimes import RuntimeOptions, runtime
+from polyrhythm.workloads.load import file_of, is_bundled, load
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The arguments and options that commands share, as they were typed."""
+
+    job: str
+    arguments: Sequence[str]
+    workers: int
+    where: RuntimeOptions
+
+    def command(self, verb: str, *, before: Sequence[str], after: Sequence[str]) -> str:
+        """The whole command line, with the arguments `before` the shared options and `after` them."""
+        shared = ["--workers", str(self.workers), *self.where.arguments_of_command()]
+        own = ["--", *self.arguments] if self.arguments else []
+        return shlex.join(["polyrhythm", verb, self.job, *before, *shared, *after, *own])
+
+
+def typed(job: str, given: Sequence[str] | None, workers: int, where: RuntimeOptions) -> Typed:
+    """What was typed, its runtime chosen."""
+    if workers < 1:
+        raise CompositionError(f"--workers {workers} trains nothing: give 1 or more.")
+    return Typed(job, tuple(given or ()), workers, where.settled())
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A JOB that was loaded; `facts` are what its runs depend on and their records would lack."""
+
+    typed: Typed
+    train: Train
+    facts: Mapping[str, str]
+
+    def plan(self, name: str, place: str, strategy: Strategy, settings: Mapping[str, Any], seed: int, command: str) -> PlannedRun:
+        """One run of it. Raises PolyrhythmErrors for settings that the JOB does not have."""
+        on = runtime(self.typed.where, seed)
+        train = with_settings(self.train, self.typed.job, settings)
+        return PlannedRun(name, place, strategy, train, on, self.typed.workers, seed, {**self.facts, COMMAND: command})
+
+
+@contextmanager
+def prepared(given_options: Typed) -> Iterator[Prepared]:
+    """The JOB as it was typed, imported; its file finds its own arguments in sys.argv for as long as this lasts.
+
+    Raises PolyrhythmErrors for what cannot be used.
+    """
+    runtime(given_options.where, 0)
+    with own_arguments(given_options.job, given_options.arguments):
+        yield Prepared(given_options, load(given_options.job), _facts(given_options))
+
+
+@contextmanager
+def own_arguments(job: str, given: Sequence[str]) -> Iterator[None]:
+    """Let the file of `job` find `given` in sys.argv; a bundled workload has none, and takes none."""
+    if not is_bundled(job):
+        with arguments(str(file_of(job) or job.rpartition(":")[0]), given):
+            yield
+        return
+    if given:
+        raise WorkloadError(f"{job} is a bundled workload and takes no arguments, but {shlex.join(given)} was given: use --set KEY=VALUE.")
+    yield
+
+
+def _facts(given_options: Typed) -> dict[str, str]:
+    """The JOB and the contents of all files that were named."""
+    where, facts = given_options.where, {"job": given_options.job}
+    if given_options.arguments:
+        facts["arguments"] = shlex.join(given_options.arguments)
+    module = sys.modules.get(given_options.job.rpartition(":")[0])
+    job = file_of(given_options.job) or (Path(module.__file__) if module is not None and module.__file__ else None)
+    network = None if where.network in (None, *PRESETS) else located(str(where.network), networks.FILE)
+    files = {
+        "job": [] if job is None else [job],
+        "network": [] if network is None else [network],
+        "device": _device_files(where),
+    }
+    contents = {what: b"".join(file.read_bytes() for file in these) for what, these in files.items() if these}
+    return facts | {f"{what} sha256": sha256(content).hexdigest() for what, content in contents.items()}
+
+
+def _device_files(where: RuntimeOptions) -> list[Path]:
+    """Those of a simulated device; a real one has none."""
+    return [] if where.device is None or where.settled().on != "simulator" else devices.files_of(where.device)
+
+
+_WRITER = {COMPARISON: "compare", RUN: "run"}
+
+_PROBED_BYTES = 2**17
+"""A disk that is full takes an empty file, but not this."""
+
+
+def directory(out: Path | None, other: str = "") -> Path | None:
+    """`--out`, made if it is missing, before hours are spent on what could not be written there.
+
+    Raises CompositionError too where the file `other` is there, the record of something else: of two, only one would be drawn.
+    """
+    if out is None:
+        return None
+    if other and (out / other).is_file():
+        raise CompositionError(
+            f"--out {out} contains {other}, written by `polyrhythm {_WRITER[other]}`, and reports could not distinguish the two: "
+            "give another directory, or remove that one."
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".writable"
+        try:
+            probe.write_bytes(os.urandom(_PROBED_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise CompositionError(f"--out {out} cannot be written to: {error.strerror}. Give another directory.") from None
+    return out

@@ -1,0 +1,165 @@
+"""A published system as the command line shows it and composes it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, get_type_hints
+
+import msgspec
+
+from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.protocols.controller import Fixed
+from polyrhythm.core.protocols.local import PlainSteps
+from polyrhythm.core.strategy import Exchange
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.systems import SYSTEMS, find
+from polyrhythm.systems.published_verdicts import verdict_on
+from polyrhythm.tools.cli.pairs import convert
+
+AXES = ("consistency", "topology", "codec", "merge", "shuffle")
+_CITATION = re.compile(r"\(([^()]*\b\d{4}\b[^()]*)\)")
+
+
+class Option(msgspec.Struct):
+    """An option of a system: its type as written, and its default (the paper's)."""
+
+    type: str
+    default: Any
+
+
+class Published(msgspec.Struct):
+    """One system: what it is, its paper, its pieces written as Python, its options, and the verdicts on the paper's claims.
+
+    Of a system of several levels the pieces are those of the outermost; `exchanges` has all, and is empty for systems of one exchange.
+    """
+
+    name: str
+    summary: str
+    paper: str | None
+    consistency: str
+    topology: str
+    codec: str
+    merge: str
+    shuffle: str
+    exchanges: str
+    options: dict[str, Option]
+    lost_worker: str
+    reproduction: str
+    description: str
+
+
+def published(name: str) -> Published:
+    """The system `name` as its paper has it."""
+    strategy = find(name)
+    text = inspect.getdoc(SYSTEMS[name]) or ""
+    first = " ".join(text.split("\n\n")[0].split())
+    cited = _CITATION.search(first)
+    summary = first[: cited.start()].strip() if cited else first
+    pieces = {axis: short(getattr(strategy, axis)) for axis in AXES}
+    exchanges = _exchanges(strategy)
+    options = {
+        key: Option(str(parameter.annotation), parameter.default) for key, parameter in inspect.signature(SYSTEMS[name]).parameters.items()
+    }
+    return Published(
+        name,
+        summary,
+        cited[1] if cited else None,
+        **pieces,
+        exchanges=exchanges,
+        options=options,
+        lost_worker=lost_of(strategy),
+        reproduction=verdict_on(name),
+        description=text,
+    )
+
+
+def lost_of(strategy: Strategy) -> str:
+    """What happens without a worker that is not worker 0."""
+    if strategy.workers(2) == 1:
+        return "there is no other"
+    return "the run ends and names it" if strategy.essential(worker(1)) else "the others continue"
+
+
+def _exchanges(strategy: Strategy) -> str:
+    """All exchanges of a strategy that has several, or one of several levels."""
+    if not strategy.selected and strategy.exchange == Exchange(**{axis: getattr(strategy, axis) for axis in Exchange().pieces}):
+        return ""
+    own = short(strategy.exchange)
+    return "; ".join([*(f"{short(selection)}: {short(exchange)}" for selection, exchange in strategy.selected), own])
+
+
+def compose(name: str, given: Mapping[str, str]) -> Strategy:
+    """The strategy of the system `name` with the options `given` as text."""
+    if name not in SYSTEMS:
+        raise unknown("system", name, SYSTEMS)
+    kinds = _kinds(name)
+    for key in given:
+        if not kinds:
+            raise CompositionError(f"{name} has no options, but {key}={given[key]} was given: leave it out.")
+        if key not in kinds:
+            raise unknown(f"option of {name}", key, kinds)
+    return find(name, **{key: convert(name, key, text, kinds[key]) for key, text in given.items()})
+
+
+def deal(given: Mapping[str, str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The options of each of several systems: NAME.KEY for that one only, KEY for all those that have it.
+
+    Raises UnknownNameError for an option that none of them has.
+    """
+    dealt: dict[str, dict[str, str]] = {name: {} for name in names}
+    for key, text in given.items():
+        owner, dot, own = key.rpartition(".")
+        if dot:
+            if owner not in dealt:
+                raise unknown("system of this comparison", owner, names)
+            dealt[owner][own] = text
+            continue
+        takers = [name for name in names if key in _kinds(name)]
+        if not takers:
+            raise unknown("option of these systems", key, {option for name in names for option in _kinds(name)})
+        for name in takers:
+            dealt[name].setdefault(key, text)
+    return dealt
+
+
+def short(piece: Any) -> str:
+    """A piece as Python code, without settings that have their defaults: `Bounded(3)`.
+
+    Pieces of which it is composed are shown nevertheless, unless they are left out of its repr.
+
+    Examples:
+        >>> from polyrhythm.topology import Server
+        >>> short(Server(4))
+        'Server(4)'
+    """
+    if not is_dataclass(piece) or isinstance(piece, type) or not _is_called_with_its_fields(type(piece)):
+        return repr(piece)
+    parts = []
+    skipped = False
+    for field in fields(piece):
+        value = getattr(piece, field.name)
+        plain = value == _default(field) and not (is_dataclass(value) and field.repr)
+        if not field.init or value in (PlainSteps(), Fixed()) or plain:
+            skipped = True
+            continue
+        parts.append(f"{field.name}={short(value)}" if skipped or field.kw_only else short(value))
+    return f"{type(piece).__name__}({', '.join(parts)})"
+
+
+def _default(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _kinds(name: str) -> dict[str, Any]:
+    return {key: kind for key, kind in get_type_hints(SYSTEMS[name]).items() if key != "return"}
+
+
+def _is_called_with_its_fields(kind: type[Any]) -> bool:
+    """And not with any number of values, as some selections are."""
+    return all(parameter.kind is not inspect.Parameter.VAR_POSITIONAL for parameter in inspect.signature(kind).parameters.values())

@@ -1,0 +1,124 @@
+"""The runtimes by the name that `--on` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import get_type_hints
+
+from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.errors import CompositionError, UnknownNameError, unknown
+from polyrhythm.hardware import devices
+from polyrhythm.hardware import network as networks
+from polyrhythm.launchers import ENGINES, engine
+from polyrhythm.tools.cli.options import repeated
+from polyrhythm.tools.cli.pairs import convert, pairs
+
+_CUDA = {"cpu": False, "cuda": True}
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeOptions:
+    """The typed options of the runtime: which one, and what applies to one of them only; None for what was not given."""
+
+    on: str | None = None
+    network: str | None = None
+    device: str | None = None
+    timeout: float | None = None
+    engine: tuple[str, ...] = ()
+
+    def arguments_of_command(self) -> list[str]:
+        """The same as arguments of a command."""
+        named = [("--on", self.on), ("--network", self.network), ("--device", self.device)]
+        named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
+        return [*(part for flag, value in named if value is not None for part in (flag, value)), *repeated("--engine", self.engine)]
+
+    def settled(self) -> RuntimeOptions:
+        """With the runtime filled in: the simulator where none was given, but a network or a device that only it has."""
+        if self.on is not None:
+            return self
+        virtual = self.network is not None or (self.device is not None and self.device not in _CUDA and _simulated(self.device))
+        return replace(self, on="simulator" if virtual else "processes")
+
+
+def _simulated(device: str) -> bool:
+    """Whether `device` is one of the simulator's; a file counts, whatever is in it."""
+    try:
+        devices.load(device)
+    except UnknownNameError:
+        return False
+    except CompositionError:
+        return True
+    return True
+
+
+def runtime(where: RuntimeOptions, seed: int) -> Runtime:
+    """The runtime of these options. Raises UnknownNameError for names that do not exist, CompositionError for options it has no use for."""
+    on = where.settled().on
+    assert on is not None
+    if on in ENGINES:
+        return _engine(on, where, seed)
+    if where.engine:
+        raise CompositionError(f"--engine {where.engine[0]} is for --on {', '.join(ENGINES)}: leave it out, or give one of these.")
+    if on not in RUNTIMES:
+        raise unknown("runtime", on, [*RUNTIMES, *ENGINES])
+    return RUNTIMES[on](where, seed)
+
+
+def _simulator(where: RuntimeOptions, seed: int) -> Runtime:
+    if where.timeout is not None:
+        raise CompositionError(
+            f"--timeout {where.timeout:g} is for real processes: in virtual time a deadlock is detected at once. "
+            "Leave out --timeout, or give --on processes."
+        )
+    chosen = Simulator(network=where.network or "lan", devices=where.device or "cpu-core", seed=seed)
+    networks.load(where.network or "lan")  # refused now, not when the first run begins
+    return chosen
+
+
+def _processes(where: RuntimeOptions, seed: int) -> Runtime:
+    if where.network is not None:
+        raise CompositionError(
+            f"--network {where.network} is for --on simulator: real processes use the real network. "
+            "Leave out --network, or give --on simulator."
+        )
+    return Processes(cuda=_cuda(where.device), timeout=where.timeout)
+
+
+def _engine(name: str, where: RuntimeOptions, seed: int) -> Runtime:
+    for flag, given in (("--network", where.network), ("--device", where.device)):
+        if given is not None:
+            raise CompositionError(f"{flag} {given} has no meaning for --on {name}, which runs on the engine's own machines: leave it out.")
+    kind = engine(name)
+    kinds = get_type_hints(kind)
+    options = pairs(where.engine, "--engine")
+    for key in options:
+        if key not in kinds or key == "seed":
+            raise unknown(f"option of {name}", key, [each for each in kinds if each != "seed"])
+    for parameter in signature(kind).parameters.values():
+        if parameter.default is parameter.empty and parameter.name not in options:
+            raise CompositionError(f"{name} needs the option {parameter.name}: give --engine {parameter.name}=...")
+    chosen = {key: convert(name, key, text, kinds[key]) for key, text in options.items()}
+    runtime: Runtime = kind(**chosen, timeout=where.timeout, seed=seed)
+    return runtime
+
+
+def _cuda(device: str | None) -> bool | None:
+    """Whether real processes are to compute on CUDA devices; None where it was not given."""
+    if device is None or device in _CUDA:
+        return None if device is None else _CUDA[device]
+    with suppress(CompositionError):  # a missing file is not an error here
+        try:
+            devices.load(device)
+        except UnknownNameError:
+            raise unknown("device", device, [*_CUDA, *devices.DEVICES]) from None
+    raise CompositionError(
+        f"--device {device} is for --on simulator: real processes compute on this machine's devices. Give cpu or cuda, or --on simulator."
+    )
+
+
+RUNTIMES: dict[str, Callable[[RuntimeOptions, int], Runtime]] = {"processes": _processes, "simulator": _simulator}

@@ -1,0 +1,1 @@
+"""Measurements: of this machine, of its links, and of a run without its arithmetic."""

@@ -1,0 +1,65 @@
+"""One way of training: a published system with its options, so many workers, and settings of the JOB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.systems import find
+
+Pairs = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """`options` are the system's, `settings` the JOB's; what is not named has its default."""
+
+    system: str
+    workers: int
+    options: Pairs = ()
+    settings: Pairs = ()
+
+    @property
+    def strategy(self) -> Strategy:
+        """Composed anew. Raises CompositionError for options that cannot be."""
+        return find(self.system, **dict(self.options))
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is one worker without others."""
+        return self.workers == 1
+
+    @property
+    def name(self) -> str:
+        """Readable, and one for each candidate."""
+        shown = ", ".join(f"{key}={show(value)}" for key, value in (*self.options, *self.settings))
+        return f"{self.system} × {self.workers}" + (f" ({shown})" if shown else "")
+
+    def arguments(self) -> list[str]:
+        """Of a command that runs its system."""
+        options = [part for key, value in self.options for part in ("--option", f"{key}={show(value)}")]
+        settings = [part for key, value in self.settings for part in ("--set", f"{key}={show(value)}")]
+        return ["--workers", str(self.workers), *options, *settings]
+
+    def with_settings(self, base: Mapping[str, Any]) -> Candidate:
+        """With settings of the JOB that all candidates have, where it has none of its own."""
+        return replace(self, settings=tuple({**base, **dict(self.settings)}.items()))
+
+
+ALONE = Candidate("single", 1)
+"""One worker that exchanges nothing, with the JOB's own settings."""
+
+
+def first_of_each(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The first candidate of every system, in this order."""
+    found: dict[str, Candidate] = {}
+    for each in candidates:
+        found.setdefault(each.system, each)
+    return list(found.values())
+
+
+def show(value: Any) -> str:
+    """The value of an option or setting, as it is typed."""
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,294 @@
+"""What a search knows: the runs that were made, what they say of each candidate, and what was ruled out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from polyrhythm.core.job_files.settings import Train
+from polyrhythm.core.kernel.events import Evaluated, Reported
+from polyrhythm.core.training.run import Attempt
+from polyrhythm.errors import PolyrhythmError
+from polyrhythm.tools.measuring.replay import StepShape
+from polyrhythm.tools.measuring.timing import charging
+from polyrhythm.tools.planner.candidate import ALONE, Candidate
+from polyrhythm.tools.planner.curves import samples_needed
+from polyrhythm.tools.planner.lengths import Observed
+from polyrhythm.tools.planner.measure_cache import MeasureCache
+from polyrhythm.tools.planner.measured import Training
+from polyrhythm.tools.planner.objective import TIME, Objective, Spent
+from polyrhythm.tools.planner.scenario import Scenario
+from polyrhythm.tools.planner.shapes import Shapes
+from polyrhythm.tools.planner.space import Space
+from polyrhythm.tools.planner.tasks import TIME_IS_UP, TrainingTask
+
+LEEWAY = 1.5
+"""A run goes on until it has cost so many times what the best did: those that come near the best are ranked, not only refused."""
+_FAR_BEHIND = 4.0
+"""And so many times what one worker alone takes: then training together does not pay, and how little it does is not asked."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """Runs by candidate and seed; `refused` are reasons for candidates that cannot be, or cannot be best; `most_bytes` may a worker need.
+
+    `runs` counts those that were made, `kept` those that the cache knew; `metrics` are those that the JOB gives.
+    """
+
+    scenario: Scenario
+    objective: Objective
+    space: Space
+    cache: MeasureCache
+    most_bytes: float = math.inf
+    trainings: dict[Candidate, dict[int, Training]] = field(default_factory=dict)
+    refused: dict[Candidate, str] = field(default_factory=dict)
+    runs: int = 0
+    kept: int = 0
+    metrics: set[str] = field(default_factory=set)
+    _shapes: Shapes = field(default_factory=Shapes)
+
+    def printed(self, candidate: Candidate, samples: float, whole: bool = False) -> Candidate:
+        """The candidate with all settings that it is run with outside of a search: the JOB's, and a length for so many samples.
+
+        With the `whole` length also where that is the JOB's own.
+        """
+        scenario = self.scenario
+        longer = scenario.longer(samples, candidate.workers, self.batch(candidate))
+        own = {} if scenario.length is None or not whole else scenario.length.times(1)
+        return candidate.with_settings({**scenario.settings, **own, **longer})
+
+    def observe(self, seen: Observed) -> None:
+        """Go by what first runs of the JOB showed."""
+        self.scenario = replace(self.scenario, observed=seen)
+        self.space = replace(self.space, length=self.scenario.length if seen.scheduled else None)
+        self.metrics |= seen.metrics
+
+    # What is known of a candidate, under the first seed
+
+    def training(self, candidate: Candidate) -> Training | None:
+        """Its run, as far as one is known."""
+        return self.trainings.get(candidate, {}).get(self.scenario.seed)
+
+    def cost_of(self, candidate: Candidate) -> float:
+        """What the target cost it; infinite where that was not reached."""
+        training = self.training(candidate)
+        return math.inf if training is None else training.cost(self.objective, candidate.workers)
+
+    def expected(self, candidate: Candidate) -> float:
+        """What the target costs, as far as the curve tells; infinite where it does not."""
+        training = self.training(candidate)
+        if training is None or training.error:
+            return math.inf
+        if training.end is not None:
+            return training.cost(self.objective, candidate.workers)
+        if training.cut:
+            return math.inf
+        return training.cost_of(self.needed(candidate), self.objective, candidate.workers)
+
+    def typical(self, candidate: Candidate) -> float:
+        """The median cost over its seeds, one that did not come to the target counting as infinite; expected where there is one."""
+        costs = [training.cost(self.objective, candidate.workers) for training in self.trainings[candidate].values()]
+        return median(costs) if len(costs) > 1 else self.expected(candidate)
+
+    def order(self, candidate: Candidate) -> tuple[float, float]:
+        """By the typical cost, and where that is equal, because times are read on a grid, by the bytes to the target."""
+        ends = [training.end for training in self.trainings[candidate].values() if training.end is not None]
+        return self.typical(candidate), median([end.nbytes for end in ends]) if ends else math.inf
+
+    def needed(self, candidate: Candidate) -> float:
+        """Samples of all workers to the target, as far as the curve tells; infinite where it does not."""
+        training = self.training(candidate)
+        return math.inf if training is None else samples_needed(training, self.scenario.target)
+
+    def least(self, candidate: Candidate) -> float:
+        """What the fewest samples that any has needed would cost it; 0 where no one has come to the target."""
+        training = self.training(candidate)
+        if training is None or self.fewest == math.inf:
+            return 0.0
+        return training.cost_of(self.fewest, self.objective, candidate.workers)
+
+    def memory(self, candidate: Candidate) -> int | None:
+        """Bytes of one of its workers: what it holds, and what backward() keeps; None where its run did not say."""
+        held = max((training.held for training in self.trainings.get(candidate, {}).values()), default=0)
+        return held + self.activations(candidate) if held else None
+
+    def fits(self, candidate: Candidate) -> bool:
+        """Whether one of its workers needs no more memory than there may be, as far as that is known."""
+        return self.most_bytes == math.inf or (self.memory(candidate) or 0) <= self.most_bytes
+
+    # What is known of all
+
+    @property
+    def measured(self) -> bool:
+        """Whether any run gave the target's metric."""
+        return any(training.curve for runs in self.trainings.values() for training in runs.values())
+
+    @property
+    def best(self) -> float:
+        """The least cost of workers that came to the target together; infinite before the first."""
+        return min((self.cost_of(each) for each in self.trainings if not each.is_alone and self.fits(each)), default=math.inf)
+
+    @property
+    def worth(self) -> float:
+        """What a run may cost before it is broken off: so much more than the best did, and no more than many times one worker alone."""
+        alone = self.best_alone
+        return min(LEEWAY * self.best, _FAR_BEHIND * self.cost_of(alone) if self.offers(alone) else math.inf)
+
+    def offers(self, candidate: Candidate) -> bool:
+        """Whether it may be the answer: it fits into memory, and one worker alone only where it may be quickest, or was asked for."""
+        return (not candidate.is_alone or self.space.allows_alone or self.objective.name == TIME) and self.fits(candidate)
+
+    @property
+    def best_alone(self) -> Candidate:
+        """The settings with which one worker alone comes to the target for the least, by all seeds; else those that came nearest."""
+        tried = [each for each in self.trainings if each.is_alone and self.trainings[each]]
+        target = self.scenario.target
+
+        def order(candidate: Candidate) -> tuple[bool, float, float]:
+            found = self.trainings[candidate]
+            values = [value for training in found.values() if (value := training.best(target)) is not None]
+            nearest = target.best(values) if values else (-math.inf if target.higher_is_better else math.inf)
+            costs = [training.cost(self.objective, 1) for training in found.values()]
+            return median(costs) == math.inf, median(costs), -nearest if target.higher_is_better else nearest
+
+        return min(tried, key=order, default=ALONE)
+
+    @property
+    def fewest(self) -> float:
+        """The fewest samples that any candidate has needed; infinite before one has reached the target."""
+        ends = [training.end.samples for each in self.trainings if (training := self.training(each)) is not None and training.end]
+        return min(ends, default=math.inf)
+
+    def ranked(self) -> list[Candidate]:
+        """Those that reached the target, the best first."""
+        reached = [each for each in self.trainings if self.offers(each) and self.cost_of(each) < math.inf]
+        return sorted(reached, key=self.cost_of)
+
+    def real_seconds(self, candidate: Candidate, steps: int) -> float:
+        """How long a run of so many steps takes by the clock, as those of its system did, or all; 0 before the first."""
+        runs = [(each, training) for each, found in self.trainings.items() for training in found.values() if training.real]
+        own = [run for run in runs if run[0].system == candidate.system] or runs
+        taken = sum(training.samples / self.batch(each) for each, training in own)
+        return steps * candidate.workers * sum(training.real for _, training in own) / taken if taken else 0.0
+
+    # What the JOB is like
+
+    def shape(self, candidate: Candidate | None = None) -> StepShape:
+        """What the JOB's steps are like, by its own settings or with a candidate's batch; observed once."""
+        batch = self._own_batch(candidate)
+        return self._shapes.shape(batch, self._with_batch(batch))
+
+    def activations(self, candidate: Candidate | None = None) -> int:
+        """Bytes that backward() keeps, with a candidate's batch; observed once."""
+        batch = self._own_batch(candidate)
+        return self._shapes.activations(batch, self._with_batch(batch))
+
+    def batch(self, candidate: Candidate) -> int:
+        """Samples of a worker's step; where the JOB counts none, its batch by name, or one."""
+        counted = self.shape().samples or self.scenario.batch or 1
+        if self.space.batch is None:
+            return counted
+        name, own = self.space.batch
+        return max(1, round(counted * float(dict(candidate.settings).get(name, own)) / own))
+
+    def read(self, candidate: Candidate, attempt: Attempt, steps: int) -> Training:
+        """What a run of it says, which was to take so many steps."""
+        return Training.of(attempt, self.scenario.target, steps, 0 if self.counts else self.batch(candidate))
+
+    @property
+    def counts(self) -> bool:
+        """Whether the JOB says of a step how many samples it used: by `worker.batches`, a sampler or `worker.count`."""
+        return self.shape().samples > 0
+
+    def steps(self, candidate: Candidate, samples: float) -> int:
+        """Of each worker, for so many samples of all."""
+        return max(1, math.ceil(samples / (candidate.workers * self.batch(candidate))))
+
+    def shortest(self, candidate: Candidate) -> float:
+        """The fewest samples that it can train on: where workers pass over steps that others take, those of an epoch."""
+        if not candidate.strategy.chooses:
+            return 0.0
+        return float(self.scenario.training or (self.scenario.observed.pass_length or 0) * self.batch(ALONE))
+
+    @property
+    def samples(self) -> float:
+        """Those that the JOB computes on by its own settings."""
+        return self.scenario.samples(self.batch(ALONE))
+
+    def impossible(self, candidate: Candidate) -> str:
+        """Why the candidate cannot be run on these machines at all; empty where it can."""
+        try:
+            strategy = candidate.strategy
+            used = strategy.workers(candidate.workers)
+            strategy.check(used)
+            self.scenario.trained(candidate)
+        except PolyrhythmError as problem:
+            return str(problem)
+        if used != candidate.workers:
+            return f"it uses {used} of {candidate.workers} workers"
+        return "its workers write to the same memory, and here each is on a host of its own" if strategy.shares_memory else ""
+
+    # Runs
+
+    def task(self, candidate: Candidate, seed: int, steps: int, most: float, deadline: float) -> TrainingTask:
+        """A run of so many steps, each of which takes as long as one that was observed: nothing need be counted."""
+        return TrainingTask(self.charged(self.scenario, candidate), candidate, self.objective, seed, steps, most, deadline)
+
+    def charged(self, scenario: Scenario, candidate: Candidate) -> Scenario:
+        """Machines that take for each step what the observed operations of one take."""
+        return scenario.elsewhere(devices=charging(scenario.devices, self.shape(candidate).flops))
+
+    def take_kept(self, candidate: Candidate, seed: int, steps: int, most: float) -> bool:
+        """Whether a run of it is known that went as far as one would now."""
+        held = self.trainings.setdefault(candidate, {})
+        known = [held[seed]] if seed in held else [self.cache.get(self._key(candidate, seed, cut), Training) for cut in (False, True)]
+        for training in known:
+            if training is not None and self._far(candidate, training, steps, most):
+                self.kept += seed not in held
+                held[seed] = training
+                self._judge(candidate)
+                return True
+        return False
+
+    def _far(self, candidate: Candidate, known: Training, steps: int, most: float) -> bool:
+        if known.cut == TIME_IS_UP:
+            return False
+        if known.end is not None:
+            return True
+        if known.cut:
+            return self.objective.cost(Spent(known.seconds, known.nbytes, candidate.workers)) >= most
+        return known.over or known.limit >= steps
+
+    def keep(self, candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> Training:
+        """Note what came of a run. One that was too late replaces none, and says nothing of a further seed."""
+        training, known = self.read(candidate, attempt, steps), self.trainings.setdefault(candidate, {})
+        self.runs += 1
+        self.metrics.update(name for event in attempt.outcome.events if isinstance(event, Evaluated | Reported) for name in event.metrics)
+        if training.cut != TIME_IS_UP:
+            known[seed] = training
+            self.cache.put(self._key(candidate, seed, bool(training.cut)), training)
+        self._judge(candidate)
+        return known.setdefault(seed, training) if seed == self.scenario.seed else training
+
+    def _judge(self, candidate: Candidate) -> None:
+        """Refuse what does not fit; early curves were wrong about what has come to the target."""
+        if not self.fits(candidate):
+            needed = self.memory(candidate) or 0
+            self.refused[candidate] = f"a worker needs {needed / 1e6:.4g} MB, more than the {self.most_bytes / 1e6:.4g} MB of --memory"
+        elif self.cost_of(candidate) < math.inf:
+            self.refused.pop(candidate, None)
+
+    def _own_batch(self, candidate: Candidate | None) -> int | None:
+        if candidate is None or self.space.batch is None:
+            return None
+        found: int | None = dict(candidate.settings).get(self.space.batch[0])
+        return found
+
+    def _with_batch(self, batch: int | None) -> Train:
+        changed = {} if batch is None or self.space.batch is None else {self.space.batch[0]: batch}
+        return self.scenario.set(changed)
+
+    def _key(self, candidate: Candidate, seed: int, cut: bool) -> str:
+        """One that was broken off does not take the place of one that was shorter and ended."""
+        return self.scenario.key(candidate, "cut" if cut else "training", str(self.scenario.target), seed)

@@ -1,0 +1,135 @@
+"""A training function that is over after so many batches, and all that is evaluated with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+
+from polyrhythm.core.job_files.settings import Train
+from polyrhythm.core.training.evaluation import Moments, every_moment
+from polyrhythm.core.training.worker import Worker
+from polyrhythm.errors import PolyrhythmError
+from polyrhythm.tools.planner.memory import held
+
+
+@dataclass(slots=True)
+class Noted:
+    """What a run found: the bytes that worker 0 holds between steps, 0 where that is not known, and the step after which it was to end."""
+
+    held: int = 0
+    last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """As `train`, but over after so many `steps`: the same at all workers, so that none waits for another's step.
+
+    `worker.batches` ends then, and what follows the loops still runs. Steps on samples that come from elsewhere (`get_batch`, an
+    environment, a loader of the JOB's own) end with the last `optimizer.step()` itself.
+
+    In one process, where all workers share this object, `end_after` makes it end sooner. With `whole_epochs` it goes on to the end of an
+    epoch: of a strategy whose workers pass over steps that others take, no part of one ends at the same step everywhere. `moments` chooses
+    when the result is evaluated.
+    """
+
+    train: Train
+    steps: int
+    whole_epochs: bool = False
+    moments: Moments = every_moment
+    noted: Noted = field(default_factory=Noted, compare=False)
+
+    def end_after(self, step: int) -> None:
+        """Let no worker begin a later step; none may have begun one."""
+        if self.noted.last is None and step < self.steps:
+            self.noted.last = step
+
+    @property
+    def last(self) -> int:
+        """The step after which it ends."""
+        return self.steps if self.noted.last is None else self.noted.last
+
+    def __call__(self, worker: Worker) -> object:
+        """Train, as one of the workers."""
+        _Limits(self, worker).take_over()
+        result: object = None
+        with suppress(_Over):
+            result = self.train(worker)
+        if worker.rank == 0:
+            try:
+                self.noted.held = held(worker)
+            except PolyrhythmError:  # of a system whose state cannot be read now
+                self.noted.held = 0
+        return result
+
+
+class _Over(BaseException):
+    """Ends a training function in the middle of its own loop, past its own `except Exception`."""
+
+
+class _Limits:
+    """One worker's: `passes` over batches are under way, which end by themselves."""
+
+    def __init__(self, limited: Limited, worker: Worker) -> None:
+        self.limited = limited
+        self.worker = worker
+        self.passes = 0
+        self._batches, self._attach, self._evaluate = worker.batches, worker.attach, worker.evaluate
+
+    def take_over(self) -> None:
+        """Let the worker end what it gives to the training function."""
+        worker = self.worker
+        worker.batches, worker.attach, worker.evaluate = self.batches, self.attach, self.evaluate  # type: ignore[method-assign, assignment]
+
+    @property
+    def over(self) -> bool:
+        """Whether the last step was taken."""
+        return self.worker.clock >= self.limited.last
+
+    def evaluate(self, function: Any) -> None:
+        """As `Worker.evaluate`, at the moments that were chosen."""
+        self._evaluate(function, self.limited.moments)
+
+    def batches(self, *given: Any, **named: Any) -> _Batches | tuple[()]:
+        """As `Worker.batches`."""
+        return () if self.over else _Batches(self._batches(*given, **named), self)
+
+    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer, **named: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """As `Worker.attach`; the optimizer's last step outside a pass over batches is the end."""
+        attached = self._attach(model, optimizer, **named)
+        whole = optimizer.step
+
+        def step(_: torch.optim.Optimizer, *given: Any, **rest: Any) -> Any:
+            result = whole(*given, **rest)
+            if self.over and not self.passes:
+                raise _Over
+            return result
+
+        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers would warn of a step that they have not wrapped
+        optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
+        return attached
+
+
+class _Batches:
+    def __init__(self, whole: Any, limits: _Limits) -> None:
+        self.whole = whole
+        self.limits = limits
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def __iter__(self) -> Iterator[Any]:
+        limits = self.limits
+        limits.passes += 1
+        try:
+            for batch in self.whole:
+                yield batch
+                if limits.over and not limits.limited.whole_epochs:
+                    return
+        finally:
+            limits.passes -= 1

@@ -1,0 +1,131 @@
+"""What is known of a candidate: how far its training came, and for what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.records.metrics import Target, curve_of
+from polyrhythm.core.training.run import Attempt
+from polyrhythm.errors import BrokenOff
+from polyrhythm.tools.planner.objective import Objective, Spent
+from polyrhythm.tools.planner.tasks import CUT, HELD, REAL
+
+
+class Point(msgspec.Struct, frozen=True):
+    """An evaluation: what had been used by then, by all workers, and the metric's value."""
+
+    seconds: float
+    nbytes: float
+    samples: float
+    value: float
+
+    def spent(self, workers: int) -> Spent:
+        """By so many workers."""
+        return Spent(self.seconds, self.nbytes, workers)
+
+
+class Training(msgspec.Struct, frozen=True):
+    """A run with real gradients, over `limit` steps of each worker at most.
+
+    `reached` is the place of the first evaluation that meets the target, -1 where none does; `seconds`, `nbytes` and `samples` are those
+    of the whole run, and `begun` those by which every worker had taken a step: until then weights are copied, once. `cut` is why it was
+    ended early, and `error` why it failed; `over` says that it ended by itself, before its limit. `held` are the
+    bytes that worker 0 held between steps, 0 where that is not known, and `real` the seconds that the run took by the clock.
+    """
+
+    curve: list[Point]
+    reached: int
+    seconds: float
+    nbytes: float
+    samples: float
+    limit: int
+    over: bool = False
+    cut: str = ""
+    error: str = ""
+    held: int = 0
+    real: float = 0.0
+    begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    @staticmethod
+    def of(attempt: Attempt, target: Target, limit: int, uncounted: int = 0) -> Training:
+        """From a run, whole or broken off; a step has `uncounted` samples where the JOB counts none."""
+        steps_taken = [event for event in attempt.outcome.events if isinstance(event, Stepped)]
+        first, stepped = {event.actor: event for event in reversed(steps_taken)}, {event.actor: event for event in steps_taken}
+        taken, steps = Taken(steps_taken, uncounted), max((event.clock for event in stepped.values()), default=0)
+        curve = [
+            Point(event.time, event.bytes_sent, taken.by(event.time), event.metrics[target.metric])
+            for event in curve_of(attempt.outcome, target.metric)
+        ]
+        reached = next((place for place, point in enumerate(curve) if target.met_by(point.value)), -1)
+        seconds = max((event.time for event in stepped.values()), default=0.0)
+        nbytes = max((event.bytes_sent for event in stepped.values()), default=0)
+        cut = str(attempt.error) if isinstance(attempt.error, BrokenOff) else attempt.outcome.settings.get(CUT, "")
+        held = int(attempt.outcome.settings.get(HELD, 0))
+        real = float(attempt.outcome.settings.get(REAL, 0.0))
+        error = "" if isinstance(attempt.error, BrokenOff) or attempt.error is None else str(attempt.error)
+        return Training(
+            curve,
+            reached,
+            seconds,
+            nbytes,
+            taken.by(math.inf),
+            limit,
+            steps < limit and not cut,
+            cut,
+            error,
+            held,
+            real,
+            _begun(list(first.values()), taken),
+        )
+
+    @property
+    def end(self) -> Point | None:
+        """The evaluation that reached the target; None where none did."""
+        return self.curve[self.reached] if self.reached >= 0 else None
+
+    def cost(self, objective: Objective, workers: int) -> float:
+        """What it took to the target, by the objective; infinite where that was not reached."""
+        return math.inf if self.end is None else objective.cost(self.end.spent(workers))
+
+    def cost_of(self, samples: float, objective: Objective, workers: int) -> float:
+        """What so many samples cost, as those of this run did after its beginning."""
+        if not self.samples or samples == math.inf:
+            return math.inf
+        seconds, nbytes, used = self.begun if self.begun[2] < min(samples, self.samples) else (0.0, 0.0, 0.0)
+        part = (samples - used) / (self.samples - used)
+        return objective.cost(Spent(seconds + part * (self.seconds - seconds), nbytes + part * (self.nbytes - nbytes), workers))
+
+    def best(self, target: Target) -> float | None:
+        """The best value; None where nothing was evaluated."""
+        return target.best(point.value for point in self.curve) if self.curve else None
+
+
+class Taken:
+    """The samples that all workers had computed on, by time; between the steps that are known a worker's increase evenly.
+
+    A step has `uncounted` samples where none were counted.
+    """
+
+    def __init__(self, steps: Sequence[Stepped], uncounted: int = 0) -> None:
+        self.known: dict[str, tuple[list[float], list[float]]] = {}
+        for event in steps:
+            times, samples = self.known.setdefault(event.actor, ([], []))
+            times.append(event.time)
+            samples.append(float(event.samples or uncounted * event.clock))
+
+    def by(self, moment: float) -> float:
+        """Of all workers, until then."""
+        return sum(float(np.interp(moment, times, samples, left=0.0)) for times, samples in self.known.values())
+
+
+def _begun(first: Sequence[Stepped], taken: Taken) -> tuple[float, float, float]:
+    """Seconds, bytes and samples by which each had taken its first step."""
+    if not first:
+        return 0.0, 0.0, 0.0
+    seconds = max(each.time for each in first)
+    return seconds, float(max(each.bytes_sent for each in first)), taken.by(seconds)

@@ -1,0 +1,72 @@
+"""What a plan is to have least of: time, bytes, money or energy until the target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from polyrhythm.core.settings import checked
+from polyrhythm.errors import CompositionError, unknown
+
+_HOUR = 3600.0
+_GIGABYTE = 1e9
+TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Prices:
+    """What machines cost: `worker_hour` of one worker and `gigabyte` of traffic, in one currency; `watts` is what a worker draws."""
+
+    worker_hour: float = 0.0
+    gigabyte: float = 0.0
+    watts: float = 100.0
+
+    def __post_init__(self) -> None:
+        if min(self.worker_hour, self.gigabyte, self.watts) < 0:
+            raise CompositionError(f"{self!r} cannot be: prices and watts are 0 or more.")
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run has used so far: virtual seconds, bytes sent by all, and the machines that it holds."""
+
+    seconds: float
+    nbytes: float
+    workers: int
+
+    def money(self, prices: Prices) -> float:
+        """In the currency of `prices`."""
+        return self.workers * self.seconds / _HOUR * prices.worker_hour + self.nbytes / _GIGABYTE * prices.gigabyte
+
+    def energy(self, prices: Prices) -> float:
+        """In joules."""
+        return self.workers * self.seconds * prices.watts
+
+
+Cost = Callable[[Spent, Prices], float]
+
+OBJECTIVES: Mapping[str, Cost] = {
+    TIME: lambda spent, prices: spent.seconds,
+    "bytes": lambda spent, prices: spent.nbytes,
+    "money": lambda spent, prices: spent.money(prices),
+    "energy": lambda spent, prices: spent.energy(prices),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One of OBJECTIVES by name, at some prices. Raises UnknownNameError, and CompositionError for money without a price."""
+
+    name: str = "time"
+    prices: Prices = Prices()
+
+    def __post_init__(self) -> None:
+        if self.name not in OBJECTIVES:
+            raise unknown("objective", self.name, OBJECTIVES)
+        if self.name == "money" and not (self.prices.worker_hour or self.prices.gigabyte):
+            raise CompositionError("The objective is money, and nothing has a price: give --worker-hour or --gigabyte.")
+
+    def cost(self, spent: Spent) -> float:
+        """What there is to have least of; it never falls during a run."""
+        return OBJECTIVES[self.name](spent, self.prices)

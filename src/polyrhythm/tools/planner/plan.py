@@ -1,0 +1,194 @@
+"""`plan`: which way of training suits a model and machines."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.core.job_files.settings import Train
+from polyrhythm.core.records.job_output import kept_out
+from polyrhythm.core.records.metrics import Target, parse_target
+from polyrhythm.core.records.progress import ProgressLine, board
+from polyrhythm.core.settings import checked
+from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.hardware import network as networks
+from polyrhythm.hardware.devices import Machine
+from polyrhythm.hardware.fleet import Fleet, fleet
+from polyrhythm.hardware.network import Network
+from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools.planner.answer import Plan
+from polyrhythm.tools.planner.budget import Budget
+from polyrhythm.tools.planner.findings import Findings
+from polyrhythm.tools.planner.here import machine_here
+from polyrhythm.tools.planner.invocation import Invocation
+from polyrhythm.tools.planner.measure_cache import MeasureCache
+from polyrhythm.tools.planner.objective import Objective, Prices
+from polyrhythm.tools.planner.planner import Planner
+from polyrhythm.tools.planner.scenario import Scenario
+from polyrhythm.tools.planner.space import Space
+from polyrhythm.tools.pools.pools import HOST, Done, Pool, check, pool_of
+
+HERE = "here"
+"""The device that is this machine, whose steps are timed before."""
+BUDGET = 100.0
+"""Seconds that a plan may take, where nothing else is said."""
+WORKERS = (2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class PlanRequest:
+    """What a plan is asked for. Raises PolyrhythmErrors for what cannot be.
+
+    Args:
+        target: such as "accuracy=0.96".
+        network, devices: as of `Simulator`; a network is needed, since candidates differ by what they send. The device "here" is this
+            machine, whose steps are timed first.
+        workers: the numbers of workers that may be used.
+        objective: what there is to be least of until the target: "time", "bytes", "money" or "energy", at `prices`.
+        budget: seconds that the plan may take. memory: bytes that one worker may use, or None.
+        systems: the names of those that are tried; all by default. settings: of the JOB, with which all candidates begin.
+        jobs: runs at once, by default one for each core; pool: "host", or "ray" for a cluster.
+        cache: a directory in which runs are kept, so that a plan that was stopped goes on; in memory alone by default.
+    """
+
+    target: str
+    network: str | Path | Network = "lan"
+    devices: str | Path | Machine | Fleet = "cpu-core"
+    workers: Sequence[int] = WORKERS
+    objective: str = "time"
+    prices: Prices = field(default_factory=Prices)
+    budget: float = BUDGET
+    memory: float | None = None
+    systems: Sequence[str] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    jobs: int | None = None
+    pool: str = HOST
+    cache: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        check(self.pool)
+        if not self.workers or min(self.workers) < 1:
+            raise CompositionError(f"workers={list(self.workers)} trains nothing: give numbers of 1 or more.")
+        if max(self.workers) < 2:
+            raise CompositionError("A plan compares ways of training together, which takes 2 workers or more: give --workers 2..8.")
+        if not 0 < self.budget < math.inf:
+            raise CompositionError(f"A budget of {self.budget:g} s gives no time: give more than 0 seconds.")
+        for name in self.systems or ():
+            if name not in SYSTEMS:
+                raise unknown("system", name, SYSTEMS)
+        if self.memory is not None and self.memory <= 0:
+            raise CompositionError(f"memory={self.memory:g} leaves a worker none: give more than 0 bytes, or leave it out.")
+        if self.jobs is not None and self.jobs < 1:
+            raise CompositionError(f"jobs={self.jobs} runs nothing: give 1 or more.")
+        if isinstance(self.network, str | Path):
+            networks.load(self.network)
+        if self.devices != HERE:
+            fleet(self.devices)
+        parse_target(self.target)
+        Objective(self.objective, self.prices)
+
+    @property
+    def goal(self) -> Target:
+        """The target, read."""
+        return parse_target(self.target)
+
+    def invocation(self, job: str | None, arguments: Sequence[str] = ()) -> Invocation:
+        """How choices of the JOB are run; in virtual time where its machines have names."""
+        named = [("--network", self.network), ("--device", self.devices)]
+        given = [part for flag, value in named if isinstance(value, str | Path) and value != HERE for part in (flag, str(value))]
+        whole = len(given) == 2 * len(named)
+        return Invocation(job, tuple(arguments), ("--on", "simulator", *given) if whole else None, self.seed, self.target)
+
+    def scenario(self, train: Train, job: str, facts: Mapping[str, str]) -> Scenario:
+        """The JOB on the machines."""
+        network = self.network if isinstance(self.network, Network) else networks.load(self.network)
+        return Scenario(job, train, self.goal, network, fleet(self.devices), self.seed, facts=facts, settings=self.settings)
+
+    def planner(
+        self,
+        train: Train,
+        job: str,
+        pool: Callable[[Done], Pool],
+        facts: Mapping[str, str] | None = None,
+        invocation: Invocation | None = None,
+    ) -> Planner:
+        """What makes the plan; `pool` makes its runs."""
+        scenario = self.scenario(train, job, facts or {})
+        scenario.set({})  # refuses settings that the JOB does not have
+        space = Space.of(scenario, tuple(self.systems or SYSTEMS), tuple(self.workers))
+        objective = Objective(self.objective, self.prices)
+        cache = MeasureCache(None if self.cache is None else Path(self.cache))
+        found = Findings(scenario, objective, space, cache, math.inf if self.memory is None else self.memory)
+        return Planner(found, pool, Budget(self.budget), invocation or self.invocation(job), self.jobs or os.cpu_count() or 1)
+
+    def pool_with(self, line: ProgressLine, seen: Callable[[], None] = lambda: None) -> Callable[[Done], Pool]:
+        """Pools of its jobs that show progress on `line` and call `seen` after each run."""
+        jobs = self.jobs or os.cpu_count() or 1
+
+        def pool(done: Done) -> Pool:
+            def ended(place: int, attempt: Any) -> None:
+                done(place, attempt)
+                seen()
+
+            return pool_of(self.pool)(jobs, line, ended)
+
+        return pool
+
+
+def plan(train: Train, to: str, **request: Any) -> Plan:
+    """Search for the way of training that brings `train` to a target soonest, or for the least bytes, money or energy, on given machines.
+
+    `to` is the target, such as "accuracy=0.96"; further keywords are the fields of `PlanRequest`. Every candidate trains with real
+    gradients in virtual time: all systems for a while, the best quarter of them for longer (successive halving), and then what
+    Optuna draws of options, workers, learning rates and batches around the leading ones. An interruption ends the search, and what is
+    known by then is returned. `print(plan_text(plan))` shows the answer. Raises PolyrhythmErrors for what cannot be planned.
+    """
+    wanted = PlanRequest(to, **request)
+    with board(1, wanted=True) as line:
+        bundled = str(getattr(train, "name", "")) if type(train).__module__.startswith("polyrhythm.workloads.") else ""
+        name = bundled or str(getattr(train, "__name__", "train"))
+        facts = {} if wanted.cache is None else source_of(train)
+        if wanted.devices == HERE:
+            wanted = replace(wanted, devices=machine_here(train, name, wanted.settings))
+        called = replace(wanted.invocation(bundled or None), function=name)
+        with kept_out(line.output):
+            return wanted.planner(train, name, wanted.pool_with(line), facts, called).plan()
+
+
+def source_of(train: Train) -> dict[str, str]:
+    """A digest of the file that defines it. Raises CompositionError where there is none: kept runs could not be told from others'."""
+    kind = getattr(train, "train", train)
+    kind = kind if inspect.isroutine(kind) else type(kind)
+    try:
+        file = inspect.getsourcefile(kind)
+        return {"job sha256": sha256(Path(file or "").read_bytes()).hexdigest(), "job": f"{kind.__module__}.{kind.__qualname__}"}
+    except (OSError, TypeError):
+        raise CompositionError(
+            f"cache keeps runs by the file of the training function, and {train!r} is in none: define it in a file, or leave cache out."
+        ) from None
+
+
+def workers_of(text: str) -> tuple[int, ...]:
+    """The numbers that "2..16" (powers of two, and its ends) or "2,3,6" name. Raises CompositionError for other text."""
+    first, dots, last = text.partition("..")
+    try:
+        if not dots:
+            return tuple(sorted({int(each) for each in text.split(",")}))
+        least, most = int(first), int(last)
+    except ValueError:
+        raise CompositionError(f"--workers {text}: write numbers such as 4, 2,4,8 or 2..16.") from None
+    if not 1 <= least <= most:
+        raise CompositionError(f"--workers {text} names no numbers of workers: write the smaller first, such as 2..16.")
+    return tuple(sorted({least, most, *_powers(least, most)}))
+
+
+def _powers(least: int, most: int) -> Iterable[int]:
+    return (2**exponent for exponent in range(least.bit_length() - 1, most.bit_length()) if least <= 2**exponent <= most)

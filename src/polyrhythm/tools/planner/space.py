@@ -1,0 +1,137 @@
+"""Which candidates there are: systems, their options, numbers of workers, learning rates and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any, Protocol
+
+from polyrhythm.systems import SYSTEMS
+from polyrhythm.tools.planner.candidate import ALONE, Candidate, Pairs
+from polyrhythm.tools.planner.lengths import Length
+from polyrhythm.tools.planner.scenario import BATCHES, Scenario, is_positive
+
+OPTIONS: Mapping[str, Sequence[Any]] = {
+    "tau": (1, 4, 16, 64),
+    "slack": (0, 2, 8),
+    "delay": (0, 2, 8),
+    "shards": (1, 2, 4),
+    "servers": (1, 2, 4),
+}
+"""Values that are tried beside a system's own default, of options that many systems have."""
+RATES = ("lr", "learning_rate")
+RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+BATCH_FACTORS = (0.5, 1.0, 2.0)
+LENGTH_FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
+
+
+class Draw(Protocol):
+    """Chooses values by name: a trial of the optimiser."""
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of `choices`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The candidates of a plan. `rate` and `batch` are the names and defaults of the JOB's settings, None where it has none.
+
+    `length` is varied too where the JOB's schedule depends on it, else None.
+    """
+
+    systems: tuple[str, ...]
+    workers: tuple[int, ...]
+    rate: tuple[str, float] | None = None
+    batch: tuple[str, int] | None = None
+    length: Length | None = None
+
+    @staticmethod
+    def of(scenario: Scenario, systems: Sequence[str], workers: Sequence[int]) -> Space:
+        """Those of a training function: its learning rate and batch are found by their usual names."""
+        rates = [(name, float(scenario.default(name))) for name in RATES if is_positive(scenario.default(name))]
+        batches = [(name, int(scenario.default(name))) for name in BATCHES if is_positive(scenario.default(name))]
+        rate, batch = next(iter(rates), None), next(iter(batches), None)
+        if any(machine.measured for machine in scenario.devices.machines):
+            batch = None  # measured steps take what they took, whatever their batch
+        return Space(tuple(systems), tuple(sorted(set(workers))), rate, batch, scenario.length if scenario.observed.scheduled else None)
+
+    def first(self, **factors: float) -> Iterator[Candidate]:
+        """Every system as its paper has it, with the middle number of workers, and settings that are so many times the JOB's own."""
+        middle = self.together[(len(self.together) - 1) // 2]
+        return (self.changed(Candidate(system, middle), **factors) for system in self.systems if system != ALONE.system)
+
+    @property
+    def allows_alone(self) -> bool:
+        """Whether one worker without others is an answer, and not only something to compare with."""
+        return 1 in self.workers and ALONE.system in self.systems
+
+    @property
+    def together(self) -> tuple[int, ...]:
+        """The numbers of those that train together."""
+        return tuple(each for each in self.workers if each > 1)
+
+    def parameters(self, candidate: Candidate) -> dict[str, Any]:
+        """A candidate as the optimiser names it."""
+        settings, options = dict(candidate.settings), dict(candidate.options)
+        found: dict[str, Any] = {"system": candidate.system, "workers": candidate.workers}
+        for name, (key, own, factors) in self.varied.items():
+            ratio = settings.get(key, own) / own
+            found[name] = min(factors, key=lambda factor: abs(factor - ratio))  # whole numbers were rounded
+        for key, choices in options_of(candidate.system).items():
+            found[f"{candidate.system}.{key}"] = options.get(key, choices[0])
+        return found
+
+    def neighbours(self, candidate: Candidate) -> Iterator[Candidate]:
+        """The candidate with one thing changed: the other numbers of workers, and half and twice its learning rate and its length."""
+        if candidate.workers > 1:
+            yield from (replace(candidate, workers=count) for count in reversed(self.together) if count != candidate.workers)
+        known = self.parameters(candidate)
+        for name, (_, _, factors) in self.varied.items():
+            for factor in (2.0, 0.5):
+                if name != "batch" and min(factors) <= factor * known[name] <= max(factors):
+                    yield self.changed(candidate, **{name: factor * known[name]})
+
+    @property
+    def varied(self) -> dict[str, tuple[str, float, Sequence[float]]]:
+        """The JOB's settings that are varied: "rate", "batch", "length", each with its name there, its own value, and factors of that."""
+        found: dict[str, tuple[str, float, Sequence[float]]] = {}
+        if self.rate is not None:
+            found["rate"] = (*self.rate, RATE_FACTORS)
+        if self.batch is not None:
+            found["batch"] = (*self.batch, BATCH_FACTORS)
+        if self.length is not None:
+            found["length"] = (self.length.name, self.length.own, LENGTH_FACTORS)
+        return found
+
+    def changed(self, candidate: Candidate, **factors: float) -> Candidate:
+        """The candidate with "rate", "batch" or "length" so many times the JOB's own."""
+        settings, found = dict(candidate.settings), dict[str, Any]()
+        for name, (key, own, _) in self.varied.items():
+            whole = isinstance(own, int)
+            value = settings.get(key, own) if name not in factors else max(1, round(own * factors[name])) if whole else own * factors[name]
+            if value != own:
+                found[key] = value
+        return replace(candidate, settings=tuple(found.items()))
+
+    def drawn(self, draw: Draw) -> Candidate:
+        """The candidate that `draw` chooses."""
+        system = draw.suggest_categorical("system", self.systems)
+        workers = draw.suggest_categorical("workers", self.together)
+        factors = {name: draw.suggest_categorical(name, choices) for name, (_, _, choices) in self.varied.items()}
+        chosen = {key: draw.suggest_categorical(f"{system}.{key}", choices) for key, choices in options_of(system).items()}
+        options: Pairs = tuple((key, value) for key, value in chosen.items() if value != options_of(system)[key][0])
+        return self.changed(Candidate(system, workers, options), **factors)
+
+
+def options_of(system: str) -> dict[str, tuple[Any, ...]]:
+    """The options of a system that are tried, each with its default first."""
+    found = {}
+    for key, parameter in signature(SYSTEMS[system]).parameters.items():
+        if key in OPTIONS and _is_number(parameter.default):
+            found[key] = (parameter.default, *(value for value in OPTIONS[key] if value != parameter.default))
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,225 @@
+"""A plan in words, for the terminal and for the page alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from polyrhythm.core.records.metrics import show_metric
+from polyrhythm.core.units import show_bytes, show_seconds
+from polyrhythm.tools.planner.answer import INTERRUPTED, Choice, Plan, Waits
+from polyrhythm.tools.planner.candidate import show
+from polyrhythm.tools.planner.forecast import Interval
+from polyrhythm.tools.planner.objective import TIME
+
+_RISKS = {"a straggler": "straggler", "slow links": "slow links", "a lost worker": "lost worker"}
+_FEW = 3
+_WAITS = {"staleness": "more samples"}
+
+
+def columns(plan: Plan) -> list[str]:
+    """The headings of the table of choices."""
+    money = ["money"] if any(each.money is not None for each in plan.choices) else []
+    measured = ["measured"] if any(each.corrected is not None for each in plan.choices) else []
+    metric = plan.target.rpartition(" ")[0]
+    return ["", f"to {plan.target}", "bytes", "between", *measured, *money, metric, "memory", "waits for", *_RISKS.values()]
+
+
+def row(plan: Plan, choice: Choice) -> list[str]:
+    """One choice."""
+    money = [f"{choice.money:.3g}" if choice.money is not None else "–"] if "money" in columns(plan) else []
+    measured = ["–" if choice.corrected is None else f"× {choice.corrected:.2g}"] if "measured" in columns(plan) else []
+    return [
+        named(choice) + ("" if choice.reached in (0, choice.seeds) else f": {choice.reached} of {choice.seeds} seeds"),
+        f"{'about ' if choice.extrapolated else ''}{show_seconds(choice.seconds.middle)}",
+        show_bytes(choice.nbytes),
+        between(choice.seconds),
+        *measured,
+        *money,
+        show_metric(choice.quality),
+        "–" if choice.memory is None else show_bytes(choice.memory),
+        "–" if choice.waits is None else _most(choice.waits),
+        *(_risk(choice, name) for name in _RISKS),
+    ]
+
+
+def named(choice: Choice) -> str:
+    """What a choice is called in tables and charts; one machine alone by that, wherever it stands."""
+    return f"one machine alone ({_settings(choice)})" if choice.is_alone else choice.name
+
+
+def between(interval: Interval) -> str:
+    """The bounds of a time."""
+    return f"{show_seconds(interval.low)} – {show_seconds(interval.high)}"
+
+
+def _most(waits: Waits) -> str:
+    return f"{_WAITS.get(waits.most, waits.most)} {getattr(waits, waits.most):.0%}"
+
+
+def _risk(choice: Choice, name: str) -> str:
+    if name not in choice.risks:
+        return "–"
+    factor = choice.risks[name]
+    return "fails" if factor is None else f"× {factor:.2g}"
+
+
+def sentences(plan: Plan) -> list[str]:
+    """The answer, what decides it, and what would change it."""
+    best = plan.best
+    if plan.obstacle:
+        return [plan.obstacle]
+    if best is None:
+        return [_none(plan), *plan.remarks]
+    found = [_first(plan, best), *_executed(plan, best), *plan.remarks]
+    if best.waits is not None:
+        found.append(_why(best, best.waits))
+    if plan.remedies:
+        helped = ", ".join(f"{each.name} (× {each.factor:.2g})" for each in plan.remedies)
+        found.append(f"What would have to change: the time to the target falls most with {helped}.")
+    if fails := [name for name, factor in best.risks.items() if factor is None]:
+        found.append(f"Risk: the run fails with {' or '.join(fails)}.")
+    return found
+
+
+def _none(plan: Plan) -> str:
+    """What to do where nothing is known to reach the target."""
+    if plan.remarks and not plan.runs + plan.kept:
+        return f"Nothing could be tried in the time of the search: {_longer(plan)}, or name a few --systems."
+    if plan.refused and not plan.runs + plan.kept:
+        return "None of the systems can be run on these machines; the reasons are below."
+    large = sum(each.reason.startswith("a worker needs") for each in plan.refused)
+    if 2 * large > len(plan.refused):
+        which = "Every system needs" if large == len(plan.refused) else "Most systems need"
+        return f"{which} more memory than --memory allows: give more of it, a smaller batch or a smaller model."
+    if plan.runs + plan.kept and not plan.nearest:
+        return f"No way of training is known to come to {plan.target}: {plan.ended}."
+    near = f" ({plan.nearest})" if plan.nearest else ""
+    return f"No way of training is known to come to {plan.target}{near}: {_longer(plan)}, another target, or other settings of the JOB."
+
+
+def _longer(plan: Plan) -> str:
+    return "it was interrupted; give it more time" if plan.ended == INTERRUPTED else "give a longer --budget"
+
+
+def _first(plan: Plan, best: Choice) -> str:
+    if best.extrapolated:
+        return (
+            f"No run came to {plan.target} in the time of the search: {_longer(plan)}. Early curves, from which one can only guess, let "
+            f"{best.name} come to it first, in about {show_seconds(best.seconds.middle)} ({between(best.seconds)}); its best was "
+            f"{show_metric(best.quality)}."
+        )
+    time = show_seconds(best.seconds.middle)
+    tried = _runs(best.seeds) if best.sure else f"{best.reached} of {_runs(best.seeds)}"
+    if not best.sure:
+        return (
+            f"No way of training came to {plan.target} under every seed: the best, {best.name}, did under {tried}, in {time} "
+            f"({between(best.seconds)}). {_longer(plan).capitalize()}, an easier target, or other settings of the JOB."
+        )
+    if best.is_alone:
+        return _machine(plan, best, f"{time} ({between(best.seconds)}, {tried})")
+    text = f"{best.name} comes to {plan.target} first, in {time} ({between(best.seconds)}, {tried})"
+    if plan.objective != "time":
+        text = f"{best.name} needs the least {plan.objective} to {plan.target}, and {time} ({tried})"
+    if others := [each for each in plan.choices[1:] if not each.is_alone]:
+        text += f"; {_second(best, others[0])}"
+    return f"{text}. {_alone(plan.alone, best) if plan.objective == 'time' else ''}".rstrip()
+
+
+def _second(best: Choice, second: Choice) -> str:
+    """How the next system compares."""
+    if second.extrapolated:
+        return f"{second.system} has not come to it in the time of the search, and might need {show_seconds(second.seconds.middle)}"
+    if second.cost < best.cost:
+        return f"{second.system} took less under its {_runs(second.seeds)}, but was not tried under as many seeds"
+    if second.cost == best.cost and second.nbytes > best.nbytes:
+        return (
+            f"the next system, {second.system}, takes as long, and sends {show_bytes(second.nbytes)} instead of {show_bytes(best.nbytes)}"
+        )
+    if not best.cost:
+        return "the next system needs none either" if not second.cost else f"the next system is {second.system}"
+    return f"the next system, {second.system}, takes {second.cost / best.cost:.2g} times as much"
+
+
+def _runs(seeds: int) -> str:
+    return "one seed" if seeds == 1 else f"{seeds} seeds"
+
+
+def _alone(alone: Choice | None, best: Choice) -> str:
+    """Whether training together pays."""
+    if alone is None:
+        return ""
+    name = f"One machine alone, tuned in the same way ({_settings(alone)}),"
+    if not alone.sure:
+        return f"{name} came to it under {alone.reached} of {_runs(alone.seeds)}."
+    if not best.seconds.middle:
+        return ""
+    return f"{name} takes {alone.seconds.middle / best.seconds.middle:.2g} times as long."
+
+
+def _machine(plan: Plan, best: Choice, found: str) -> str:
+    """The answer where training together does not pay."""
+    text = f"One machine alone: with {_settings(best)} it comes to {plan.target} in {found}"
+    if plan.objective != TIME:
+        text = f"One machine alone needs the least {plan.objective} to {plan.target}: with {_settings(best)}, in {found}"
+    if len(plan.choices) == 1:
+        return f"{text}. Training together does not pay here: nothing else came to it in a time that is near this."
+    second = plan.choices[1]
+    if second.extrapolated or not best.cost:
+        return f"{text}. Training together does not pay here: {_second(best, second)}."
+    ratio = second.cost / best.cost
+    than = f"{ratio:.2g} times as much" if ratio > 1.005 else f"{ratio:.2g} of that, which is within the error of virtual time"
+    return f"{text}. Training together does not pay here: the best way, {second.name}, takes {than}."
+
+
+def _settings(choice: Choice) -> str:
+    return ", ".join(f"{key}={show(value)}" for key, value in choice.settings.items()) or "the settings of the JOB"
+
+
+def _executed(plan: Plan, best: Choice) -> list[str]:
+    """What came of its command."""
+    done = best.executed
+    if done is None:
+        return [] if best.extrapolated else ["The command was not executed before it was printed: give a longer --budget."]
+    seeds = f"seed{'s' * (len(done.seeds) > 1)} {', '.join(map(str, done.seeds))}"
+    what = f"Executed as it is printed, under {seeds}, which the search did not use,"
+    came = ", ".join("not at all" if each is None else show_seconds(each) for each in done.seconds)
+    text = f"{what} it came to {plan.target} after {came}"
+    if done.missed:
+        return [f"{text}: {done.missed}."]
+    bounds = f"the bounds of the search ({between(done.expected)})"
+    return [f"{text}: within {bounds}." if done.inside else f"{text}: outside of {bounds}; those above include it."]
+
+
+def _why(best: Choice, waits: Waits) -> str:
+    parts = {
+        "computing": waits.compute,
+        "bandwidth": waits.bandwidth,
+        "latency": waits.latency,
+        "samples beyond the fewest that any needed (staleness, large batches)": waits.staleness,
+    }
+    shown = ", ".join(f"{part:.0%} {name}" for name, part in sorted(parts.items(), key=lambda each: -each[1]) if part >= 0.005)
+    return f"Of the time of {best.system}: {shown}."
+
+
+def ruled_out(plan: Plan) -> list[str]:
+    """How many candidates were ruled out for which reason, with a few of their names."""
+    groups: dict[str, list[str]] = {}
+    for refusal in plan.refused:
+        groups.setdefault(_kind(refusal.reason), []).append(refusal.name)
+    return [f"{_counted(names)}: {kind}" for kind, names in sorted(groups.items(), key=lambda each: -len(each[1]))]
+
+
+def _kind(reason: str) -> str:
+    """A reason without the figures of one candidate."""
+    head, _, tail = reason.partition(": ")
+    if head.startswith("a sample takes"):
+        return tail
+    if head.startswith("others lead"):
+        return "others led early on, as their papers have them"
+    return "a worker would need more memory than --memory" if head.startswith("a worker needs") else reason
+
+
+def _counted(names: Sequence[str]) -> str:
+    systems = list(Counter(name.partition(" ")[0] for name in names))
+    return ", ".join(systems[:_FEW]) + (f" and {len(systems) - _FEW} more" if len(systems) > _FEW else "")

@@ -1,0 +1,65 @@
+"""All workers get the sum over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.protocols.algorithm import Algorithm
+from polyrhythm.core.protocols.responses import ApplyInPlace, Response
+from polyrhythm.core.protocols.result_source import FirstWorker
+from polyrhythm.core.protocols.topology import Agreement, Channel, WorkerEndpoint
+from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.topology.collective.algorithms.native_first import NativeFirst
+from polyrhythm.topology.collective.algorithms.ring import Ring
+from polyrhythm.topology.collective.collective_client import CollectiveClient
+from polyrhythm.topology.collective.vector_channel import NoServers, VectorChannel
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class AllReduce:
+    """Collective requests among the workers alone; `algorithm` is how sums are made: Ring, Direct, Tree, Butterfly, Fastest."""
+
+    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)  # the mean of weights is the mean of what was done to equal weights
+    service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
+
+    algorithm: Algorithm = field(default_factory=Ring)
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        client = CollectiveClient(NativeFirst(self.algorithm), agreement.codec, endpoint)
+        # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
+        averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim and endpoint.group.size > 1
+        in_place = _MeanInPlace(client, endpoint, self.algorithm) if averages else None
+        return VectorChannel(client, endpoint, NoServers(), collective=client, in_place=in_place)
+
+
+@dataclass(frozen=True, slots=True)
+class _MeanInPlace:
+    """Means of gradients by `client` that stay where they are, where the runtime can."""
+
+    client: CollectiveClient
+    endpoint: WorkerEndpoint
+    algorithm: Algorithm
+    sends: ClassVar = True
+
+    async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
+        port, workers = self.endpoint.port, self.endpoint.group.size
+        since = port.now()
+        if not await self.client.reduce_in_place(parts, workers, self.algorithm):
+            total = await self.client.all_reduce(torch.cat(list(parts)).cpu())  # all that a verbatim codec does
+            for part, summed in zip(parts, torch.split(total, [part.numel() for part in parts]), strict=True):
+                torch.div(summed.to(part.device), workers, out=part)
+        port.progressed(self.client.subject, "exchange", since)
+        return ApplyInPlace()

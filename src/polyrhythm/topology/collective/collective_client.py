@@ -1,0 +1,115 @@
+"""One worker among equals, and the requests that all of them make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from polyrhythm.core.protocols.algorithm import Algorithm, AnyReduction, all_gather, all_to_all
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.topology import WorkerEndpoint
+from polyrhythm.core.protocols.weights import WeightsView
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.trees import StateTree
+
+
+class CollectiveClient:
+    """Drives a codec's aggregations of vectors of one layout, one after the other.
+
+    Requests are counted, and their numbers are the topics, so that no two are confused; `name` distinguishes several clients of the same
+    workers.
+    """
+
+    def __init__(self, reduction: AnyReduction, codec: Codec, endpoint: WorkerEndpoint, name: str = "") -> None:
+        self.reduction = reduction
+        self.codec = codec
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.name = name
+        self.context = ExchangeContext(self.group, self.port.rng(f"codec{name}"))
+        self.layout = Layout((), ())
+        self.weights: Callable[[], Tensor]
+        self.held: WeightsView
+        self.state: State = {}
+        self.requests = 0
+
+    def open(self, layout: Layout, weights: Callable[[], Tensor], held: WeightsView) -> None:
+        """Begin with nothing sent yet; `weights` gives the worker's weights of `layout`, which is `held`'s or a part of it."""
+        self.layout = layout
+        self.weights = weights
+        self.held = held
+        self.context = self.context.changed(rates=held.rates)
+        self.state = self.codec.initial(layout)
+
+    async def sum(self, value: Tensor, clock: int) -> Tensor:
+        """The sum of what all send of their values (numel,) after step `clock`."""
+        return (await self.aggregate(value, clock)).total
+
+    async def aggregate(self, value: Tensor, clock: int) -> Aggregated:
+        """As `sum`, with what this worker has sent of its own."""
+        aggregation, since = self.begin(value, clock), self.port.now()
+        response: Any = None
+        while True:
+            try:
+                request = aggregation.send(response)
+            except StopIteration as end:
+                self.port.progressed(self.subject, "exchange", since)
+                aggregated: Aggregated = end.value
+                self.end(aggregated)
+                return aggregated
+            response = await request.perform(self)
+
+    def begin(self, value: Tensor, clock: int) -> Aggregation:
+        """The requests that a sum takes, for a caller that performs them itself."""
+        return self.codec.aggregate(value, self.layout, self.state, self.context.at(clock, self.weights, self.held.factors))
+
+    def end(self, aggregated: Aggregated) -> Tensor:
+        """Keep what an aggregation has left for the next one: its sum."""
+        self.state = aggregated.state
+        return aggregated.total
+
+    async def all_reduce(self, value: Tensor) -> Tensor:
+        """As `pieces.requests.CollectiveOperations`."""
+        return await self.reduction.reduce(self.port, self.group, value, self.topic())
+
+    async def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, schedule: Algorithm) -> bool:
+        """Put the sum of the `parts` of all, divided, in their place, if the runtime can; False: no request was made."""
+        done = await self.port.reduce_in_place(parts, divisor, f"{self.name}{self.requests + 1}", self.group, schedule)
+        if done:
+            self.requests += 1
+        return bool(done)
+
+    async def all_gather(self, packet: Packet) -> list[Packet]:
+        """As `pieces.requests.CollectiveOperations`."""
+        return await all_gather(self.port, self.group, packet, self.topic())
+
+    async def all_to_all(self, packets: Sequence[Packet]) -> list[Packet]:
+        """As `pieces.requests.CollectiveOperations`."""
+        return await all_to_all(self.port, self.group, packets, self.topic())
+
+    @property
+    def subject(self) -> str:
+        """What a timeline calls its vector: the first tensor, and how many follow."""
+        names = self.layout.names
+        return (names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")) if names else "nothing"
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        """The codec's state and its residual (numel,); none before `open`."""
+        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return {"requests": self.requests, "codec": self.state}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.requests, self.state = state["requests"], state["codec"]
+
+    def topic(self) -> str:
+        """That of the next request."""
+        self.requests += 1
+        return f"{self.name}{self.requests}"

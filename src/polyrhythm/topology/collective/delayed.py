@@ -1,0 +1,147 @@
+"""An all-reduce whose result is used some steps later, so that it is under way while these are computed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torch import Tensor
+
+from polyrhythm.core.collectives.broadcast import broadcast
+from polyrhythm.core.kernel.effects import Wait
+from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.protocols.merge import AnyContribution, Contribution
+from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, Response
+from polyrhythm.core.protocols.result_source import FirstWorker
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.errors import CompositionError
+from polyrhythm.topology.collective.all_reduce import AllReduce
+from polyrhythm.topology.collective.collective_client import CollectiveClient
+from polyrhythm.topology.collective.late_updates import LateUpdates
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Delayed:
+    """The sum of step t is stepped on at step t + `steps` (Pipe-SGD; Li et al., NeurIPS 2018, with a width of `steps` + 1).
+
+    One step of delay is the lag-1 gradient of Laanait et al. (2019) and the double buffering of Seide et al. (2014). Exchanges are made
+    one after another; a step waits only for the one that began `steps` before. The first `steps` steps change nothing, and the run ends
+    with the sums that are outstanding. What the first `warmup` steps send is waited for, as without delay (a few synchronous
+    epochs in the paper). With local steps it is their update that is sent at step t, and what comes of it is taken over after
+    step t + `steps` (streaming DiLoCo; Douillard et al., 2025), which must be before the next is sent; the steps meanwhile count as
+    `local` has it: not at all, or in part (`KeepOwn`). Raises CompositionError where something else than an all-reduce is wrapped.
+    """
+
+    service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
+
+    topology: AllReduce = field(default_factory=AllReduce)
+    steps: int = 1
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.topology, AllReduce):  # not a choice between pieces: what is annotated, for those who do not check types
+            raise CompositionError(f"Delayed({self.topology!r}) is for sums of gradients: give it AllReduce(...).")
+        if self.steps < 0:
+            raise CompositionError(f"Delayed(steps={self.steps}) would use a sum before it is made: give 0 or more.")
+        if self.warmup < 0:
+            raise CompositionError(f"Delayed(warmup={self.warmup}) is no number of steps: give 0 or more.")
+
+    @property
+    def traits(self) -> TopologyTraits:
+        """Sums that nobody waits for at once."""
+        return TopologyTraits(frozenset({Payload.GRADIENT, Payload.UPDATE}), Pattern.COLLECTIVE, late=self.steps)
+
+    def workers(self, available: int) -> int:
+        """As the all-reduce."""
+        return self.topology.workers(available)
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        client = CollectiveClient(self.topology.algorithm, agreement.codec, endpoint)
+        return (
+            _Pipeline(self, client, endpoint) if agreement.payload.is_gradient else LateUpdates(self.steps, self.warmup, client, endpoint)
+        )
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """An exchange; `ended` is open when its contributions are there."""
+
+    ended: Latch = field(default_factory=Latch)
+    contributions: Sequence[AnyContribution] = ()
+
+
+class _Pipeline:
+    """`under_way` are the exchanges whose result was not used yet, the oldest first.
+
+    Sums are made by messages: a runtime's own have no names, and must come in one order at all workers, which exchanges that are under
+    way beside others do not have.
+    """
+
+    buckets = None
+    in_place = None
+    tensors = None
+    writes = None
+    late = None
+    collective = None
+
+    def __init__(self, settings: Delayed, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
+        self.settings = settings
+        self.client = client
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.under_way: deque[_UnderWay] = deque()
+
+    async def establish(self, initial: InitialState) -> Response:
+        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        last = self.under_way[-1] if self.under_way else None
+        self.under_way.append(mine := _UnderWay())
+        await self.port.spawn(f"step {clock}", self._exchange(mine, last, value, clock, rates))
+        if clock > self.settings.warmup and len(self.under_way) <= self.settings.steps:
+            return ApplyContributions([])
+        return ApplyContributions(await self._oldest())
+
+    async def _exchange(self, mine: _UnderWay, last: _UnderWay | None, value: Tensor, clock: int, rates: tuple[float, ...]) -> None:
+        since = self.port.now()
+        if last is not None:
+            await Wait(last.ended)
+            self.port.progressed(self.client.subject, "queue", since)
+        mine.contributions = [Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)]
+        mine.ended.open()
+
+    async def _oldest(self) -> Sequence[AnyContribution]:
+        await Wait(self.under_way[0].ended)
+        return self.under_way.popleft().contributions
+
+    async def finish(self) -> Response:
+        left = [await self._oldest() for _ in range(len(self.under_way))]
+        return ApplyOneByOne([contribution for each in left for contribution in each])
+
+    async def drain(self, step: int) -> str:
+        for each in self.under_way:
+            await Wait(each.ended)
+        return ""
+
+    def export(self) -> StateTree:
+        sums = [[(each.value, each.count, each.rates) for each in held.contributions] for held in self.under_way]
+        return {"sums": sums, "client": self.client.export()}
+
+    def restore(self, state: StateTree) -> None:
+        self.client.restore(state["client"])
+        for sums in state["sums"]:
+            self.under_way.append(held := _UnderWay(contributions=[Contribution(value, count, 0, rates) for value, count, rates in sums]))
+            held.ended.open()
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.client.states()

@@ -1,0 +1,112 @@
+"""One worker's side of sums of updates that are used some steps after they were begun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from polyrhythm.core.collectives.broadcast import broadcast
+from polyrhythm.core.kernel.effects import Wait
+from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.requests import CollectiveOperations
+from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.core.protocols.topology import InitialState, Late, WorkerEndpoint
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.collective.collective_client import CollectiveClient
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What was begun after step `begun`; `ended` is open when the contribution is there."""
+
+    begun: int
+    ended: Latch = field(default_factory=Latch)
+    contribution: Contribution | None = None
+
+
+class LateUpdates:
+    """An update of step t is summed while the worker steps on, and its response taken over after step t + `steps`.
+
+    There is one at a time: `sending` is it, until its response is collected. Up to step `warmup` an exchange waits for its own response.
+    Sums are made by messages, as in `topology.delayed`.
+    """
+
+    buckets = None
+    in_place = None
+    tensors = None
+    writes = None
+
+    def __init__(self, steps: int, warmup: int, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
+        self.steps = steps
+        self.warmup = warmup
+        self.client = client
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.sending: _Sum | None = None
+
+    @property
+    def late(self) -> Late | None:
+        return self if self.steps else None
+
+    @property
+    def collective(self) -> CollectiveOperations | None:
+        """Asked when a response has been collected, and so between two sums."""
+        return self.client if self.group.size > 1 else None
+
+    @property
+    def under_way(self) -> bool:
+        return self.sending is not None
+
+    def due(self, clock: int) -> bool:
+        return self.sending is not None and clock >= self.sending.begun + self.steps
+
+    async def establish(self, initial: InitialState) -> Response:
+        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        assert self.sending is None, "an exchange checks that its schedule leaves the time"
+        self.sending = mine = _Sum(clock)
+        if not self.steps or clock <= self.warmup:
+            await self._sum(mine, value, clock, rates)
+            return await self.collect()
+        await self.port.spawn(f"step {clock}", self._sum(mine, value, clock, rates))
+        return ApplyContributions([])
+
+    async def _sum(self, mine: _Sum, value: Tensor, clock: int, rates: tuple[float, ...]) -> None:
+        mine.contribution = Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)
+        mine.ended.open()
+
+    async def collect(self) -> Response:
+        assert self.sending is not None, "something was sent"
+        await Wait(self.sending.ended)
+        contribution, self.sending = self.sending.contribution, None
+        assert contribution is not None, "the latch opens when it is there"
+        return ApplyContributions([contribution])
+
+    async def finish(self) -> Response:
+        return ApplyContributions([])  # all has been collected
+
+    async def drain(self, step: int) -> str:
+        if self.sending is not None:
+            await Wait(self.sending.ended)
+        return ""
+
+    def export(self) -> StateTree:
+        held = None
+        if self.sending is not None and (contribution := self.sending.contribution) is not None:
+            held = (self.sending.begun, contribution.value, contribution.count, contribution.rates)
+        return {"sum": held, "client": self.client.export()}
+
+    def restore(self, state: StateTree) -> None:
+        self.client.restore(state["client"])
+        if state["sum"] is not None:
+            begun, value, count, rates = state["sum"]
+            self.sending = _Sum(begun, contribution=Contribution(value, count, 0, rates))
+            self.sending.ended.open()
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.client.states()

@@ -1,0 +1,33 @@
+"""What a negotiation of readiness is: cycles in which all workers take part, whether or not they have something new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.port import Port
+
+
+class ReadyTensor(NamedTuple):
+    """A tensor whose gradient is there at this worker, and what must be alike at all: its type and shape."""
+
+    name: str
+    signature: str
+
+
+class Negotiator(Protocol):
+    """One worker's side."""
+
+    async def negotiate(self, ready: Sequence[ReadyTensor]) -> list[str]:
+        """One cycle: `ready` are all that are there and were not released yet; the names that are now released.
+
+        The list is the same at all workers, in the same order, and each name on it is ready at each of them.
+        """
+
+
+class Readiness(Protocol):
+    """Frozen settings; makes a negotiator for a worker."""
+
+    def negotiator(self, port: Port, group: Group) -> Negotiator:
+        """A worker's side, with topics below those of `port`."""

@@ -1,0 +1,87 @@
+"""One worker in one group with all others, whose vectors are summed whole, in `optimizer.step()`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from polyrhythm.core.collectives.broadcast import broadcast
+from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.requests import CollectiveOperations
+from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.core.protocols.topology import InitialState, InPlace, WorkerEndpoint
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.collective.collective_client import CollectiveClient
+
+
+class SummingServers(Protocol):
+    """Others that make sums, beside the workers."""
+
+    async def finish(self) -> None:
+        """No more sums will be asked for."""
+
+    async def drain(self, step: int) -> str:
+        """As `pieces.topology.Channel.drain`."""
+
+
+class NoServers:
+    """The workers make all sums: every exchange has brought what was sent for it."""
+
+    async def finish(self) -> None:
+        """Nothing is left."""
+
+    async def drain(self, step: int) -> str:
+        """Nothing is on its way."""
+        return ""
+
+
+class VectorChannel:
+    """Every exchange is one sum by `client`, which is there when it returns.
+
+    `collective` is what codecs may ask for beside it, `in_place` another way to exchange, and `servers` who else takes part.
+    """
+
+    buckets = None
+    tensors = None
+    writes = None
+    late = None
+
+    def __init__(
+        self,
+        client: CollectiveClient,
+        endpoint: WorkerEndpoint,
+        servers: SummingServers,
+        collective: CollectiveOperations | None = None,
+        in_place: InPlace | None = None,
+    ) -> None:
+        self.client = client
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.servers = servers
+        self.in_place = in_place
+        self.collective = collective if self.group.size > 1 else None
+
+    async def establish(self, initial: InitialState) -> Response:
+        self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
+        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        return ApplyContributions([Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)])
+
+    async def finish(self) -> Response:
+        await self.servers.finish()
+        return ApplyContributions([])
+
+    async def drain(self, step: int) -> str:
+        return await self.servers.drain(step)
+
+    def export(self) -> StateTree:
+        return self.client.export()
+
+    def restore(self, state: StateTree) -> None:
+        self.client.restore(state)
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.client.states()

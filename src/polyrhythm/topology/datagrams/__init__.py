@@ -1,0 +1,1 @@
+"""Weights as streams of datagrams, of which some are lost."""

@@ -1,0 +1,1 @@
+"""Averages with a few neighbours in each step."""

@@ -1,0 +1,113 @@
+"""Gossip: every worker exchanges with a few others, and weights spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.codec import packets
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.local import PlainSteps
+from polyrhythm.core.protocols.responses import AdoptWeights, MixWeights, Response
+from polyrhythm.core.protocols.result_source import AllWorkers
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.gossip.company import PresentMembers
+from polyrhythm.topology.gossip.tensor_gossip import TensorGossip
+from polyrhythm.topology.graphs.graph import Dissemination, Graph
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class Gossip:
+    """At exchange t each worker sends its weights to those whom `graph` names, and mixes in those that it receives from others.
+
+    Who waits for one that is lost goes on without it. The run ends with the mean of all replicas, over a tree.
+    """
+
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS, tolerates_loss=True)
+    service: ClassVar[None] = None
+    result: ClassVar = AllWorkers()
+
+    graph: Graph = field(default_factory=Dissemination)
+
+    def workers(self, available: int) -> int:
+        """All, if the graph has room for them."""
+        self.graph.check(available)
+        return available
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        return _Neighbour(self.graph, agreement, endpoint)
+
+    def deferred(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """As `channel`, tensor by tensor; a rule for local steps looks at all of a step at once."""
+        if agreement.local != PlainSteps():
+            return self.channel(agreement, endpoint)
+        return TensorGossip(self.graph, agreement, endpoint)
+
+
+class _Neighbour:
+    """Exchanges are numbered, and the number is the topic: a fast neighbour's next one waits its turn."""
+
+    buckets = None
+    writes = None
+    late = None
+    collective = None
+    in_place = None
+    tensors = None
+
+    def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.graph = graph
+        self.codec = packets(agreement.codec)
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.company = PresentMembers(endpoint, self._lose)
+        self.context = ExchangeContext(self.group, self.port.rng("codec"))
+        self.layout = Layout((), ())
+        self.state: State = {}
+        self.exchanges = 0
+        self.initial: InitialState
+
+    async def establish(self, initial: InitialState) -> Response:
+        self.layout = initial.model_state.layout
+        self.state = self.codec.initial(self.layout)
+        self.initial = initial
+        return AdoptWeights(await self.company.establish(initial))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        receivers, senders = self.graph.neighbours(self.exchanges, self.group)
+        topic = str(self.exchanges)
+        self.exchanges += 1
+        if receivers:
+            context = self.context.at(clock, lambda: self.initial.model_state.weights)
+            encoded = self.codec.encode(value.clone(), self.layout, self.state, context)
+            self.state = encoded.state
+            for rank in receivers:
+                await self.port.send(self.group.members[rank], Message(topic, tensors=encoded.packet))
+        received = await self.company.receive(topic, [self.group.members[rank] for rank in senders])
+        return MixWeights([self.codec.decode(delivery.message.tensors, self.layout) for delivery in received])
+
+    def _lose(self, name: str) -> None:
+        """Its neighbours mix one replica less."""
+
+    async def finish(self) -> Response:
+        return AdoptWeights(await self.company.mean(self.initial.weights()))
+
+    async def drain(self, step: int) -> str:
+        return ""  # every exchange has brought what was sent for it
+
+    def export(self) -> StateTree:
+        return {"exchanges": self.exchanges, "codec": self.state}
+
+    def restore(self, state: StateTree) -> None:
+        self.exchanges, self.state = state["exchanges"], state["codec"]
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []

@@ -1,0 +1,161 @@
+"""Workers average their weights two by two, at any time, while they compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.codec import packets
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.merge import mixing
+from polyrhythm.core.protocols.responses import AdoptWeights, Response
+from polyrhythm.core.protocols.result_source import AllWorkers
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.gossip.partners import drawn
+from polyrhythm.topology.gossip.peer_mail import MAIL, PeerMail
+from polyrhythm.topology.graphs.bipartite import BipartiteGraph
+from polyrhythm.topology.graphs.graph import Graph
+
+_ASK, _ANSWER = "ask", "answer"
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class PairAverages:
+    """After a step a worker asks one of those that `graph` lets it send to, drawn at random, and both go to the mean of their weights.
+
+    (AD-PSGD; Lian, Zhang, Zhang, Liu, ICML 2018.) Nobody waits: a worker computes on while its question is under way, and asks the next
+    after the first step by which the answer has come. Who is asked answers at once, also when it has a question under way itself, so there
+    is no deadlock on any graph. Both apply the difference that the average makes to the weights that they sent, to the weights that
+    they have by then, so that the sum over all workers changes by their own steps alone. With another merge both mix as it has it.
+    The run ends with the mean of all replicas.
+    """
+
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.SOME_PEERS, on_top=True)
+    service: ClassVar[None] = None
+    result: ClassVar = AllWorkers()
+
+    graph: Graph = field(default_factory=BipartiteGraph)
+
+    def workers(self, available: int) -> int:
+        """All, if the graph has room for them."""
+        self.graph.check(available)
+        return available
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        return _Averager(self.graph, agreement, endpoint)
+
+
+class _Averager:
+    """`held` (numel,) are the worker's weights as others see them, and `given` as the worker computes on; neither is ever written to.
+
+    `asked` is whose answer is awaited, `sent` what was told it, and `answered` is open when the answer has come. `moved` is what the
+    worker's last step did, with the sign of a gradient.
+    """
+
+    buckets = None
+    writes = None
+    late = None
+    collective = None
+    in_place = None
+    tensors = None
+
+    def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.graph = graph
+        self.codec = packets(agreement.codec)
+        self.merge = mixing(agreement.merge)
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.mail = PeerMail(endpoint, self._take, self._lose)
+        self.context = ExchangeContext(self.group, self.port.rng("codec"), update=lambda: self.moved)
+        self.layout = Layout((), ())
+        self.state: State = {}
+        self.held: Tensor
+        self.given: Tensor
+        self.sent: Tensor
+        self.moved: Tensor
+        self.clock = 0
+        self.asked = ""
+        self.answered = Latch()
+
+    async def establish(self, initial: InitialState) -> Response:
+        self.layout = initial.model_state.layout
+        self.state = self.codec.initial(self.layout)
+        self.held = self.given = await self.mail.establish(initial)
+        self.moved = self.held - self.held
+        await self.mail.listen()
+        return AdoptWeights(self.given)
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        self.clock, self.moved = clock, self.given - value
+        self.held = value.clone() if self.held is self.given else value + (self.held - self.given)
+        if not self.asked and (partner := drawn(self.graph, clock, self.group, self.mail.present, self.port.rng("partner"))):
+            self.asked, self.answered = partner, Latch()
+            self.sent, message = self._encoded(_ASK)
+            await self.port.send(partner, message)
+        self.given = self.held
+        return AdoptWeights(self.given)
+
+    async def _take(self, sender: str, message: Message) -> None:
+        theirs = self.codec.decode(message.tensors, self.layout)
+        if message.text == _ASK:
+            mine, answer = self._encoded(_ANSWER)
+            self._mix(mine, theirs)
+            await self.port.send(sender, answer)
+        else:
+            self._mix(self.sent, theirs)
+            self._end()
+
+    def _encoded(self, text: str) -> tuple[Tensor, Message]:
+        """The weights as they are, as whoever gets the message has them."""
+        encoded = self.codec.encode(self.held, self.layout, self.state, self._at())
+        self.state = encoded.state
+        return encoded.sent, Message(MAIL, text=text, tensors=encoded.packet)
+
+    def _mix(self, mine: Tensor, theirs: Tensor) -> None:
+        """Apply what mixing `theirs` does to `mine` to the weights as they are now."""
+        mixed = self.merge.mix(mine, [theirs], self._at().changed(layout=self.layout))
+        self.held = mixed if self.held is mine else mixed + (self.held - mine)
+
+    def _at(self) -> ExchangeContext:
+        return self.context.at(self.clock, lambda: self.held)
+
+    def _lose(self, name: str) -> None:
+        if name == self.asked:
+            self._end()
+
+    def _end(self) -> None:
+        self.asked = ""
+        self.answered.open()
+
+    async def _settle(self) -> None:
+        if self.asked:
+            await self.port.wait(self.answered)
+
+    async def finish(self) -> Response:
+        await self._settle()
+        await self.mail.finish()
+        return AdoptWeights(await self.mail.mean(self.held))
+
+    async def drain(self, step: int) -> str:
+        await self._settle()
+        await self.mail.drain()
+        return ""
+
+    def export(self) -> StateTree:
+        return {"codec": self.state, "clock": self.clock, "held": self.held, "given": self.given}
+
+    def restore(self, state: StateTree) -> None:
+        self.state, self.clock, self.held, self.given = state["codec"], state["clock"], state["held"], state["given"]
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []

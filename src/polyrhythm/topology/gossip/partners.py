@@ -1,0 +1,16 @@
+"""One of those with whom a graph lets a worker exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import numpy as np
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.topology.graphs.graph import Graph
+
+
+def drawn(graph: Graph, step: int, group: Group, present: Container[str], draw: np.random.Generator) -> str:
+    """One of those `present` to whom this member of `group` may send at `step`, each equally likely; empty where there is none."""
+    names = [name for rank in graph.neighbours(step, group)[0] if (name := group.members[rank]) in present]
+    return names[int(draw.integers(len(names)))] if names else ""

@@ -1,0 +1,92 @@
+"""What workers that wait for nobody tell each other: weights at any time, and that they have finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.topology import InitialState, WorkerEndpoint
+from polyrhythm.topology.gossip.company import OtherMembers, PresentMembers
+
+MAIL = "mail"
+"""The topic of all that comes at any time, so that what one worker sends another is taken in the order in which it was sent."""
+_FINISHED, _DRAINED = "finished", "drained"
+
+Take = Callable[[str, Message], Coroutine[Effect[Any], Any, None]]
+"""What is done with a message, given its sender."""
+
+
+class PeerMail:
+    """Gives `take` what others send, while the worker computes too, and `lost` the names of those that are gone.
+
+    `finished` are those of them that begin no exchange any more; `drained` those that begin
+    none before the next checkpoint is written.
+    """
+
+    def __init__(self, endpoint: WorkerEndpoint, take: Take, lost: Callable[[str], None]) -> None:
+        self.port = endpoint.port
+        self.take = take
+        self.lost = lost
+        self.company = PresentMembers(endpoint, self._lose)
+        self.finished: set[str] = set()
+        self.drained: set[str] = set()
+        self.changed = Latch()
+
+    @property
+    def present(self) -> OtherMembers:
+        """The others that are not lost."""
+        return self.company.present
+
+    async def establish(self, initial: InitialState) -> Tensor:
+        """The weights of worker 0, which all begin with."""
+        return await self.company.establish(initial)
+
+    async def listen(self) -> None:
+        """From now on take what comes."""
+        await self.port.spawn("mail", self._listen())
+
+    async def _listen(self) -> None:
+        while True:
+            delivery = await self.port.receive(MAIL)
+            assert delivery is not None
+            if delivery.message.text == _FINISHED:
+                self.finished.add(delivery.sender)
+                self.wake()
+            elif delivery.message.text == _DRAINED:
+                self.drained.add(delivery.sender)
+                self.wake()
+            else:
+                await self.take(delivery.sender, delivery.message)
+
+    def _lose(self, name: str) -> None:
+        self.lost(name)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have whoever waits for `changed` look again."""
+        self.changed.open()
+        self.changed = Latch()
+
+    async def finish(self) -> None:
+        """Send all others that this worker begins no exchange any more, and take what comes until they have sent the same."""
+        await self._meet(_FINISHED, self.finished)
+
+    async def drain(self) -> None:
+        """As `finish`, but only until a checkpoint is written."""
+        await self._meet(_DRAINED, self.drained)
+        self.drained.clear()
+
+    async def _meet(self, text: str, there: set[str]) -> None:
+        for name in list(self.present):
+            await self.port.send(name, Message(MAIL, text=text))
+        while set(self.present) - there:
+            await self.port.wait(self.changed)
+
+    async def mean(self, weights: Tensor) -> Tensor:
+        """As `PresentMembers.mean`."""
+        return await self.company.mean(weights)

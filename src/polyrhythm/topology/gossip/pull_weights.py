@@ -1,0 +1,131 @@
+"""Workers fetch the weights of another one, at any time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.codec import packets
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.responses import AdoptWeights, MixWeights, Response
+from polyrhythm.core.protocols.result_source import AllWorkers
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.gossip.partners import drawn
+from polyrhythm.topology.gossip.peer_mail import MAIL, PeerMail
+from polyrhythm.topology.graphs.complete_graph import CompleteGraph
+from polyrhythm.topology.graphs.graph import Graph
+
+_ASK, _ANSWER = "ask", "answer"
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class PullWeights:
+    """A worker asks one of those that `graph` lets it send to, drawn at random, for its weights, and mixes them with its own.
+
+    (Pull-gossip; Jin, Yuan, Iandola, Keutzer, 2016.) Who is asked answers at once, with the weights as they are (between processes some
+    may be those before its last step), and is not changed by it: the mean of all replicas is not kept, as it is by PairAverages. The run
+    ends with the mean of all replicas.
+    """
+
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.SOME_PEERS)
+    service: ClassVar[None] = None
+    result: ClassVar = AllWorkers()
+
+    graph: Graph = field(default_factory=CompleteGraph)
+
+    def workers(self, available: int) -> int:
+        """All, if the graph has room for them."""
+        self.graph.check(available)
+        return available
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        return _Puller(self.graph, agreement, endpoint)
+
+
+class _Puller:
+    """`asked` is whose answer is awaited, `theirs` what has come, and `answered` is open when it has, or never will."""
+
+    buckets = None
+    writes = None
+    late = None
+    collective = None
+    in_place = None
+    tensors = None
+
+    def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.graph = graph
+        self.codec = packets(agreement.codec)
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.mail = PeerMail(endpoint, self._take, self._lose)
+        self.context = ExchangeContext(self.group, self.port.rng("codec"))
+        self.layout = Layout((), ())
+        self.state: State = {}
+        self.initial: InitialState
+        self.first: Tensor
+        self.clock = 0
+        self.asked = ""
+        self.theirs: list[Tensor] = []
+        self.answered = Latch()
+
+    async def establish(self, initial: InitialState) -> Response:
+        self.first = await self.mail.establish(initial)
+        self.initial, self.layout = initial, initial.model_state.layout
+        self.state = self.codec.initial(self.layout)
+        await self.mail.listen()
+        return AdoptWeights(self.first)
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        self.clock = clock
+        self.asked = drawn(self.graph, clock, self.group, self.mail.present, self.port.rng("partner"))
+        if not self.asked:
+            return MixWeights([])
+        self.theirs, self.answered = [], Latch()
+        await self.port.send(self.asked, Message(MAIL, text=_ASK))
+        await self.port.wait(self.answered)
+        return MixWeights(self.theirs)
+
+    async def _take(self, sender: str, message: Message) -> None:
+        if message.text == _ANSWER:
+            self.theirs = [self.codec.decode(message.tensors, self.layout)]
+            self._end()
+            return
+        weights = self.initial.weights() if self.clock else self.first  # which the worker may not have taken over yet
+        encoded = self.codec.encode(weights, self.layout, self.state, self.context.at(self.clock, lambda: weights))
+        self.state = encoded.state
+        await self.port.send(sender, Message(MAIL, text=_ANSWER, tensors=encoded.packet))
+
+    def _lose(self, name: str) -> None:
+        if name == self.asked:
+            self._end()
+
+    def _end(self) -> None:
+        self.asked = ""
+        self.answered.open()
+
+    async def finish(self) -> Response:
+        await self.mail.finish()
+        return AdoptWeights(await self.mail.mean(self.initial.weights()))
+
+    async def drain(self, step: int) -> str:
+        await self.mail.drain()
+        return ""
+
+    def export(self) -> StateTree:
+        return {"codec": self.state, "clock": self.clock}
+
+    def restore(self, state: StateTree) -> None:
+        self.state, self.clock = state["codec"], state["clock"]
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []

@@ -1,0 +1,1 @@
+"""Graphs of neighbours, and the weights with which neighbours mix."""

@@ -1,0 +1,1 @@
+"""Weights in the shared memory of one host, written without locks."""

@@ -1,0 +1,1 @@
+"""Mirrors of shards in every group of workers, with hubs between groups (Gaia's overlay)."""

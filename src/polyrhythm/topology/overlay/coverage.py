@@ -1,0 +1,68 @@
+"""Up to which step everything has come, where messages overtake each other on different ways."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from polyrhythm.core.trees import StateTree
+
+
+class Span(NamedTuple):
+    """Steps of one source: those after `after`, up to and including `until` (infinite after the last)."""
+
+    source: int
+    after: float
+    until: float
+
+
+def to_numbers(spans: Iterable[Span]) -> tuple[float, ...]:
+    """All fields, in order."""
+    return tuple(float(field) for span in spans for field in span)
+
+
+def from_numbers(numbers: Sequence[float]) -> list[Span]:
+    """The spans whose `to_numbers` these are."""
+    return [Span(int(source), after, until) for source, after, until in zip(*[iter(numbers)] * 3, strict=True)]
+
+
+def joined(spans: Sequence[Span]) -> list[Span]:
+    """The same steps in as few spans as they make."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        if found and found[-1].source == span.source and found[-1].until == span.after:
+            found[-1] = Span(span.source, found[-1].after, span.until)
+        else:
+            found.append(span)
+    return found
+
+
+class Coverage:
+    """`until` is the step of each source up to which all has come; `ahead` are spans that came before those they follow."""
+
+    def __init__(self, sources: Iterable[int]) -> None:
+        self.until = dict.fromkeys(sources, 0.0)
+        self.ahead: list[Span] = []
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """They have come."""
+        self.ahead = joined([*self.ahead, *spans])
+        for span in self.ahead:
+            if span.after <= self.until[span.source] < span.until:
+                self.until[span.source] = span.until
+        self.ahead = [span for span in self.ahead if span.until > self.until[span.source]]
+
+    @property
+    def slowest(self) -> float:
+        """The least step up to which all of a source has come; infinite where all have sent their last."""
+        return min(self.until.values(), default=math.inf)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`; source by source, in the order in which they were given."""
+        return {"until": list(self.until.values()), "ahead": [tuple(map(float, span)) for span in self.ahead]}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.until = dict(zip(self.until, state["until"], strict=True))
+        self.ahead = [Span(int(source), after, until) for source, after, until in state["ahead"]]

@@ -1,0 +1,1 @@
+"""Workers that send their gradients to every other worker."""

@@ -1,0 +1,94 @@
+"""Every worker sends to every other what their link carries: each receiver has packets of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.core.protocols.result_source import FirstWorker
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.core.protocols.weights import WeightsView
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.peers.lane import Lane
+from polyrhythm.topology.peers.peer_inbox import PeerInbox
+
+
+@dataclass(frozen=True, slots=True)
+class LinkExchange:
+    """Each worker encodes what it computes for each receiver apart, and sends when the link to that one is free.
+
+    What is computed while a link is busy is added up and sent as one. A worker merges its own contribution whole, as one among those that
+    have come, so replicas differ by what was not sent (DLion, HPDC 2021; Hong and Chandra, 2018). The bandwidth of each link is measured.
+    """
+
+    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.PEERS, replicas_differ=True)
+    service: ClassVar[None] = None
+    result: ClassVar = FirstWorker()
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        return _Sender(agreement, endpoint)
+
+
+class _Sender:
+    buckets = None
+    writes = None
+    late = None
+    collective = None
+    in_place = None
+    tensors = None
+
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.inbox = PeerInbox(agreement, endpoint)
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.lanes: dict[str, Lane] = {}
+        self.model_state: WeightsView
+
+    async def establish(self, initial: InitialState) -> Response:
+        self.model_state = initial.model_state
+        weights = await self.inbox.establish(initial)
+        self.lanes = {name: Lane(name, self.inbox, initial, self.group) for name in self.inbox.peers}
+        return AdoptWeights(weights)
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        update = self.inbox.update(clock, rates, self.model_state)
+        for name in self.inbox.peers:
+            await self.lanes[name].put(value, update)
+        self.inbox.keep(Contribution(value, 1, 0, rates, self.port.name, clock, update.samples or 0.0))
+        await self.inbox.await_turn(clock)
+        return ApplyContributions(await self.inbox.ready(clock))
+
+    async def finish(self) -> Response:
+        await self._empty()
+        return ApplyContributions(await self.inbox.finish())
+
+    async def drain(self, step: int) -> str:
+        await self._empty()
+        await self.inbox.drain()
+        return ""
+
+    async def _empty(self) -> None:
+        for name in self.inbox.peers:
+            await self.lanes[name].drain()
+
+    def export(self) -> StateTree:
+        return {"inbox": self.inbox.export(), "lanes": {name: lane.export() for name, lane in self.lanes.items()}}
+
+    def restore(self, state: StateTree) -> None:
+        self.inbox.restore(state["inbox"])
+        for name, lane in state["lanes"].items():
+            self.lanes[name].restore(lane)
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return [(lane.state, lane.residual()) for lane in self.lanes.values()]

@@ -1,0 +1,1 @@
+"""Servers on a hash ring, with replicas of each range."""

@@ -1,0 +1,51 @@
+"""A worker's side of a ring of servers: a client, and the link through which its messages go."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from polyrhythm.core.protocols.responses import Response
+from polyrhythm.core.protocols.topology import Channel, InitialState
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.server_ring.driven import driven
+from polyrhythm.topology.server_ring.ring_link import RingLink
+
+
+class RingChannel:
+    """The client's coroutines, with the link between them and the runtime."""
+
+    buckets = None
+    writes = None
+    late = None
+    collective = None
+    in_place = None
+    tensors = None
+
+    def __init__(self, client: Channel, link: RingLink) -> None:
+        self.client = client
+        self.link = link
+
+    async def establish(self, initial: InitialState) -> Response:
+        await self.link.begin()
+        return await driven(self.client.establish(initial), self.link.handle)
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        return await driven(self.client.exchange(value, clock, rates), self.link.handle)
+
+    async def finish(self) -> Response:
+        response = await driven(self.client.finish(), self.link.handle)
+        await self.link.goodbye()
+        return response
+
+    async def drain(self, step: int) -> str:
+        return await driven(self.client.drain(step), self.link.handle)
+
+    def export(self) -> StateTree:
+        return self.client.export()  # nothing is under way that would have to be sent again
+
+    def restore(self, state: StateTree) -> None:
+        self.client.restore(state)
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.client.states()

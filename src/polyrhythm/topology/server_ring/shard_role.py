@@ -1,0 +1,75 @@
+"""What a server of a ring does about one part of the weights: hold it as the primary, or a copy of it until it is the primary."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.snapshots import Snapshots
+from polyrhythm.core.protocols.topology import ServerEndpoint
+from polyrhythm.topology.server_ring.chain import Chain
+from polyrhythm.topology.server_ring.primary import Primary, RoleSettings
+from polyrhythm.topology.server_ring.ring_records import INBOX, Kind, scope_of, told
+from polyrhythm.topology.server_ring.shard_copy import ShardCopy
+
+
+class ShardRole:
+    """Keeps what the primary of `chain` sends down it, and is the primary when it is the first that lives.
+
+    It ends when every worker that was not lost has said goodbye: until then the primary may be lost, and a copy be needed.
+    """
+
+    def __init__(self, shard: int, chain: Chain, settings: RoleSettings, endpoint: ServerEndpoint) -> None:
+        self.shard = shard
+        self.chain = chain
+        self.settings = settings
+        self.base = endpoint.port
+        self.port = endpoint.port.scoped(scope_of(shard))
+        group = Group(endpoint.group.name, endpoint.group.members, shard, endpoint.group.seed)
+        checkpoints = endpoint.checkpoints.of(endpoint.group.members[shard])
+        self.endpoint = replace(endpoint, group=group, port=self.port, snapshots=Snapshots(0), checkpoints=checkpoints)
+        self.workers = list(endpoint.workers)
+        self.left: set[str] = set()
+        self.early: deque[Delivery] = deque()
+        self.copy = ShardCopy(chain, self.port)
+
+    @property
+    def over(self) -> bool:
+        """Whether no worker needs this part any more."""
+        return self.left.issuperset(self.workers)
+
+    async def live(self) -> None:
+        """Until it is over."""
+        while not self.over and self.chain.primary != self.port.name:
+            await self._take(await self.receive())
+        if not self.over:
+            early, self.early = list(self.early), deque()
+            await Primary(self, early).live()
+
+    async def receive(self) -> Delivery:
+        """The next message about this part."""
+        delivery = await self.port.receive(INBOX)
+        assert delivery is not None
+        return delivery
+
+    async def _take(self, delivery: Delivery) -> None:
+        """As a replica: requests come before a notice that the primary was lost, and wait for it."""
+        match Kind(int(delivery.message.numbers[0])):
+            case Kind.REQUEST:
+                self.early.append(delivery)
+            case Kind.STATE:
+                await self.copy.take(delivery)
+            case Kind.GOODBYE:
+                self.left.add(delivery.sender)
+
+    async def lose(self, name: str) -> None:
+        """An actor was lost."""
+        if name in self.workers:
+            self.workers.remove(name)
+            await self.port.send(self.port.name, Message(GONE, text=name))
+        elif not self.chain.lose(name):
+            return
+        await self.port.send(self.port.name, told(Kind.WAKE, text=name))

@@ -1,0 +1,1 @@
+"""Parameter servers: weights in shards, pushed to and pulled from."""

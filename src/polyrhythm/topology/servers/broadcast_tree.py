@@ -1,0 +1,159 @@
+"""A server whose weights go down a tree of its workers, unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.core.protocols.result_source import Shards
+from polyrhythm.core.protocols.served_weights import WeightLog
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
+from polyrhythm.core.protocols.traits import GRADIENTS, Pattern, TopologyTraits
+from polyrhythm.core.settings import checked
+from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.errors import CompositionError
+from polyrhythm.topology.servers.division import EvenRows
+from polyrhythm.topology.servers.served_weights import AllWeights
+from polyrhythm.topology.servers.server import Server
+from polyrhythm.topology.servers.server_records import UNASKED, ShardStatus, Wanted
+from polyrhythm.topology.servers.server_requests import ServerRequests
+
+
+@dataclass(frozen=True, slots=True)
+class _Unasked:
+    """All weights, sent to the first workers of the tree."""
+
+    fan_out: int
+
+    def log(self, weights: Tensor, layout: Layout) -> WeightLog:
+        return AllWeights().log(weights, layout)
+
+    def unpacked(self, packet: Packet, held: Tensor, layout: Layout) -> Tensor:
+        return AllWeights().unpacked(packet, held, layout)
+
+    def receivers(self, workers: Sequence[str]) -> Sequence[str]:
+        return workers[: self.fan_out]
+
+
+@dataclass(frozen=True, slots=True)
+@checked
+class BroadcastTree:
+    """New weights go from the server to `fan_out` workers, and from each of these to as many others (Rudra-adv*; Gupta et al., 2016).
+
+    Workers push gradients to the server in the background, and take the newest weights that have come when they exchange; they wait for
+    newer ones only where the consistency has it so. What is newer replaces what has not left yet. The server sends each version
+    `fan_out` times instead of once to every worker.
+    """
+
+    traits: ClassVar = TopologyTraits(GRADIENTS, Pattern.SERVED)
+    result: ClassVar = Shards()
+
+    fan_out: int = 2
+
+    def __post_init__(self) -> None:
+        if not self.fan_out >= 1:
+            raise CompositionError(f"BroadcastTree(fan_out={self.fan_out}) sends weights to nobody: give 1 (a chain) or more.")
+
+    def workers(self, available: int) -> int:
+        """All."""
+        return available
+
+    @property
+    def service(self) -> ServerSide:
+        """One server."""
+        return Server(1, _Unasked(self.fan_out)).service
+
+    def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
+        """A worker's side."""
+        return _TreeClient(self.fan_out, agreement, endpoint)
+
+
+class _TreeClient:
+    """`fresh` are weights that have come and were not taken over yet, of `version`; `members` are the workers that are left."""
+
+    buckets = None
+    writes = None
+    late = None
+    collective = None
+    in_place = None
+    tensors = None
+
+    def __init__(self, fan_out: int, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
+        self.fan_out = fan_out
+        self.consistency = agreement.consistency
+        self.port = endpoint.port
+        self.members = list(endpoint.group.members)
+        self.requests = ServerRequests(agreement, endpoint, _Unasked(fan_out), EvenRows())
+        self.fresh: Tensor | None = None
+        self.version = 0
+        self.came = Latch()
+
+    @property
+    def children(self) -> list[str]:
+        """To whom it passes weights on; the server's are the first."""
+        first = self.fan_out * (self.members.index(self.port.name) + 1)
+        return self.members[first : first + self.fan_out]
+
+    async def establish(self, initial: InitialState) -> Response:
+        weights = await self.requests.join(initial)
+        await self.port.spawn("broadcast", self._pass_on())
+        await self.port.spawn("lost", self._watch())
+        return AdoptWeights(weights)
+
+    async def _watch(self) -> None:
+        while True:
+            delivery = await self.port.receive(GONE)
+            assert delivery is not None
+            if delivery.message.text in self.members:
+                self.members.remove(delivery.message.text)
+
+    async def _pass_on(self) -> None:
+        while True:
+            delivery = await self.port.receive(UNASKED)
+            while (newer := await self.port.receive(UNASKED, timeout=0.0)) is not None:
+                delivery = newer
+            assert delivery is not None
+            numbers, (weights,) = delivery.message.numbers, delivery.message.tensors
+            status = ShardStatus.from_numbers(numbers)
+            if status.version >= self.version:  # a loss may have changed from whom they come
+                self.fresh, self.version, self.requests.clocks[0] = weights, status.version, status.slowest
+                came, self.came = self.came, Latch()
+                came.open()
+            for name in self.children:
+                await self.port.flush(name)
+                await self.port.send(name, Message(UNASKED, numbers, tensors=(weights,)))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        await self.requests.push(value, clock, [Wanted.NOTHING], rates)
+        while not self.consistency.may_proceed(clock, self.requests.clocks[0]):
+            await self.port.wait(self.came)
+        if self.fresh is None:
+            return ApplyContributions([])
+        weights, self.fresh, self.requests.versions[0] = self.fresh, None, self.version
+        return AdoptWeights(weights)
+
+    async def finish(self) -> Response:
+        await self.requests.done()
+        return AdoptWeights(await self.requests.responses())
+
+    async def drain(self, step: int) -> str:
+        return await self.requests.drain(step)
+
+    def export(self) -> StateTree:
+        return {"requests": self.requests.export(), "fresh": self.fresh, "version": self.version}
+
+    def restore(self, state: StateTree) -> None:
+        self.requests.restore(state["requests"])
+        self.fresh, self.version = state["fresh"], state["version"]
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.requests.states()

@@ -1,0 +1,63 @@
+"""A worker whose first steps count for nothing, while others train alone."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.core.protocols.topology import Channel, InitialState
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.servers.server_requests import ServerRequests
+
+
+class HeldClient:
+    """Sends nothing while the first workers train alone; then it takes over the servers' weights, and is `client`.
+
+    That is at its first exchange from the last step on that these take alone, of which `pushed` is the last that reaches the servers.
+    """
+
+    buckets = None
+    writes = None
+    late = None
+    collective = None
+    in_place = None
+    tensors = None
+
+    def __init__(self, consistency: Consistency, client: Channel, requests: ServerRequests) -> None:
+        self.consistency = consistency
+        self.client = client
+        self.requests = requests
+        self.holding = True
+        self.pushed = 0
+
+    async def establish(self, initial: InitialState) -> Response:
+        return await self.client.establish(initial)
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        if not self.holding:
+            return await self.client.exchange(value, clock, rates)
+        if self.consistency.pushes(clock):
+            self.pushed = clock
+        head_start = self.consistency.traits.head_start
+        if clock < head_start.steps:
+            return ApplyContributions([])
+        self.holding = False
+        return AdoptWeights(await self.requests.begin(self.pushed, head_start.workers))
+
+    async def finish(self) -> Response:
+        return await self.client.finish()
+
+    async def drain(self, step: int) -> str:
+        return await self.client.drain(step)
+
+    def export(self) -> StateTree:
+        return {"holding": self.holding, "pushed": self.pushed, "client": self.client.export()}
+
+    def restore(self, state: StateTree) -> None:
+        self.holding, self.pushed = state["holding"], state["pushed"]
+        self.client.restore(state["client"])
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.client.states()

@@ -1,0 +1,75 @@
+"""A worker's side of parameter servers, where it is in some rounds only."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
+from polyrhythm.core.protocols.topology import Agreement, InitialState
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.servers.server_records import Wanted
+from polyrhythm.topology.servers.server_requests import ServerRequests
+
+
+class SampledClient:
+    """Pushes after each of its rounds, and gets weights before each: with the response if the next is one, else by a request of its own.
+
+    It is its own `late`: between two of its rounds it is `under_way`, and `clock` is the last step of which it was asked.
+    """
+
+    buckets = None
+    writes = None
+    collective = None
+    in_place = None
+    tensors = None
+
+    def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
+        self.rule = agreement.consistency
+        self.requests = requests
+        self.under_way = not self._chosen(1)
+        self.clock = 0
+
+    @property
+    def late(self) -> SampledClient:
+        return self
+
+    def _chosen(self, clock: int) -> bool:
+        return self.rule.takes_part(clock, self.requests.group.rank, self.requests.group)
+
+    async def establish(self, initial: InitialState) -> Response:
+        return AdoptWeights(await self.requests.join(initial))
+
+    async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
+        again = self._chosen(clock + 1)
+        await self.requests.push(value, clock, [Wanted.WEIGHTS if again else Wanted.NOTHING] * len(self.requests.names), rates)
+        self.under_way = not again
+        return AdoptWeights(await self.requests.responses()) if again else ApplyContributions([])
+
+    def due(self, clock: int) -> bool:
+        """When the next step is one of its own."""
+        self.clock = clock
+        return self.under_way and self._chosen(clock + 1)
+
+    async def collect(self) -> Response:
+        """The weights after the round before."""
+        self.under_way = False
+        await self.requests.fetch(self.clock, [Wanted.WEIGHTS] * len(self.requests.names))
+        return AdoptWeights(await self.requests.responses())
+
+    async def finish(self) -> Response:
+        await self.requests.done()
+        return AdoptWeights(await self.requests.responses())
+
+    async def drain(self, step: int) -> str:
+        return await self.requests.drain(step)
+
+    def export(self) -> StateTree:
+        return {"under_way": self.under_way, "requests": self.requests.export()}
+
+    def restore(self, state: StateTree) -> None:
+        self.under_way = state["under_way"]
+        self.requests.restore(state["requests"])
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        return self.requests.states()

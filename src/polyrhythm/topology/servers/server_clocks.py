@@ -1,0 +1,112 @@
+"""How far a server's workers are, and which of them may go on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.servers.server_records import AwaitHeadStart, Fetch, Push, Wanted
+
+
+class Released(NamedTuple):
+    """A worker that may go on, and the version that it need not be sent again (-1: none)."""
+
+    name: str
+    known: int
+
+
+class ServerClocks:
+    """`merged` are the latest merged steps by worker: infinite for one that is done; one that was lost is not there. `pushed` have come.
+
+    Responses wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again; in
+    `beginning` until the first workers have trained alone. `ended` are those that are done, in the order in which they said so.
+    """
+
+    def __init__(self, workers: tuple[str, ...], consistency: Consistency) -> None:
+        self.workers = workers
+        self.consistency = consistency
+        self.merged = dict.fromkeys(workers, 0.0)
+        self.pushed = dict.fromkeys(workers, 0.0)
+        self.waiting: dict[str, tuple[int, int]] = {}
+        self.beginning: dict[str, AwaitHeadStart] = {}
+        self.ended: list[str] = []
+
+    @property
+    def slowest(self) -> float:
+        """The least clock of a worker whose contribution has been merged; infinite where all are done."""
+        return min(self.merged.values(), default=math.inf)
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether every worker that remains is done."""
+        return len(self.ended) == len(self.merged)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no worker can push anything before more is merged, under a rule that lets workers run ahead of each other.
+
+        In lockstep this happens only where workers take unequally many steps, which is an error there.
+        """
+        running = [self.pushed[name] for name, clock in self.merged.items() if clock < math.inf]
+        may_proceed = self.consistency.may_proceed
+        return bool(running) and may_proceed(1, 0) and not any(may_proceed(int(clock), self.slowest) for clock in running)
+
+    def lose(self, name: str) -> None:
+        """A worker is gone."""
+        for known in (self.merged, self.pushed, self.waiting, self.beginning):
+            known.pop(name, None)
+        if name in self.ended:
+            self.ended.remove(name)
+
+    def end(self, name: str) -> None:
+        """A worker has sent its last contribution."""
+        self.merged[name] = self.pushed[name] = math.inf
+        self.ended.append(name)
+
+    def take(self, name: str, request: Push | Fetch | AwaitHeadStart) -> None:
+        """A worker has pushed, or waits for a response, or both."""
+        if isinstance(request, AwaitHeadStart):
+            self.beginning[name] = request
+            return
+        if request.wanted is not Wanted.NOTHING:
+            self.waiting[name] = (request.clock, request.version if request.wanted is Wanted.NEWER else -1)
+        if isinstance(request, Push):
+            self.pushed[name] = max(self.pushed[name], float(request.clock))
+
+    def merge(self, name: str, clock: int) -> None:
+        """A worker's contribution of step `clock` has been merged."""
+        if name in self.merged:  # not back from infinity: a worker may be done before its last group is full
+            self.merged[name] = max(self.merged[name], float(clock))
+
+    def pass_over(self, clock: int, group: Group) -> None:
+        """Contributions have been merged of which the latest is of step `clock`: workers that pass this step over have come there too."""
+        if self.consistency.traits.chooses:
+            for rank, name in enumerate(group.members):
+                if not self.consistency.takes_part(clock, rank, group):
+                    self.merge(name, clock)
+
+    def release(self, allowed: Callable[[int], bool]) -> list[Released]:
+        """Those that may go on, in the order of their requests: as the consistency has it, where it is `allowed` at their clock."""
+        released = [Released(name, -1) for name, begin in self.beginning.items() if self._trained_alone(begin)]
+        for name, (clock, known) in self.waiting.items():
+            if allowed(clock) and self.consistency.may_proceed(clock, self.slowest):
+                released.append(Released(name, known))
+        for name, _ in released:
+            self.beginning.pop(name, None)
+            self.waiting.pop(name, None)
+        return released
+
+    def _trained_alone(self, begin: AwaitHeadStart) -> bool:
+        return all(self.pushed[name] >= begin.clock for name in self.workers[: begin.workers] if name in self.pushed)
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`: nobody waits."""
+        return {"merged": self.merged, "pushed": self.pushed}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.merged, self.pushed = state["merged"], state["pushed"]

@@ -1,0 +1,166 @@
+"""A worker's requests to the shards of parameter servers, and their responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import torch
+from torch import Tensor
+
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.codec import packets
+from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.division import Divided, Division
+from polyrhythm.core.protocols.served_weights import ServedWeights
+from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.weights import WeightsView
+from polyrhythm.core.tensors import State
+from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.servers.server_records import (
+    REQUESTS,
+    AwaitHeadStart,
+    Done,
+    Drain,
+    Fetch,
+    Join,
+    Push,
+    ServerRequest,
+    ShardRecipe,
+    ShardStatus,
+    Wanted,
+    to_numbers,
+)
+
+
+class ServerRequests:
+    """One worker's requests to all shards.
+
+    `versions` and `clocks` are, by shard, the version and the slowest clock of the last response: how stale one's weights may be.
+    """
+
+    def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, responses: ServedWeights, division: Division) -> None:
+        self.served = responses
+        self.division = division
+        self.codec = packets(agreement.codec)
+        self.weighs = agreement.merge.traits.weighs
+        self.group = endpoint.group
+        self.port = endpoint.port
+        self.names = endpoint.servers
+        self.model_state: WeightsView
+        self.divided: Divided
+        self.coded: list[State] = []
+        self.versions = [0] * len(self.names)
+        self.clocks = [0.0] * len(self.names)
+        self.context = ExchangeContext(self.group, self.port.rng("codec"))
+
+    async def join(self, initial: InitialState) -> Tensor:
+        """Worker 0 sends its weights, and all get them (numel,)."""
+        self.model_state = initial.model_state
+        layout = self.model_state.layout
+        self.divided = Divided.of(layout, self.division.parts(layout, len(self.names)))
+        self.coded = [self.codec.initial(part) for part in self.divided.parts]
+        if self.group.rank == 0:
+            for name, part, piece in zip(self.names, self.divided.parts, self.cut(initial.weights()), strict=True):
+                recipe = msgspec.json.encode(ShardRecipe(part.names, part.shapes, initial.optimizer)).decode()
+                await self._send(name, Join(), recipe, (piece,))
+        else:
+            for name in self.names:
+                await self._send(name, Join())
+        return await self.responses()
+
+    def cut(self, flat: Tensor) -> list[Tensor]:
+        """The parts of `flat` (numel,) that belong to each shard."""
+        return self.divided.cut(flat)
+
+    def joined(self, pieces: Sequence[Tensor]) -> Tensor:
+        """The vector (numel,) whose parts are each shard's."""
+        return self.divided.join(pieces)
+
+    async def push(self, value: Tensor, clock: int, wanted: Sequence[Wanted], rates: tuple[float, ...]) -> Tensor:
+        """Push each shard its part of `value` (numel,), and request what is wanted of it; what was sent to all of them (numel,)."""
+        return await self.push_to(value, clock, dict(enumerate(wanted)), rates)
+
+    async def push_to(self, value: Tensor, clock: int, wanted: Mapping[int, Wanted], rates: tuple[float, ...]) -> Tensor:
+        """As `push`, but to those shards alone of which something is `wanted`, though it be nothing; nothing was sent to the others."""
+        samples = self.model_state.take_samples() if self.weighs else 0.0
+        await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
+        context = self.context.at(clock, lambda: self.model_state.weights, self.model_state.factors)
+        contexts = context.divided(self.divided.parts, self.cut)
+        pieces = self.cut(value)
+        sent = [piece if k in wanted else torch.zeros_like(piece) for k, piece in enumerate(pieces)]
+        for k in wanted:
+            encoded = self.codec.encode(pieces[k], self.divided.parts[k], self.coded[k], contexts[k])
+            self.coded[k] = encoded.state
+            sent[k] = encoded.sent
+            request = Push(clock, self.versions[k], wanted[k], rates, samples)
+            await self._send(self.names[k], request, tensors=encoded.packet)
+        return self.joined(sent)
+
+    async def fetch(self, clock: int, wanted: Sequence[Wanted]) -> None:
+        """Request what is wanted of each shard, and push nothing."""
+        for k, name in enumerate(self.names):
+            if wanted[k] is not Wanted.NOTHING:
+                await self._send(name, Fetch(clock, self.versions[k], wanted[k]))
+
+    async def read(self, shard: int, clock: int) -> Tensor:
+        """The weights of one shard (numel of its part,), after step `clock`."""
+        await self._send(self.names[shard], Fetch(clock, self.versions[shard], Wanted.NEWER))
+        weights = await self.response(shard)
+        assert weights is not None, "it waits"
+        return weights
+
+    async def begin(self, clock: int, workers: int) -> Tensor:
+        """The weights (numel,) when each of the first `workers` has pushed its contribution of step `clock`, or is done."""
+        for name in self.names:
+            await self._send(name, AwaitHeadStart(clock, workers))
+        return await self.responses()
+
+    async def done(self) -> None:
+        """End the contributions, and request the final weights."""
+        for name in self.names:
+            await self._send(name, Done())
+
+    async def _send(self, name: str, request: ServerRequest, text: str = "", tensors: tuple[Tensor, ...] = ()) -> None:
+        await self.port.send(name, Message(REQUESTS, to_numbers(request), text, tensors))
+
+    async def response(self, shard: int, timeout: float | None = None) -> Tensor | None:
+        """The shard's weights (numel of its part,); None if no response came in time. A version that is known comes without weights."""
+        delivery = await self.port.receive(f"w{shard}", self.names[shard], timeout)
+        if delivery is None:
+            return None
+        self.versions[shard], self.clocks[shard] = ShardStatus.from_numbers(delivery.message.numbers)
+        return self.served.unpacked(delivery.message.tensors, self.cut(self.model_state.anchor)[shard].cpu(), self.divided.parts[shard])
+
+    async def responses(self) -> Tensor:
+        """The weights of all shards (numel,), in order."""
+        weights = [await self.response(k) for k in range(len(self.names))]
+        return self.joined([part for part in weights if part is not None])
+
+    async def drain(self, step: int) -> str:
+        """Have the shards write their state, after all that this worker has sent them. Returns what prevented one of them."""
+        for name in self.names:
+            await self._send(name, Drain(step))
+        problems = []
+        for k, name in enumerate(self.names):
+            delivery = await self.port.receive(f"d{k}", name)
+            assert delivery is not None
+            problems.append(delivery.message.text)
+        return next(filter(None, problems), "")
+
+    def export(self) -> StateTree:
+        """As `pieces.state.Stateful`."""
+        return {"codec": self.coded, "versions": self.versions, "clocks": self.clocks}
+
+    def restore(self, state: StateTree) -> None:
+        """As `pieces.state.Stateful`."""
+        self.coded, self.versions, self.clocks = state["codec"], state["versions"], state["clocks"]
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        """The codec's states and their residuals: by shard, or as one where parts do not lie end to end."""
+        if not self.coded:
+            return []
+        residuals = [self.codec.residual(state, part) for state, part in zip(self.coded, self.divided.parts, strict=True)]
+        if self.divided.consecutive:
+            return list(zip(self.coded, residuals, strict=True))
+        return [({f"{k}/{name}": tensor for k, state in enumerate(self.coded) for name, tensor in state.items()}, self.joined(residuals))]

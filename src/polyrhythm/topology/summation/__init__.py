@@ -1,0 +1,1 @@
+"""Servers that add up what workers push, and keep no weights (BytePS)."""

@@ -1,0 +1,58 @@
+"""What makes sums tensor by tensor, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from polyrhythm.core.protocols.state import Stateful
+from polyrhythm.core.protocols.topology import Agreement, WorkerEndpoint
+from polyrhythm.core.protocols.weights import WeightsView
+from polyrhythm.core.tensors import Layout, State
+
+
+@dataclass(frozen=True, slots=True)
+class SingleTensor:
+    """Tensor `number` of the vector that is `held`, which begins at element `start` of it; its weights are `weights()`."""
+
+    number: int
+    layout: Layout
+    start: int
+    held: WeightsView
+    weights: Callable[[], Tensor]
+
+
+class TensorSums(Stateful, Protocol):
+    """Sums of one tensor over all workers, one after the other."""
+
+    async def sum(self, value: Tensor, clock: int) -> Tensor:
+        """The sum of what all send of their values (numel,) after step `clock`."""
+
+    def states(self) -> list[tuple[State, Tensor]]:
+        """As `pieces.topology.Channel.states`, of this tensor."""
+
+
+class SumSource(Protocol):
+    """What makes the sums of all tensors of a vector."""
+
+    async def begin(self, layout: Layout) -> None:
+        """Say of which vector, before anything is sent."""
+
+    def tensor(self, single: SingleTensor) -> TensorSums:
+        """The sums of one tensor; the least number is the most urgent."""
+
+    async def finish(self) -> None:
+        """Wait until all has left, and let servers end."""
+
+    async def drain(self, step: int) -> str:
+        """As `pieces.topology.Channel.drain`."""
+
+
+class SumService(Protocol):
+    """A topology that sums in any order."""
+
+    def source(self, agreement: Agreement, endpoint: WorkerEndpoint) -> SumSource:
+        """Of a worker."""

@@ -1,0 +1,86 @@
+"""Waits that end badly: ranks that are lost, and interrupts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+
+from polyrhythm.core.shared_memory import MemoryGroup, SharedSegment
+from polyrhythm.core.shared_memory.native import Native
+from polyrhythm.core.shared_memory.portable import Portable
+from polyrhythm.core.shared_memory.segment import LINE
+
+
+@pytest.mark.parametrize("engine", [Native, Portable])
+def test_whoever_waits_for_a_lost_rank_gets_an_error_and_the_group_is_of_no_use_then(engine: type) -> None:
+    segment = SharedSegment.create(2)
+    group = MemoryGroup(segment, 0, engine)
+    threading.Timer(0.05, group.lose, [1]).start()
+    with pytest.raises(ConnectionAbortedError, match="given up"):
+        group.reduce(torch.ones(4), torch.ones(4))
+    with pytest.raises(ConnectionAbortedError, match="out of step"):
+        group.reduce(torch.ones(4), torch.ones(4))
+    segment.close()
+
+
+@pytest.mark.parametrize("engine", [Native, Portable])
+def test_a_rank_that_had_given_its_part_may_be_lost(engine: type) -> None:
+    segment = SharedSegment.create(2)
+    ours, theirs = MemoryGroup(segment, 0, engine), MemoryGroup(segment, 1, engine)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(theirs.reduce, torch.ones(4), torch.ones(4))
+        counter = segment.base[LINE : LINE + 4].view(torch.int32)
+        while counter.item() != 1:
+            os.sched_yield()
+        ours.lose(1)
+        total = torch.ones(4)
+        ours.reduce(total, total)
+        other.result()
+    assert total.tolist() == [2, 2, 2, 2]
+    segment.close()
+
+
+@pytest.mark.parametrize("engine", [Native, Portable])
+def test_after_an_interrupt_the_group_is_of_no_use(engine: type) -> None:
+    class Interrupted(BaseException):
+        """As KeyboardInterrupt, which would end the tests."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise Interrupted
+
+    segment = SharedSegment.create(2)
+    group = MemoryGroup(segment, 0, engine)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Interrupted):
+            group.reduce(torch.ones(4), torch.ones(4))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    group.lose(1)
+    with pytest.raises(ConnectionAbortedError, match="out of step"):
+        group.reduce(torch.ones(4), torch.ones(4))
+    segment.close()
+
+
+def test_a_rank_that_gives_its_part_while_the_others_learn_of_its_loss_has_given_it() -> None:
+    segment = SharedSegment.create(2)
+    group = MemoryGroup(segment, 0, Portable)
+
+    class GivesLast(list[bool]):
+        """Rank 1 counts on, and is lost, between two looks of the other."""
+
+        def __getitem__(self, rank: Any) -> Any:
+            segment.base[2 * LINE - 96 : 2 * LINE].copy_(segment.base[LINE - 96 : LINE])  # it does the same
+            segment.base[LINE : LINE + 4].view(torch.int32).fill_(1)
+            return True
+
+    group._engine._gone = GivesLast()  # type: ignore[attr-defined]
+    group.barrier()
+    segment.close()
