@@ -51,7 +51,7 @@ class Case:
     width: int = WIDTH
 
 
-class SlowMerge(pr.Mean):
+class SlowMerge(pr.merge.Mean):
     """As a server that has much else to do."""
 
     def combine(self, contributions: Any, context: Any) -> Any:
@@ -82,7 +82,7 @@ CASES = (
         "latency",
         "all links",
         network(latency="10 ms"),
-        system=lambda: pr.Strategy(topology=pr.Bucketed(pr.AllReduce(pr.Ring()), 4096)),
+        system=lambda: pr.Strategy(topology=pr.topology.Bucketed(pr.topology.AllReduce(pr.topology.Ring()), 4096)),
         layers=8,
         width=32,
     ),

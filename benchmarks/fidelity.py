@@ -198,11 +198,11 @@ def predicted(directory: Path, system: str, runs: int, network: Network) -> tupl
     return _median(draws)
 
 
-def _varied(profile: Profile) -> pr.Fleet:
+def _varied(profile: Profile) -> pr.hardware.Fleet:
     """Steps that vary by chance as those of the profile do in turn."""
     seconds = profile.seconds_per_step
     mean = Profile("mean", (statistics.mean(seconds),), profile.seconds_per_contribution)
-    return pr.Fleet((mean,), (pr.Jitter(statistics.stdev(map(math.log, seconds))),), mean)
+    return pr.hardware.Fleet((mean,), (pr.hardware.Jitter(statistics.stdev(map(math.log, seconds))),), mean)
 
 
 def rows(name: str, options: argparse.Namespace, local: Local) -> list[dict[str, Any]]:

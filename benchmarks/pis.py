@@ -27,11 +27,14 @@ PIS = 16
 
 
 WAYS = [
-    pr.Strategy(name="AllReduce(Direct())", topology=pr.AllReduce(pr.Direct())),
-    pr.Strategy(name="LocalSteps(4)", consistency=pr.LocalSteps(4), topology=pr.AllReduce(pr.Direct())),
-    pr.Strategy(name="LocalSteps(8)", consistency=pr.LocalSteps(8), topology=pr.AllReduce(pr.Direct())),
+    pr.Strategy(name="AllReduce(Direct())", topology=pr.topology.AllReduce(pr.topology.Direct())),
+    pr.Strategy(name="LocalSteps(4)", consistency=pr.consistency.LocalSteps(4), topology=pr.topology.AllReduce(pr.topology.Direct())),
+    pr.Strategy(name="LocalSteps(8)", consistency=pr.consistency.LocalSteps(8), topology=pr.topology.AllReduce(pr.topology.Direct())),
     pr.Strategy(
-        name="LocalSteps(3), bfloat16", consistency=pr.LocalSteps(3), topology=pr.AllReduce(pr.Direct()), codec=pr.Cast(torch.bfloat16)
+        name="LocalSteps(3), bfloat16",
+        consistency=pr.consistency.LocalSteps(3),
+        topology=pr.topology.AllReduce(pr.topology.Direct()),
+        codec=pr.codec.Cast(torch.bfloat16),
     ),
 ]
 

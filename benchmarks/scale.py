@@ -4,8 +4,8 @@
         [--collectives messages] [--json FILE]
 
 `--real`: each of these systems trains digits-cnn with real gradients, so many workers for so many steps, with batches of one sample where
-there are too few for more. `--timing`: gossip by `pr.time`, workers x steps. Each run has a process of its own; figures are added to those
-that the file has.
+there are too few for more. `--timing`: gossip by `pr.simulate_timing`, workers x steps. Each run has a process of its own; figures are
+added to those that the file has.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def trained(system: str, workers: int, steps: int, on: pr.Simulator) -> Measured
 
 def timed(workers: int, steps: int, on: pr.Simulator) -> Measured:
     """`steps` steps of each worker, of which only the time is computed."""
-    return _measured(lambda: pr.time(pr.load_workload("digits-cnn", {}), workers=workers, strategy=GOSSIP, steps=steps, on=on))
+    return _measured(lambda: pr.simulate_timing(pr.load_workload("digits-cnn", {}), workers=workers, strategy=GOSSIP, steps=steps, on=on))
 
 
 def _measured(go: Callable[[], pr.Run]) -> Measured:

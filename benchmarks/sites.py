@@ -56,12 +56,12 @@ def main() -> None:
     torch.set_num_threads(1)
     if options.predict:
         runs = [
-            pr.time(
+            pr.simulate_timing(
                 lambda worker: train(worker, options.megabytes, 4),
                 workers=WORKERS,
                 strategy=STRATEGIES[options.system](),
                 steps=steps,
-                on=pr.Simulator(network=options.predict, devices=pr.Profile("no time", (0.0,))),
+                on=pr.Simulator(network=options.predict, devices=pr.hardware.Profile("no time", (0.0,))),
             )
             for steps in (4, 8)
         ]

@@ -1,10 +1,11 @@
 """Hooks of MkDocs: the pages of the API reference, made of the package's public names, and links to files outside docs/.
 
-What `polyrhythm/__init__.py` exports and the modules of `polyrhythm/pieces` and `polyrhythm/systems` appear without an edit here.
+What `polyrhythm/__init__.py` exports and the modules of `polyrhythm/core/protocols` and `polyrhythm/systems` appear without an edit here.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,44 +24,36 @@ PAGES = {
     "running": (
         "Running",
         "What starts a run, and what a training function is given.",
-        "training.run training.join training.worker training.recipe training.recipe_check training.batch_size processes",
+        "core.training.run core.training.join core.training.worker tools.recipes.recipe tools.recipes.recipe_check "
+        "tools.measuring.batch_size core.processes",
     ),
-    "engines": (
-        "Engines",
-        "What places, starts and restarts the processes of a run on a cluster.",
-        "engines.ray engines.spark engines.slurm engines.kubernetes engines.mpi engines.torchrun",
-    ),
+    "engines": ("Engines", "What places, starts and restarts the processes of a run on a cluster.", "launchers"),
     "simulator": (
         "Simulator and hardware",
         "Virtual time, and the networks, devices and faults that it simulates.",
-        "simulator training.timing hardware.network hardware.devices hardware.fleet hardware.faults",
+        "core.simulator tools.measuring.timing hardware.devices hardware.network hardware",
     ),
     "planning": (
         "Planning",
         "Which way of training suits a job and machines.",
-        "planner.plan planner.answer planner.objective planner.table",
+        "tools.planner.plan tools.planner.answer tools.planner.objective tools.planner.table",
     ),
     "strategy": (
         "Strategy",
-        "The composition of exchanges, selections of parameters, shuffles and buffers.",
-        "strategy selection shuffle buffers",
+        "The composition of exchanges, selections of parameters, groups of workers, shuffles and buffers.",
+        "core.strategy parameters groups shuffle buffers",
     ),
     "codecs": ("Codecs", "In which form a payload is sent.", "codec"),
     "topologies": ("Topologies", "Who exchanges with whom.", "topology"),
     "controllers": ("Controllers", "What a run adapts while it is under way.", "controllers"),
     "consistencies": ("Consistencies", "When a worker exchanges, and whether it waits.", "consistency"),
     "merges": ("Merges", "What the aggregated payload does to the model.", "merge"),
-    "local": ("Local steps", "What a worker does of its own accord between two exchanges.", "local"),
+    "local": ("Local steps", "What a worker does of its own accord between two exchanges.", "local_rules"),
     "sources": ("Sources of data", "Data that divide themselves among workers.", "sources"),
     "loggers": ("Loggers", "Where the metrics of a run go, besides its record.", "loggers"),
-    "tables": (
-        "Tables and scheduling",
-        "Numbers that workers share by rows, and which of them are updated at the same time.",
-        "tables scheduling",
-    ),
-    "memory": ("Memory", "What is in a small, fast memory when, planned from a trace of one iteration.", "memory"),
+    "tables": ("Tables", "Numbers that workers share by rows.", "core.tables.table tables"),
     "workloads": ("Workloads", "Bundled training functions.", "workloads.load"),
-    "results": ("Results and errors", "What a run returns, and what it raises or warns of.", "training.result errors"),
+    "results": ("Results and errors", "What a run returns, and what it raises or warns of.", "core.training.result errors"),
 }
 """Page: its title, its first sentence, and the modules whose public names it lists."""
 
@@ -72,8 +65,12 @@ _HIDDEN = "".join(f"      {option}\n" for option in ("show_root_heading: false",
 
 
 def public_names(module: str) -> list[str]:
-    """The names of `polyrhythm` that live in `module`, which is below it."""
-    return sorted(name for name, (home, _) in polyrhythm._HOMES.items() if home == f"polyrhythm.{module}")
+    """The public names that live in `module`, which is below `polyrhythm`: of the root, or of a package that the root has."""
+    own = sorted(name for name, (home, _) in polyrhythm._HOMES.items() if home == f"polyrhythm.{module}")
+    if module not in polyrhythm._PACKAGES:
+        return own
+    there = importlib.import_module(f"polyrhythm.{module}").__all__
+    return own + [f"{module}.{name}" for name in sorted(there) if name not in polyrhythm._HOMES and not name.isupper()]
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -82,11 +79,14 @@ def pages() -> Iterator[tuple[str, str]]:
         names = [name for module in modules.split() for name in public_names(module)]
         yield f"api/{page}.md", f"# {title}\n\n{about}\n\n" + "".join(f"::: polyrhythm.{name}\n\n" for name in names)
     yield "api/systems.md", _of_modules("Systems", "Published systems, as functions that return a `Strategy`.", "systems")
-    yield "api/protocols.md", _of_modules("Protocols", "What a piece must have: the protocols of `polyrhythm.core.protocols`.", "pieces")
+    yield (
+        "api/protocols.md",
+        _of_modules("Protocols", "What a piece must have, as protocols.", "core.protocols"),
+    )
 
 
 def _of_modules(title: str, about: str, package: str) -> str:
-    modules = sorted(path.stem for path in (PACKAGE / package).glob("*.py") if path.stem != "__init__")
+    modules = sorted(path.stem for path in PACKAGE.joinpath(*package.split(".")).glob("*.py") if path.stem != "__init__")
     blocks = [f"## {module}\n\n::: polyrhythm.{package}.{module}\n    options:\n{_HIDDEN}" for module in modules]
     return f"# {title}\n\n{about}\n\n" + "\n".join(blocks)
 

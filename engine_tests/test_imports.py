@@ -11,7 +11,8 @@ CODE = f"""
 import sys
 import polyrhythm as pr
 everything = [getattr(pr, name) for name in dir(pr)]
-used = [pr.Ray(), pr.Spark(), pr.Slurm(), pr.Mpi(), pr.Torchrun(), pr.Kubernetes("image"), pr.CSV("never-written.csv")]
+at = pr.launchers
+used = [at.Ray(), at.Spark(), at.Slurm(), at.Mpi(), at.Torchrun(), at.Kubernetes("image"), pr.loggers.CSV("never-written.csv")]
 print(*sorted(sys.modules.keys() & set({LIBRARIES!r})))
 """
 

@@ -34,7 +34,7 @@ TARGET = Target("bits", 3.4)
 GLOBAL_BATCH, WORKERS = 128, 16
 SETTINGS = {"layers": "2", "width": "64", "heads": "2", "learning_rate": "0.012", "samples": "6400"}
 
-LOCAL_SGD = pr.Strategy(name="local-sgd", consistency=pr.LocalSteps(5), topology=pr.AllReduce(pr.Direct()))
+LOCAL_SGD = pr.Strategy(name="local-sgd", consistency=pr.consistency.LocalSteps(5), topology=pr.topology.AllReduce(pr.topology.Direct()))
 """A composition of one's own: five steps alone, then the mean of the weights, by the all-reduce with the fewest latencies."""
 ON_NETWORKS: dict[str, tuple[str | pr.Strategy, ...]] = {
     "lan": ("allreduce",),

@@ -69,7 +69,7 @@ def test_virtual_time_trains_draws_and_keeps_its_record_where_there_is_no_linux(
 for system in ("single", "allreduce", "ssp", "gossipgrad", "onebit", "hogwild", "byteps", "horovod", "streaming-diloco"):
     run = pr.run(train, workers=3, strategy=system, on=pr.Simulator(network="slow"), directory=f"runs/{system}")
     assert run.final["loss"] > 0, system
-pr.time(train, workers=3, strategy="ssp", steps=5, on=pr.Simulator(network="slow"))
+pr.simulate_timing(train, workers=3, strategy="ssp", steps=5, on=pr.Simulator(network="slow"))
 run.plot().save("curve.svg")
 """
     done = elsewhere(code, tmp_path)

@@ -17,23 +17,27 @@ import polyrhythm as pr
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.hardware import network
+from polyrhythm.tools.planner.plan import PlanRequest
 
-LISTS = ("codec", "topology", "merge", "consistency", "shuffle", "local", "controllers", "selection", "buffers", "scheduling")
+LISTS = (
+    *("codec", "topology", "merge", "consistency", "shuffle", "local_rules", "controllers", "parameters", "buffers", "groups"),
+    "workloads.block_schedules",
+)
 ABSURD: dict[str, Any] = {
     **{repr(value): value for value in (0, -1, 10**6, 10**9, 2**63, 1e-300, 1e300, math.inf, -math.inf, math.nan, 0.5, -0.5, 1 + 2j)},
     **{repr(value): value for value in (True, None, "", "3", "\0", b"x", [], (), {}, [None], np.int64(3), np.float32(0.5))},
     "10**400": 10**400,
 }
 MADE: dict[str, Any] = {
-    "Crash": pr.Crash("worker/0", 1.0),
-    "Stall": pr.Stall("worker/0", 1.0, 1.0),
-    "Cut": pr.Cut("a", "b", 1.0, 1.0),
-    "Drop": pr.Drop(0.1),
-    "RandomCrashes": pr.RandomCrashes(1.0),
-    "RandomStalls": pr.RandomStalls(1.0, 1.0),
-    "RandomCuts": pr.RandomCuts("a", "b", 1.0, 1.0),
-    "Kubernetes": pr.Kubernetes("image"),
-    "PlanRequest": pr.PlanRequest("accuracy=0.9"),
+    "Crash": pr.hardware.Crash("worker/0", 1.0),
+    "Stall": pr.hardware.Stall("worker/0", 1.0, 1.0),
+    "Cut": pr.hardware.Cut("a", "b", 1.0, 1.0),
+    "Drop": pr.hardware.Drop(0.1),
+    "RandomCrashes": pr.hardware.RandomCrashes(1.0),
+    "RandomStalls": pr.hardware.RandomStalls(1.0, 1.0),
+    "RandomCuts": pr.hardware.RandomCuts("a", "b", 1.0, 1.0),
+    "Kubernetes": pr.launchers.Kubernetes("image"),
+    "PlanRequest": PlanRequest("accuracy=0.9"),
     "Network": network.load("wan-3"),
 }
 
@@ -55,8 +59,10 @@ def pieces() -> Iterator[tuple[type, Any]]:
         inside(systems.find(name), found)
     for package in LISTS:
         inside(list(importlib.import_module(f"polyrhythm.{package}").MEMBERS), found)
-    for name in pr.__all__:
-        public = getattr(pr, name)
+    public_names = {name: getattr(pr, name) for name in pr.__all__} | {"PlanRequest": PlanRequest}
+    for package in ("hardware", "launchers", "loggers", "sources"):
+        public_names |= {name: getattr(getattr(pr, package), name) for name in getattr(pr, package).__all__}
+    for name, public in public_names.items():
         if inspect.isclass(public) and dataclasses.is_dataclass(public) and public not in found:
             needed = [field for field in dataclasses.fields(public) if field.default is field.default_factory is dataclasses.MISSING]
             if name in MADE or not needed:
@@ -94,12 +100,12 @@ def test_every_absurd_setting_of_every_piece_is_taken_or_refused_with_a_sentence
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (lambda: pr.TopK("3"), r"TopK\(ratio='3'\) is given a str where a number belongs: give that"),  # type: ignore[arg-type]
-        (lambda: pr.Bounded(True), r"Bounded\(slack=True\) is given a bool where a whole number belongs"),
-        (lambda: pr.Striped(3), r"Striped\(inner=3\) is given an int where a Codec belongs"),  # type: ignore[arg-type]
-        (lambda: pr.Server(2**70), r"is given a number of more than 64 bits where a whole number belongs"),
-        (lambda: pr.Adam(betas=(0.9,)), r"Adam\(betas=\(0.9,\)\)"),  # type: ignore[arg-type]
-        (lambda: pr.Named(3), r"Named\(3\) has what is no text"),  # type: ignore[arg-type]
+        (lambda: pr.codec.TopK("3"), r"TopK\(ratio='3'\) is given a str where a number belongs: give that"),  # type: ignore[arg-type]
+        (lambda: pr.consistency.Bounded(True), r"Bounded\(slack=True\) is given a bool where a whole number belongs"),
+        (lambda: pr.codec.Striped(3), r"Striped\(inner=3\) is given an int where a Codec belongs"),  # type: ignore[arg-type]
+        (lambda: pr.topology.Server(2**70), r"is given a number of more than 64 bits where a whole number belongs"),
+        (lambda: pr.merge.Adam(betas=(0.9,)), r"Adam\(betas=\(0.9,\)\)"),  # type: ignore[arg-type]
+        (lambda: pr.parameters.Named(3), r"Named\(3\) has what is no text"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_given_and_what_belongs_there_are_said(made: Any, message: str) -> None:
@@ -108,8 +114,8 @@ def test_what_is_given_and_what_belongs_there_are_said(made: Any, message: str) 
 
 
 def test_numbers_of_numpy_become_pythons_own() -> None:
-    assert repr(pr.Bounded(np.int64(3))) == "Bounded(slack=3)"  # type: ignore[arg-type]
-    assert repr(pr.TopK(np.float64(0.5))) == "TopK(ratio=0.5)"
+    assert repr(pr.consistency.Bounded(np.int64(3))) == "Bounded(slack=3)"  # type: ignore[arg-type]
+    assert repr(pr.codec.TopK(np.float64(0.5))) == "TopK(ratio=0.5)"
 
 
 ABSURD_OPTIONS = (0, -1, 10**6, 2**62, 10**30, math.nan, math.inf, 1e-300, 1e300, True, "", "x", None, [])

@@ -47,7 +47,7 @@ def seconds(task: Task, way: str, network: str, rate: float) -> tuple[float, int
             if worker.rank == 0 and number % task.interval == 0 and number % period == 0:
                 worker.report(**{task.metric: task.judge(model)})
 
-    devices = pr.Profile("lab", (SECONDS_PER_STEP[task.name],))
+    devices = pr.hardware.Profile("lab", (SECONDS_PER_STEP[task.name],))
     try:
         run = pr.run(
             train, workers=task.workers, strategy=named(way), on=pr.Simulator(network=networks.load(network), devices=devices), seed=SEED

@@ -15,24 +15,28 @@ from racing.task import Contestant, Seat, Way
 
 def local(tau: int, codec: object, outer: bool = False) -> pr.Strategy:
     """Local steps, then all workers' updates in the words of `codec`; with `outer` DiLoCo's Nesterov step on their mean."""
-    merge = pr.OuterOptimizer(pr.Nesterov(0.7, 0.9)) if outer else pr.Mean()
-    return pr.Strategy(consistency=pr.LocalSteps(tau), topology=pr.AllReduce(pr.Direct()), codec=codec, merge=merge)  # type: ignore[arg-type]
+    merge = pr.merge.OuterOptimizer(pr.merge.Nesterov(0.7, 0.9)) if outer else pr.merge.Mean()
+    return pr.Strategy(
+        consistency=pr.consistency.LocalSteps(tau), topology=pr.topology.AllReduce(pr.topology.Direct()), codec=codec, merge=merge
+    )  # type: ignore[arg-type]
 
 
 def free(tau: int, codec: object) -> pr.Strategy:
     """Local steps, then everyone tells everyone and waits for nobody."""
-    return pr.Strategy(consistency=pr.LocalSteps(tau, pr.Asynchronous()), topology=pr.AllToAll(), codec=codec)  # type: ignore[arg-type]
+    return pr.Strategy(
+        consistency=pr.consistency.LocalSteps(tau, pr.consistency.Asynchronous()), topology=pr.topology.AllToAll(), codec=codec
+    )  # type: ignore[arg-type]
 
 
 def late(tau: int, delay: int, codec: object) -> pr.Strategy:
     """Local steps whose update is under way for `delay` of them; no step is lost, and nobody waits."""
-    topology = pr.Delayed(pr.AllReduce(pr.Direct()), delay)
-    return pr.Strategy(consistency=pr.LocalSteps(tau), topology=topology, codec=codec, local=pr.KeepLateSteps())  # type: ignore[arg-type]
+    topology = pr.topology.Delayed(pr.topology.AllReduce(pr.topology.Direct()), delay)
+    return pr.Strategy(consistency=pr.consistency.LocalSteps(tau), topology=topology, codec=codec, local=pr.local_rules.KeepLateSteps())  # type: ignore[arg-type]
 
 
-def bits() -> pr.PerTensor:
+def bits() -> pr.codec.PerTensor:
     """A bit an element of the matrices, with error feedback; vectors as they are."""
-    return pr.PerTensor(pr.ErrorFeedback(pr.OneBit()))
+    return pr.codec.PerTensor(pr.codec.ErrorFeedback(pr.codec.OneBit()))
 
 
 STRATEGIES: dict[str, tuple[Callable[[], pr.Strategy], int]] = {
@@ -51,22 +55,22 @@ STRATEGIES: dict[str, tuple[Callable[[], pr.Strategy], int]] = {
     "easgd-8": (lambda: systems.easgd(8), 8),
     "sparknet-8": (lambda: systems.sparknet(8), 8),
     "diloco-16": (lambda: systems.diloco(16), 16),
-    "local-8-fp16": (lambda: local(8, pr.Cast(torch.float16)), 8),
+    "local-8-fp16": (lambda: local(8, pr.codec.Cast(torch.float16)), 8),
     "local-8-onebit": (lambda: local(8, bits()), 8),
     "local-16-onebit": (lambda: local(16, bits()), 16),
     "local-32-onebit": (lambda: local(32, bits()), 32),
-    "local-8-topk": (lambda: local(8, pr.ErrorFeedback(pr.TopK(0.01))), 8),
-    "local-8-lowrank": (lambda: local(8, pr.ErrorFeedback(pr.LowRank(2))), 8),
+    "local-8-topk": (lambda: local(8, pr.codec.ErrorFeedback(pr.codec.TopK(0.01))), 8),
+    "local-8-lowrank": (lambda: local(8, pr.codec.ErrorFeedback(pr.codec.LowRank(2))), 8),
     "diloco-8-onebit": (lambda: local(8, bits(), outer=True), 8),
     "diloco-16-onebit": (lambda: local(16, bits(), outer=True), 16),
-    "diloco-16-topk": (lambda: local(16, pr.ErrorFeedback(pr.TopK(0.01)), outer=True), 16),
-    "lockstep-onebit": (lambda: pr.Strategy(topology=pr.AllReduce(pr.Direct()), codec=bits()), 1),
+    "diloco-16-topk": (lambda: local(16, pr.codec.ErrorFeedback(pr.codec.TopK(0.01)), outer=True), 16),
+    "lockstep-onebit": (lambda: pr.Strategy(topology=pr.topology.AllReduce(pr.topology.Direct()), codec=bits()), 1),
     "free-1-onebit": (lambda: free(1, bits()), 1),
     "free-8-onebit": (lambda: free(8, bits()), 8),
-    "free-8-topk": (lambda: free(8, pr.ErrorFeedback(pr.TopK(0.01))), 8),
+    "free-8-topk": (lambda: free(8, pr.codec.ErrorFeedback(pr.codec.TopK(0.01))), 8),
     "late-4-onebit": (lambda: late(4, 3, bits()), 4),
     "late-8-onebit": (lambda: late(8, 4, bits()), 8),
-    "late-8-bf16": (lambda: late(8, 6, pr.Cast(torch.bfloat16)), 8),
+    "late-8-bf16": (lambda: late(8, 6, pr.codec.Cast(torch.bfloat16)), 8),
 }
 """Each with its period: a way is judged only when it has just taken in what the others said."""
 

@@ -36,8 +36,10 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
         time.sleep(0.05)
 
 
-def _on(cluster: Path, **options: Any) -> pr.Kubernetes:
-    return pr.Kubernetes(image="trainer:1", kubectl=str(cluster / "kubectl"), python=sys.executable, driver="127.0.0.1", **options)
+def _on(cluster: Path, **options: Any) -> pr.launchers.Kubernetes:
+    return pr.launchers.Kubernetes(
+        image="trainer:1", kubectl=str(cluster / "kubectl"), python=sys.executable, driver="127.0.0.1", **options
+    )
 
 
 def _launched(*arguments: str) -> str:
@@ -87,7 +89,7 @@ def test_the_users_error_is_named(cluster: Path, tmp_path: Path) -> None:
 
 
 def test_a_job_that_the_cluster_does_not_take_is_refused_and_nothing_is_left(cluster: Path) -> None:
-    on = pr.Kubernetes(image="refused", kubectl=str(cluster / "kubectl"), driver="127.0.0.1")
+    on = pr.launchers.Kubernetes(image="refused", kubectl=str(cluster / "kubectl"), driver="127.0.0.1")
     with pytest.raises(CompositionError, match="the image is not allowed here"):
         pr.run(laws.training(), on=on)
     assert not list(cluster.glob("secret-*.json"))

@@ -11,23 +11,23 @@ ROOT = ("--allow-run-as-root", "--oversubscribe")
 
 
 @pytest.fixture(params=[("mpirun.openmpi", ROOT), ("mpiexec.hydra", ())], ids=["Open MPI", "MPICH"])
-def on(request: pytest.FixtureRequest) -> pr.Mpi:
+def on(request: pytest.FixtureRequest) -> pr.launchers.Mpi:
     launcher, options = request.param
-    return pr.Mpi(launcher, options, driver="127.0.0.1")
+    return pr.launchers.Mpi(launcher, options, driver="127.0.0.1")
 
 
-def test_it_has_the_bits_of_processes(on: pr.Mpi) -> None:
+def test_it_has_the_bits_of_processes(on: pr.launchers.Mpi) -> None:
     has_the_bits_of_processes(on)
 
 
 @pytest.mark.parametrize("strategy", ["ssp", "gossipgrad", "diloco"])
-def test_other_systems_run(on: pr.Mpi, strategy: str, tmp_path: Path) -> None:
+def test_other_systems_run(on: pr.launchers.Mpi, strategy: str, tmp_path: Path) -> None:
     runs(on, strategy, tmp_path / "record")
 
 
-def test_it_continues_after_a_loss(on: pr.Mpi, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_continues_after_a_loss(on: pr.launchers.Mpi, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     continues_after_a_loss(on, tmp_path, capfd)
 
 
-def test_it_names_the_users_error(on: pr.Mpi, tmp_path: Path) -> None:
+def test_it_names_the_users_error(on: pr.launchers.Mpi, tmp_path: Path) -> None:
     names_the_users_error(on, tmp_path)

@@ -11,24 +11,24 @@ import polyrhythm as pr
 
 
 @pytest.fixture(scope="module")
-def on() -> Iterator[pr.Ray]:
+def on() -> Iterator[pr.launchers.Ray]:
     ray.init(num_cpus=4)
-    yield pr.Ray()
+    yield pr.launchers.Ray()
     ray.shutdown()
 
 
-def test_it_has_the_bits_of_processes(on: pr.Ray) -> None:
+def test_it_has_the_bits_of_processes(on: pr.launchers.Ray) -> None:
     has_the_bits_of_processes(on)
 
 
 @pytest.mark.parametrize("strategy", ["ssp", "gossipgrad", "diloco"])
-def test_other_systems_run(on: pr.Ray, strategy: str, tmp_path: Path) -> None:
+def test_other_systems_run(on: pr.launchers.Ray, strategy: str, tmp_path: Path) -> None:
     runs(on, strategy, tmp_path / "record")
 
 
-def test_it_continues_after_a_loss(on: pr.Ray, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_continues_after_a_loss(on: pr.launchers.Ray, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     continues_after_a_loss(on, tmp_path, capfd)
 
 
-def test_it_names_the_users_error(on: pr.Ray, tmp_path: Path) -> None:
+def test_it_names_the_users_error(on: pr.launchers.Ray, tmp_path: Path) -> None:
     names_the_users_error(on, tmp_path)

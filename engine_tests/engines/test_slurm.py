@@ -35,25 +35,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def on(cluster: None) -> pr.Slurm:
+def on(cluster: None) -> pr.launchers.Slurm:
     """Each worker on a node of its own."""
-    return pr.Slurm(options=("-N2",), driver="127.0.0.1")
+    return pr.launchers.Slurm(options=("-N2",), driver="127.0.0.1")
 
 
-def test_steps_have_the_bits_of_processes(on: pr.Slurm) -> None:
+def test_steps_have_the_bits_of_processes(on: pr.launchers.Slurm) -> None:
     laws.has_the_bits_of_processes(on)
 
 
 @pytest.mark.parametrize("strategy", ["ssp", "gossipgrad", "diloco"])
-def test_systems_whose_workers_do_not_keep_time_run(on: pr.Slurm, tmp_path: Path, strategy: str) -> None:
+def test_systems_whose_workers_do_not_keep_time_run(on: pr.launchers.Slurm, tmp_path: Path, strategy: str) -> None:
     laws.runs(on, strategy, tmp_path / "run")
 
 
-def test_the_run_continues_after_a_task_was_killed(on: pr.Slurm, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_run_continues_after_a_task_was_killed(on: pr.launchers.Slurm, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     laws.continues_after_a_loss(on, tmp_path, capfd)
 
 
-def test_the_users_error_is_named(on: pr.Slurm, tmp_path: Path) -> None:
+def test_the_users_error_is_named(on: pr.launchers.Slurm, tmp_path: Path) -> None:
     laws.names_the_users_error(on, tmp_path)
 
 

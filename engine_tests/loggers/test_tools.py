@@ -46,7 +46,7 @@ def test_tensor_board_reads_every_metric(tmp_path: Path) -> None:
         return events
 
     early: list[int] = []
-    done = run(pr.TensorBoard(tmp_path), lambda: early.append(len(read().Scalars("step"))))
+    done = run(pr.loggers.TensorBoard(tmp_path), lambda: early.append(len(read().Scalars("step"))))
     assert early == [STEPS]
     events = read()
     assert [(each.step, each.value) for each in events.Scalars("step")] == [(k, k) for k in range(1, STEPS + 1)]
@@ -73,7 +73,7 @@ def test_mlflow_reads_every_metric(tmp_path: Path) -> None:
         client, found = read()
         early.append(len(client.get_metric_history(found.info.run_id, "step")))
 
-    done = run(pr.MLflow(address, "trials"), during)
+    done = run(pr.loggers.MLflow(address, "trials"), during)
     assert early == [STEPS]
     client, found = read()
     assert found.info.status == "FINISHED"
@@ -112,7 +112,7 @@ def test_weights_and_biases_reads_every_metric_offline(tmp_path: Path) -> None:
                 found.append({item.key or "/".join(item.nested_key): float(item.value_json) for item in record.history.item})
         return found
 
-    done = run(pr.WandB("trials", tmp_path))
+    done = run(pr.loggers.WandB("trials", tmp_path))
     [path] = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     assert soon(lambda: any("run/bytes_sent" in row for row in rows()))  # a process of the library's own writes the file
     seen = rows()

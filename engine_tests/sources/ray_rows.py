@@ -1,7 +1,7 @@
 """Rows of a Ray data set at the workers of a run, each an actor: `python engine_tests/sources/ray_rows.py WORKERS [WAY]` prints figures.
 
 With `own` each worker is given its iterator alone, as `ray.train.get_dataset_shard` gives it in Ray Train; with `engine` the actors are
-those of `pr.Ray`.
+those of `pr.launchers.Ray`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,12 @@ def main(workers: int, way: str = "join") -> dict[str, Any]:
     try:
         data = ray.data.range(ROWS, override_num_blocks=40).map_batches(rows, batch_format="numpy")
         with tempfile.TemporaryDirectory() as directory:
-            source = pr.RayShards.of(data, workers)
+            source = pr.sources.RayShards.of(data, workers)
             before, begun = resident(), time.monotonic()
             if way == "engine":
-                steps = pr.run(partial(train, source=source, directory=directory), workers=workers, seed=1, on=pr.Ray()).summary.steps
+                steps = pr.run(
+                    partial(train, source=source, directory=directory), workers=workers, seed=1, on=pr.launchers.Ray()
+                ).summary.steps
                 batches = [steps] * workers
             else:
                 members, port = [Member.remote() for _ in range(workers)], free_port()

@@ -1,7 +1,8 @@
 """Rows of a Spark DataFrame at the workers of a run: `python engine_tests/sources/spark_rows.py WAY WORKERS` prints figures.
 
-With `files`, Spark's executors write Parquet files, which the processes of `pr.run` read, and with `engine` the tasks of `pr.Spark`. With
-`partitions`, each worker is a barrier task of Spark and joins there; it reads that task's partition, the second time from an Arrow file.
+With `files`, Spark's executors write Parquet files, which the processes of `pr.run` read, and with `engine` the tasks of
+`pr.launchers.Spark`. With `partitions`, each worker is a barrier task of Spark and joins there; it reads that task's partition, the second
+time from an Arrow file.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from seen import EPOCHS, ROWS, free_port, once, place, resident, train
 
 import polyrhythm as pr
 
-RUNTIMES: dict[str, Callable[[Any], Any]] = {"files": lambda spark: pr.Processes(), "engine": lambda spark: pr.Spark(session=spark)}
+RUNTIMES: dict[str, Callable[[Any], Any]] = {
+    "files": lambda spark: pr.Processes(),
+    "engine": lambda spark: pr.launchers.Spark(session=spark),
+}
 
 
 def session(workers: int) -> Any:
@@ -48,7 +52,7 @@ def member(batches: Iterator[Any], workers: int, port: int, directory: str) -> I
     context = BarrierTaskContext.get()
     place(context.partitionId(), workers, port)
     worker = pr.join("allreduce", seed=1)
-    count = train(worker, pr.LocalShard(batches, keep=directory), directory)
+    count = train(worker, pr.sources.LocalShard(batches, keep=directory), directory)
     worker.barrier()
     yield pyarrow.record_batch({"batches": [count]})
 
@@ -71,7 +75,7 @@ def main(way: str, workers: int) -> dict[str, Any]:
             frame = spark.read.parquet(f"{directory}/table")
             port, before, held, begun = free_port(), resident(), heap(spark), time.monotonic()
             if way in RUNTIMES:
-                source = pr.spark_frame(frame.filter("id >= 0"), f"{directory}/rows")
+                source = pr.sources.spark_frame(frame.filter("id >= 0"), f"{directory}/rows")
                 pr.run(partial(train, source=source, directory=directory), workers=workers, seed=1, on=RUNTIMES[way](spark))
             else:
                 tasks = frame.repartition(workers)

@@ -53,7 +53,7 @@ def test_a_data_set_with_a_length_is_reshuffled_and_divided_as_it_is(workers: in
 def test_every_sample_of_a_stream_is_seen_once_an_epoch(workers: int, shards: int, shuffled: bool) -> None:
     def stream() -> Any:
         whole = made().to_iterable_dataset(num_shards=shards)
-        return pr.HuggingFaceStream(whole.shuffle(seed=3, buffer_size=50) if shuffled else whole)
+        return pr.sources.HuggingFaceStream(whole.shuffle(seed=3, buffer_size=50) if shuffled else whole)
 
     ids, _ = seen(stream, workers)
     assert sorted(ids[0]) == sorted(ids[1]) == list(range(ROWS))
@@ -62,14 +62,14 @@ def test_every_sample_of_a_stream_is_seen_once_an_epoch(workers: int, shards: in
 
 def test_a_stream_in_the_processes_of_a_loader_is_seen_once() -> None:
     def loader() -> Any:
-        source: Any = pr.HuggingFaceStream(made().to_iterable_dataset(num_shards=4))
+        source: Any = pr.sources.HuggingFaceStream(made().to_iterable_dataset(num_shards=4))
         return torch.utils.data.DataLoader(source, batch_size=16, num_workers=2)
 
     ids, _ = seen(loader, 2)
     assert sorted(ids[0]) == sorted(ids[1]) == list(range(ROWS))
 
 
-@pytest.mark.parametrize("make", [made, lambda: pr.HuggingFaceStream(made().to_iterable_dataset(num_shards=4).shuffle(seed=3))])
+@pytest.mark.parametrize("make", [made, lambda: pr.sources.HuggingFaceStream(made().to_iterable_dataset(num_shards=4).shuffle(seed=3))])
 def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(make: Any, tmp_path: Path) -> None:
     _, whole = seen(make, 2, checkpoint=tmp_path, every=4, keep=9)
     _, resumed = seen(make, 2, resume=tmp_path / "step-00000012")

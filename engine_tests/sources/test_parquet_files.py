@@ -42,7 +42,7 @@ def ids(source: Any, **request: Any) -> list[int]:
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_every_row_is_in_one_shard_and_shards_are_equally_long(directory: Path, workers: int, shuffle: bool) -> None:
-    source = pr.ParquetFiles(directory, ["id"], shuffle)
+    source = pr.sources.ParquetFiles(directory, ["id"], shuffle)
     for epoch in range(2):
         shards = [ids(source, rank=rank, workers=workers, seed=1, epoch=epoch) for rank in range(workers)]
         assert sorted(k for shard in shards for k in shard) == list(range(ROWS))
@@ -55,12 +55,12 @@ def test_every_row_is_in_one_shard_and_shards_are_equally_long(directory: Path, 
 
 @pytest.mark.parametrize("skip", [1, 99, 250, 333])
 def test_a_shard_can_be_entered_anywhere(directory: Path, skip: int) -> None:
-    source = pr.ParquetFiles(str(directory / "*.parquet"), ["id"])
+    source = pr.sources.ParquetFiles(str(directory / "*.parquet"), ["id"])
     assert ids(source, rank=1, workers=3, seed=4, epoch=2)[skip:] == ids(source, rank=1, workers=3, seed=4, epoch=2, skip=skip)
 
 
 def test_columns_are_tensors_of_the_types_of_models(directory: Path) -> None:
-    rows: Any = next(iter(pr.ParquetFiles(directory).shard(ShardRequest(0, 2))))
+    rows: Any = next(iter(pr.sources.ParquetFiles(directory).shard(ShardRequest(0, 2))))
     assert {name: (rows[name].dtype, rows[name].shape[1:]) for name in ("id", "x", "pair")} == {
         "id": (torch.int64, ()), "x": (torch.float32, ()), "pair": (torch.float32, (2,)),
     }  # fmt: skip
@@ -81,7 +81,7 @@ def train(worker: pr.Worker, source: Any, epochs: int = 2) -> None:
 
 @pytest.mark.parametrize("processes", [None, 0, 2])
 def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(directory: Path, tmp_path: Path, processes: int | None) -> None:
-    source: Any = pr.ParquetFiles(directory)
+    source: Any = pr.sources.ParquetFiles(directory)
     if processes is not None:
         source = DataLoader(source, batch_size=50, num_workers=processes)
     program = partial(train, source=source)
@@ -94,15 +94,15 @@ def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(directory: Path, 
 
 def test_what_cannot_be_read_is_named(directory: Path, tmp_path: Path) -> None:
     with pytest.raises(pr.PolyrhythmError, match=r"has no Parquet files: give a directory"):
-        _ = pr.ParquetFiles(tmp_path).samples
+        _ = pr.sources.ParquetFiles(tmp_path).samples
     with pytest.raises(pr.PolyrhythmError, match=r"has no column 'y': it has id, x, text"):
-        ids(pr.ParquetFiles(directory, ["id", "y"]), rank=0, workers=1)
+        ids(pr.sources.ParquetFiles(directory, ["id", "y"]), rank=0, workers=1)
     (tmp_path / "a.parquet").write_bytes(b"no")
     with pytest.raises(pr.PolyrhythmError, match=r"a.parquet cannot be read as Parquet"):
-        _ = pr.ParquetFiles(tmp_path).samples
+        _ = pr.sources.ParquetFiles(tmp_path).samples
     parquet.write_table(arrow.table({"id": [1, None, 3]}), tmp_path / "a.parquet")
     with pytest.raises(pr.PolyrhythmError, match=r"1 of 3 rows have no value in the column 'id'"):
-        ids(pr.ParquetFiles(tmp_path), rank=0, workers=1)
+        ids(pr.sources.ParquetFiles(tmp_path), rank=0, workers=1)
 
 
 FORMS: dict[str, Any] = {
@@ -118,7 +118,7 @@ FORMS: dict[str, Any] = {
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 def test_an_iterator_that_is_kept_can_be_read_in_every_epoch(form: str, early: bool, tmp_path: Path) -> None:
-    source = pr.LocalShard(iter(FORMS[form](range(3000))), keep=tmp_path)
+    source = pr.sources.LocalShard(iter(FORMS[form](range(3000))), keep=tmp_path)
     if early:
         next(iter(source.shard(ShardRequest(0, 1))))
     passes = []

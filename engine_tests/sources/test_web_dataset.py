@@ -51,7 +51,7 @@ def seen(make: Any, workers: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
 def test_files_of_its_writer_are_read_once_an_epoch(pattern: str, workers: int) -> None:
-    assert seen(lambda worker: pr.TarShards(pattern), workers) == [list(range(ROWS))] * 2
+    assert seen(lambda worker: pr.sources.TarShards(pattern), workers) == [list(range(ROWS))] * 2
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves its files open
@@ -63,7 +63,7 @@ def test_its_pipeline_that_divides_files_among_workers_is_a_local_shard(pattern:
         own = webdataset.WebDataset(
             files, shardshuffle=False, nodesplitter=lambda source: islice(source, worker.rank, None, worker.workers)
         )
-        return pr.LocalShard(own.decode().to_tuple("x.npy", "cls"), repeats=True)
+        return pr.sources.LocalShard(own.decode().to_tuple("x.npy", "cls"), repeats=True)
 
     assert seen(make, workers) == [list(range(ROWS))] * 2
 

@@ -29,6 +29,12 @@ import difflib
 import signal
 from collections.abc import Iterable
 
+__all__ = [
+    *("AliasWarning", "CheckpointError", "CompositionError", "DataError", "DeadlockError", "DivergedError", "DriftWarning"),
+    *("PolyrhythmError", "RecordError", "RecordWarning", "ResumedWarning", "RunError", "Stopped", "TamperedError", "UnknownNameError"),
+    *("UnshardedWarning", "WireError", "WorkerFailed", "WorkerStopped", "WorkloadError"),
+]
+
 
 class PolyrhythmError(Exception):
     """The base of all errors; its text is one or two plain sentences."""

@@ -17,7 +17,7 @@ from polyrhythm.launchers.submission import WorkerCommand
 JOB = WorkerCommand("digits", 3, ["-m", "first"], ["-m", "again", "--resume"])
 
 
-def _objects(on: pr.Kubernetes) -> dict[str, Any]:
+def _objects(on: pr.launchers.Kubernetes) -> dict[str, Any]:
     return {each["kind"]: each for each in json.loads(on.submission(JOB).text)["items"]}
 
 
@@ -27,7 +27,7 @@ def _container(objects: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_each_pod_is_told_its_rank_and_where_pod_0_is() -> None:
-    objects = _objects(pr.Kubernetes(image="trainer:1"))
+    objects = _objects(pr.launchers.Kubernetes(image="trainer:1"))
     job = objects["Job"]["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 3, 3)
     name = objects["Service"]["metadata"]["name"]
@@ -39,7 +39,7 @@ def test_each_pod_is_told_its_rank_and_where_pod_0_is() -> None:
 
 
 def test_the_secret_is_random_and_only_in_its_object() -> None:
-    first, second = (_objects(pr.Kubernetes(image="trainer:1")) for _ in range(2))
+    first, second = (_objects(pr.launchers.Kubernetes(image="trainer:1")) for _ in range(2))
     secrets = [base64.b64decode(each["Secret"]["data"]["secret"]).decode() for each in (first, second)]
     assert len(set(secrets)) == 2
     assert all(len(secret) == 32 for secret in secrets)
@@ -47,14 +47,14 @@ def test_the_secret_is_random_and_only_in_its_object() -> None:
 
 
 def test_pods_continue_from_the_newest_checkpoint_and_are_replaced_as_often_as_asked_for() -> None:
-    objects = _objects(pr.Kubernetes(image="trainer:1", restarts=2))
+    objects = _objects(pr.launchers.Kubernetes(image="trainer:1", restarts=2))
     assert _container(objects)["command"] == ["python", "-m", "again", "--resume"]
     assert objects["Job"]["spec"]["backoffLimit"] == 6
     assert objects["Job"]["spec"]["template"]["spec"]["restartPolicy"] == "Never"
 
 
 def test_resources_and_volumes_are_those_given() -> None:
-    objects = _objects(pr.Kubernetes(image="trainer:1", cpus=0.5, memory="1Gi", gpus=2, claim="shared", mount="/work"))
+    objects = _objects(pr.launchers.Kubernetes(image="trainer:1", cpus=0.5, memory="1Gi", gpus=2, claim="shared", mount="/work"))
     resources = _container(objects)["resources"]
     assert resources == {"requests": {"cpu": "0.5", "memory": "1Gi"}, "limits": {"memory": "1Gi", "nvidia.com/gpu": "2"}}
     assert {"name": "data", "mountPath": "/work"} in _container(objects)["volumeMounts"]
@@ -63,7 +63,7 @@ def test_resources_and_volumes_are_those_given() -> None:
 
 
 def test_kubectl_is_told_the_cluster_and_the_namespace() -> None:
-    on = pr.Kubernetes(image="trainer:1", kubectl="/opt/kubectl", context="far", namespace="teams")
+    on = pr.launchers.Kubernetes(image="trainer:1", kubectl="/opt/kubectl", context="far", namespace="teams")
     assert on.submission(JOB).command == ["/opt/kubectl", "--context", "far", "--namespace", "teams", "apply", "-f", "-"]
 
 

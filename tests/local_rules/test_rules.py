@@ -21,10 +21,11 @@ from polyrhythm.core.protocols.local import LocalRule
 from polyrhythm.core.protocols.topology import Topology
 from polyrhythm.core.protocols.traits import LOCAL, Pattern
 from polyrhythm.core.simulator import Instant, Simulator
-from polyrhythm.core.strategy import Exchange, Hierarchical, InGroups, Strategy
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
 from polyrhythm.core.tensors import Layout
 from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
+from polyrhythm.groups import InGroups
 from polyrhythm.local_rules import MEMBERS, AverageMoments, Consensus, KeepOwn, PlainSteps, Proximal, ResetMoments
 from polyrhythm.merge import Mean
 from polyrhythm.topology import MEMBERS as TOPOLOGIES

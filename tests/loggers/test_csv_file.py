@@ -46,7 +46,7 @@ def lines(path: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("on", [SIMULATOR, pr.Processes()], ids=["virtual", "real"])
 def test_every_metric_of_a_run_is_a_line(on: Any, tmp_path: Path) -> None:
     path = tmp_path / "new" / "metrics.csv"
-    done = pr.run(train, workers=2, on=on, seed=1, loggers=[pr.CSV(path)])
+    done = pr.run(train, workers=2, on=on, seed=1, loggers=[pr.loggers.CSV(path)])
     found = lines(path)
     names = {line["metric"] for line in found}
     assert names == {
@@ -72,7 +72,7 @@ def test_lines_are_there_while_the_run_goes_on(tmp_path: Path) -> None:
             worker.report(step=worker.clock)
             seen.append(len(lines(path)))
 
-    pr.run(watching, workers=1, on=SIMULATOR, loggers=[pr.CSV(path)])
+    pr.run(watching, workers=1, on=SIMULATOR, loggers=[pr.loggers.CSV(path)])
     assert seen == [1, 2, 3, 4]
 
 
@@ -111,7 +111,9 @@ def test_a_logger_is_given_the_description_of_the_run_first_and_its_end_last() -
 @pytest.mark.parametrize("at", ["open", "write", "close"])
 def test_a_logger_that_fails_is_left_out_with_a_warning(at: str) -> None:
     failing, other = Recording(at), Recording()
-    with pytest.warns(pr.RecordWarning, match=r"Recording failed \(OSError: the disk is full\), and the run went on without it") as warned:
+    with pytest.warns(
+        pr.errors.RecordWarning, match=r"Recording failed \(OSError: the disk is full\), and the run went on without it"
+    ) as warned:
         done = pr.run(train, workers=2, on=SIMULATOR, loggers=[failing, other])
     assert len(warned) == 1
     assert done.summary.steps == 24
@@ -130,7 +132,9 @@ def test_a_run_that_fails_closes_its_loggers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("logger", "extra"), [(pr.TensorBoard("x"), "tensorboard"), (pr.WandB(), "wandb"), (pr.MLflow(), "mlflow")], ids=repr
+    ("logger", "extra"),
+    [(pr.loggers.TensorBoard("x"), "tensorboard"), (pr.loggers.WandB(), "wandb"), (pr.loggers.MLflow(), "mlflow")],
+    ids=repr,
 )
 def test_a_logger_whose_package_is_missing_is_refused_before_the_run(logger: Any, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, extra, None)
@@ -144,7 +148,7 @@ JOINED = """
 import torch
 import polyrhythm as pr
 
-worker = pr.join("allreduce", loggers=[pr.CSV("metrics.csv")])
+worker = pr.join("allreduce", loggers=[pr.loggers.CSV("metrics.csv")])
 model = torch.nn.Linear(1, 1)
 model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
 for (x,) in worker.batches((torch.ones(8, 1),), batch_size=2):

@@ -80,7 +80,7 @@ def test_a_target_that_the_untrained_model_meets_is_said_before_anything_is_sear
 
 
 def test_the_batch_is_not_varied_where_steps_were_measured() -> None:
-    scenario = Scenario("least_squares", least_squares, parse_target("loss=0.05"), NETWORK, fleet(pr.Profile("measured", (0.01,))))
+    scenario = Scenario("least_squares", least_squares, parse_target("loss=0.05"), NETWORK, fleet(pr.hardware.Profile("measured", (0.01,))))
     space = Space.of(scenario, ("allreduce",), (2,))
     assert space.batch is None
     assert space.rate is not None

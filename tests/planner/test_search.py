@@ -165,8 +165,8 @@ def test_measured_steps_correct_the_prediction(factor: float) -> None:
     plan = made.plan()
     before = {choice.name: choice.seconds.middle for choice in plan.choices}
 
-    def timed(train: object, workers: int, strategy: pr.Strategy) -> pr.Profile:
-        return pr.Profile("measured", (0.1 * (factor if strategy.name == "sparknet" else 1),))
+    def timed(train: object, workers: int, strategy: pr.Strategy) -> pr.hardware.Profile:
+        return pr.hardware.Profile("measured", (0.1 * (factor if strategy.name == "sparknet" else 1),))
 
     checked = Verification(made.found, InTurn(), lambda name, problem: pytest.fail(str(problem)), timed)
     corrected = checked.correct(plan, made.contenders(2))

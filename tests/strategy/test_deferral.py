@@ -29,7 +29,7 @@ from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.merge import Adagrad, Mean, OuterOptimizer, Sum
 from polyrhythm.parameters import Named
-from polyrhythm.tools.measuring.timing import time
+from polyrhythm.tools.measuring.timing import simulate_timing
 from polyrhythm.topology import FAMILIES, AllReduce, Bucketed, Deferred, Direct, Gossip, Server, Summation
 
 DEFERRED = Strategy(topology=Deferred(Summation(1, nbytes=64)))
@@ -579,7 +579,7 @@ def test_spare_machines_make_a_deferred_step_shorter() -> None:
 def test_a_timing_only_run_defers_as_the_run_does() -> None:
     on = Simulator(network=Network.uniform("even", BANDWIDTH, 1e-4), devices=Device("slow", 4e6))
     timed = {
-        topology: time(stacked, workers=2, strategy=Strategy(topology=topology), steps=8, on=on).summary
+        topology: simulate_timing(stacked, workers=2, strategy=Strategy(topology=topology), steps=8, on=on).summary
         for topology in (Summation(), Deferred(Summation(nbytes=MATRIX // 4)))
     }
     plain, deferred = timed.values()

@@ -11,9 +11,10 @@ from polyrhythm.core.kernel.job import Location
 from polyrhythm.core.kernel.message import DIMENSION_BYTES, HEADER_BYTES, TENSOR_HEADER_BYTES
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator.simulator import Instant, Simulator
-from polyrhythm.core.strategy import BySite, Exchange, Given, Hierarchical, InGroups, Leaders, OfSize, Strategy, Stripes
-from polyrhythm.core.strategy.hierarchy.groups import MEMBERS as GROUPS
+from polyrhythm.core.strategy import Exchange, Hierarchical, Leaders, Strategy, Stripes
 from polyrhythm.errors import CompositionError
+from polyrhythm.groups import MEMBERS as GROUPS
+from polyrhythm.groups import BySite, Given, InGroups, OfSize
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.merge import Elastic, Nesterov, OuterOptimizer, Sum
 from polyrhythm.topology import Adasum, AllReduce, AverageWeights, Direct, Gossip, Ring, Server, Tree

@@ -18,8 +18,9 @@ from polyrhythm.core.kernel.message import DIMENSION_BYTES, HEADER_BYTES, TENSOR
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator import Instant, Simulator
-from polyrhythm.core.strategy import Exchange, Hierarchical, InGroups, OfSize, Strategy
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
 from polyrhythm.errors import CompositionError
+from polyrhythm.groups import InGroups, OfSize
 from polyrhythm.merge import LARC, LARS, LinearScaling, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.topology import AllReduce, AllToAll, Bucketed, Deferred, Direct, Server, Summation, Tree
 

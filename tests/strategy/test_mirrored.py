@@ -9,11 +9,12 @@ from polyrhythm.codec import ErrorFeedback, Relative
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
 from polyrhythm.core.kernel.events import Sent
 from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.groups import Groups
 from polyrhythm.core.protocols.topology import Topology
 from polyrhythm.core.simulator.simulator import Simulator
-from polyrhythm.core.strategy import Exchange, Hierarchical, InGroups, OfSize, Strategy
-from polyrhythm.core.strategy.hierarchy.groups import Groups
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
 from polyrhythm.errors import CompositionError
+from polyrhythm.groups import InGroups, OfSize
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.merge import Sum

@@ -30,7 +30,7 @@ def train(worker: pr.Worker) -> None:
 
 @pytest.mark.parametrize("name", UNAWAITED)
 def test_no_more_is_sent_than_lines_carry_and_a_few_models(name: str) -> None:
-    run = pr.run(train, workers=WORKERS, strategy=name, on=pr.Simulator(NARROW, pr.Profile("fast", (1e-4,))))
+    run = pr.run(train, workers=WORKERS, strategy=name, on=pr.Simulator(NARROW, pr.hardware.Profile("fast", (1e-4,))))
     stepped = [event for event in run.outcome.events if isinstance(event, Stepped)]
     carried = WORKERS * RATE * max(event.time for event in stepped)
     assert max(event.bytes_sent for event in stepped) <= carried + 2 * WORKERS * MODEL_BYTES

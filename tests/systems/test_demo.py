@@ -102,11 +102,11 @@ def test_it_takes_the_steps_of_the_authors_code_under_a_schedule(workers: int) -
 
 
 def test_the_mean_over_senders_and_the_rate_in_the_momentum_each_matter() -> None:
-    codec, on = pr.CosineTopK(KEPT, CHUNK), pr.Simulator(network=pr.Instant())
+    codec, on = pr.codec.CosineTopK(KEPT, CHUNK), pr.Simulator(network=pr.Instant())
     ours = pr.systems.find("demo", kept=KEPT, chunk=CHUNK, decay=DECAY)
     without = [
-        pr.RateScaled(pr.DecayingFeedback(codec, DECAY)),
-        pr.DecayingFeedback(pr.SenderMean(codec), DECAY),
+        pr.codec.RateScaled(pr.codec.DecayingFeedback(codec, DECAY)),
+        pr.codec.DecayingFeedback(pr.codec.SenderMean(codec), DECAY),
     ]
     whole = pr.run(train, workers=WORKERS, strategy=ours, on=on).outcome.summary.weights_sha256
     for other in without:
@@ -117,7 +117,7 @@ def test_the_mean_over_senders_and_the_rate_in_the_momentum_each_matter() -> Non
 def test_what_one_worker_alone_has_sent_counts_in_full() -> None:
     from polyrhythm.core.tensors import Layout
 
-    layout, codec = Layout(("a",), ((4,),)), pr.CosineTopK(1, chunk=4)
+    layout, codec = Layout(("a",), ((4,),)), pr.codec.CosineTopK(1, chunk=4)
     flat, wave = torch.full((4,), 1.0), 2 * cosines(4)[1]
     packets = [codec.encode(each, layout, {}, None).packet for each in (flat, 3 * flat, wave)]  # type: ignore[arg-type]
     torch.testing.assert_close(codec.decode_mean(packets, layout), 2 * flat + wave)

@@ -80,7 +80,11 @@ def test_several_batches_a_step_are_refused() -> None:
 
 def test_a_worker_passes_over_all_of_a_step_or_nothing() -> None:
     with pytest.raises(CompositionError, match="the same consistency"):
-        Strategy(selected=((pr.Modules("Linear"), pr.Exchange()),), consistency=pr.SampledClients(0.5), topology=pr.Server())
+        Strategy(
+            selected=((pr.parameters.Modules("Linear"), pr.Exchange()),),
+            consistency=pr.consistency.SampledClients(0.5),
+            topology=pr.topology.Server(),
+        )
 
 
 @pytest.mark.parametrize("fraction", [0.0, -1.0, 1.5, float("nan")])

@@ -169,7 +169,7 @@ def test_parallax_is_allreduce_to_rounding(workers: int) -> None:
 @each_on_a_gpt
 def test_timing_needs_training_where_data_decide_the_size(strategy: Strategy) -> None:
     with pytest.raises(CompositionError, match=r"A timing-only run computes no gradients, and \w+\(\) sends \w+ of gradients"):
-        pr.time(pr.load_workload("chars-gpt", GPT), workers=2, strategy=strategy, steps=2, on=VIRTUAL)
+        pr.simulate_timing(pr.load_workload("chars-gpt", GPT), workers=2, strategy=strategy, steps=2, on=VIRTUAL)
 
 
 def test_an_exchange_may_be_left_without_parameters_by_a_user_too() -> None:

@@ -15,9 +15,10 @@ from polyrhythm.core.kernel.events import Stepped, Waited
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.local import LocalRule
 from polyrhythm.core.simulator.simulator import Simulator
-from polyrhythm.core.strategy import Exchange, Hierarchical, InGroups, Strategy
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
 from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
+from polyrhythm.groups import InGroups
 from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.network import Network
 from polyrhythm.local_rules import KeepLateSteps, KeepOwn, PlainSteps

@@ -19,9 +19,9 @@ from polyrhythm.systems import find
 
 def strategy(share: float = 0.75, every: int = 2) -> Strategy:
     return Strategy(
-        consistency=pr.Bounded(1),
-        topology=pr.KnowledgeTransfer(every=every, share=share),
-        controller=pr.BestWorker(every),
+        consistency=pr.consistency.Bounded(1),
+        topology=pr.topology.KnowledgeTransfer(every=every, share=share),
+        controller=pr.controllers.BestWorker(every),
     )
 
 
@@ -64,7 +64,7 @@ def test_without_reports_nothing_is_transferred() -> None:
         worker.report = lambda **_: None
         Toy()(worker)
 
-    plain = Strategy(consistency=pr.Bounded(1), topology=pr.LinkExchange())
+    plain = Strategy(consistency=pr.consistency.Bounded(1), topology=pr.topology.LinkExchange())
     run = [pr.run(silent, workers=3, strategy=each, on=pr.Simulator(network=pr.Instant()), seed=5) for each in (strategy(), plain)]
     assert run[0].summary.weights_sha256 == run[1].summary.weights_sha256
 
@@ -78,22 +78,26 @@ def test_the_best_is_the_first_with_the_least_loss() -> None:
     measures = {name: WorkerMeasure(0.1, 8, loss) for name, loss in losses.items()}
     named = {}
     for name in measures:
-        (decision,), _ = pr.BestWorker().decide(Measurements(100, name, measures, {}, 100, 4), {})
+        (decision,), _ = pr.controllers.BestWorker().decide(Measurements(100, name, measures, {}, 100, 4), {})
         assert decision.setting is ControlledSetting.TEACHER
         named[name] = decision.value
     assert named == {"worker/0": 1, "worker/1": 1, "worker/2": 2, "worker/3": 1}
     silent = {name: WorkerMeasure(0.1, 8) for name in losses}
-    assert pr.BestWorker().decide(Measurements(100, "worker/0", silent, {}, 100, 4), {}) == ((), {})
+    assert pr.controllers.BestWorker().decide(Measurements(100, "worker/0", silent, {}, 100, 4), {}) == ((), {})
 
 
 def test_dlion_transfers_unless_told_otherwise() -> None:
-    assert find("dlion").topology == pr.KnowledgeTransfer(every=100)
-    assert find("dlion", transfer=None).topology == pr.LinkExchange()
+    assert find("dlion").topology == pr.topology.KnowledgeTransfer(every=100)
+    assert find("dlion", transfer=None).topology == pr.topology.LinkExchange()
 
 
 def test_what_transfers_nothing_is_refused() -> None:
-    for make in (lambda: pr.KnowledgeTransfer(every=0), lambda: pr.KnowledgeTransfer(share=0.0), lambda: pr.KnowledgeTransfer(pr.Server())):
+    for make in (
+        lambda: pr.topology.KnowledgeTransfer(every=0),
+        lambda: pr.topology.KnowledgeTransfer(share=0.0),
+        lambda: pr.topology.KnowledgeTransfer(pr.topology.Server()),
+    ):
         with pytest.raises(CompositionError, match=r"[Gg]ive"):
             make()
     with pytest.raises(CompositionError, match="worker to learn from, which LinkExchange does not have"):
-        Strategy(consistency=pr.Bounded(1), topology=pr.LinkExchange(), controller=pr.BestWorker())
+        Strategy(consistency=pr.consistency.Bounded(1), topology=pr.topology.LinkExchange(), controller=pr.controllers.BestWorker())

@@ -120,7 +120,9 @@ def test_no_contribution_is_lost_or_doubled(name: str, tmp_path: Path) -> None:
     resumed_without_loss(name, tmp_path, [7])
 
 
-@pytest.mark.parametrize("among", [pr.Mirrors(), pr.Overlay(2, turn=3, barrier=pr.SelectiveBarrier())], ids=["direct", "hubs"])
+@pytest.mark.parametrize(
+    "among", [pr.topology.Mirrors(), pr.topology.Overlay(2, turn=3, barrier=pr.topology.SelectiveBarrier())], ids=["direct", "hubs"]
+)
 def test_what_a_site_has_yet_to_send_to_others_is_not_lost(among: Any, tmp_path: Path) -> None:
     def push_much(worker: pr.Worker) -> None:
         model = nn.Linear(60_000, 1, bias=False)
@@ -132,8 +134,8 @@ def test_what_a_site_has_yet_to_send_to_others_is_not_lost(among: Any, tmp_path:
             model.weight.sum().backward()
             optimizer.step()
 
-    inner = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(0)), topology=pr.Server(1))
-    outer = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(20)), topology=among, merge=pr.Sum())
+    inner = pr.Exchange(consistency=pr.consistency.LocalSteps(1, pr.consistency.Bounded(0)), topology=pr.topology.Server(1))
+    outer = pr.Exchange(consistency=pr.consistency.LocalSteps(1, pr.consistency.Bounded(20)), topology=among, merge=pr.merge.Sum())
     mirrored = pr.Strategy(exchange=pr.Hierarchical(inner=inner, outer=outer))
     whole = run(push_much, mirrored, workers=6, checkpoint=tmp_path, every=5)
     again = run(push_much, mirrored, workers=6, resume=at(tmp_path, 5))
@@ -141,8 +143,12 @@ def test_what_a_site_has_yet_to_send_to_others_is_not_lost(among: Any, tmp_path:
 
 
 def test_the_momentum_with_which_servers_of_groups_merge_is_in_a_checkpoint(tmp_path: Path) -> None:
-    inner = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(0)), topology=pr.Server(1))
-    outer = pr.Exchange(consistency=pr.LocalSteps(1, pr.Bounded(20)), topology=pr.Mirrors(), merge=pr.OuterOptimizer(pr.Nesterov(0.5, 0.9)))
+    inner = pr.Exchange(consistency=pr.consistency.LocalSteps(1, pr.consistency.Bounded(0)), topology=pr.topology.Server(1))
+    outer = pr.Exchange(
+        consistency=pr.consistency.LocalSteps(1, pr.consistency.Bounded(20)),
+        topology=pr.topology.Mirrors(),
+        merge=pr.merge.OuterOptimizer(pr.merge.Nesterov(0.5, 0.9)),
+    )
     mirrored = pr.Strategy(exchange=pr.Hierarchical(inner=inner, outer=outer, groups=2))
     whole = run(push, mirrored, pr.Simulator(), checkpoint=tmp_path, every=6, keep=9)
     again = run(push, mirrored, pr.Simulator(), resume=at(tmp_path, 6))
@@ -508,7 +514,7 @@ def test_a_worker_that_ends_early_ends_the_checkpoints_and_not_the_run(tmp_path:
 
 def test_a_lost_worker_ends_the_checkpoints_and_not_the_run(tmp_path: Path) -> None:
     whole = run(train, "downpour")
-    lost = pr.Simulator(network="wan-3", faults=(pr.Crash("worker/2", (whole.summary.virtual_seconds or 0) / 2),))
+    lost = pr.Simulator(network="wan-3", faults=(pr.hardware.Crash("worker/2", (whole.summary.virtual_seconds or 0) / 2),))
     again = run(train, "downpour", lost, checkpoint=tmp_path, every=2, keep=100)
     assert again.summary.lost == ["worker/2"]
     assert 0 < len(list(tmp_path.iterdir())) < 9

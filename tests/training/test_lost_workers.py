@@ -63,7 +63,7 @@ def test_the_others_finish_and_have_learned(system: str) -> None:
 )
 def test_in_virtual_time_the_others_finish_within_5_percent_of_the_undisturbed_loss(system: str) -> None:
     whole = pr.run(Train(0), workers=4, strategy=system, on=pr.Simulator(network="lan"), seed=5)
-    half = pr.Crash("worker/2", at=whole.outcome.time / 2)
+    half = pr.hardware.Crash("worker/2", at=whole.outcome.time / 2)
     torn = pr.run(Train(0), workers=4, strategy=system, on=pr.Simulator(network="lan", faults=(half,)), seed=5)
     assert torn.summary.lost == ["worker/2"]
     assert loss(torn) <= 1.05 * loss(whole)

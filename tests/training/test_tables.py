@@ -22,8 +22,8 @@ from polyrhythm.errors import CheckpointError, CompositionError, DivergedError, 
 from .scenes import go, loop, sgd
 
 CLOCKS, ROWS = 5, 7
-UNEVEN = pr.Fleet((pr.Profile("measured", (1e-3,)),), (pr.Mixed((1.0, 0.6, 0.2)), pr.Jitter(0.5)))
-BOUNDED_0 = pr.Strategy(consistency=pr.Bounded(0), topology=pr.Server(2))
+UNEVEN = pr.hardware.Fleet((pr.hardware.Profile("measured", (1e-3,)),), (pr.hardware.Mixed((1.0, 0.6, 0.2)), pr.hardware.Jitter(0.5)))
+BOUNDED_0 = pr.Strategy(consistency=pr.consistency.Bounded(0), topology=pr.topology.Server(2))
 SERVED = [
     name
     for name, preset in systems.SYSTEMS.items()
@@ -32,7 +32,7 @@ SERVED = [
 
 
 def over(consistency: Consistency, shards: int = 1) -> pr.Strategy:
-    return pr.Strategy(consistency=consistency, topology=pr.Server(shards))
+    return pr.Strategy(consistency=consistency, topology=pr.topology.Server(shards))
 
 
 def uneven(seed: int = 0) -> pr.Simulator:
@@ -43,7 +43,7 @@ def counting(slack: int) -> Callable[[Any], None]:
     """Every worker counts its clocks in a row of its own, and all count theirs in the last; it knows what it may see."""
 
     def train(worker: Any) -> None:
-        table = worker.table("counts", rows=ROWS, columns=2, row=pr.DenseRows(torch.int64))
+        table = worker.table("counts", rows=ROWS, columns=2, row=pr.tables.DenseRows(torch.int64))
         for clock in range(CLOCKS):
             seen = table.get(range(worker.workers))[:, 0]
             assert int(seen.min()) >= clock - slack, "all that every worker did in its first clock - slack periods"
@@ -62,7 +62,7 @@ def counting(slack: int) -> Callable[[Any], None]:
 @pytest.mark.parametrize("slack", [0, 1, 3])
 def test_a_read_has_all_that_the_bound_promises_and_ones_own_writes_and_each_counts_once(slack: int, shards: int) -> None:
     for seed in range(2):
-        run = pr.run(counting(slack), workers=3, strategy=over(pr.Bounded(slack), shards), on=uneven(seed))
+        run = pr.run(counting(slack), workers=3, strategy=over(pr.consistency.Bounded(slack), shards), on=uneven(seed))
         assert run.weights["counts"][:, 0].tolist() == [CLOCKS] * 3 + [0] * (ROWS - 4) + [6 * CLOCKS]
         assert run.summary.steps == CLOCKS
 
@@ -111,16 +111,18 @@ def in_rank_order(workers: int) -> Tensor:
 def test_without_slack_it_is_bulk_synchronous_to_the_bit_whatever_the_order_and_the_division() -> None:
     expected = in_rank_order(3)
     for strategy in (
-        over(pr.Bounded(0)),
-        over(pr.BulkSynchronous()),
-        over(pr.LocalSteps(1, pr.Bounded(0)), 2),
-        over(pr.SoftSync(1, pr.Bounded(0)), 3),
+        over(pr.consistency.Bounded(0)),
+        over(pr.consistency.BulkSynchronous()),
+        over(pr.consistency.LocalSteps(1, pr.consistency.Bounded(0)), 2),
+        over(pr.consistency.SoftSync(1, pr.consistency.Bounded(0)), 3),
     ):
         for on in (uneven(1), pr.Simulator(network=Instant())):
             assert torch.equal(pr.run(wandering, workers=3, strategy=strategy, on=on).weights["t"], expected)
 
 
-@pytest.mark.parametrize("strategy", [over(pr.Bounded(3)), over(pr.Asynchronous(), 2), over(pr.BulkSynchronous())], ids=repr)
+@pytest.mark.parametrize(
+    "strategy", [over(pr.consistency.Bounded(3)), over(pr.consistency.Asynchronous(), 2), over(pr.consistency.BulkSynchronous())], ids=repr
+)
 def test_one_worker_has_a_tensor(strategy: pr.Strategy) -> None:
     assert torch.allclose(go(wandering, strategy, workers=1).weights["t"], in_rank_order(1), rtol=0, atol=1e-6)
 
@@ -128,7 +130,7 @@ def test_one_worker_has_a_tensor(strategy: pr.Strategy) -> None:
 def test_a_bound_on_the_cache_and_sparse_rows_change_no_bit() -> None:
     expected = in_rank_order(2)
     assert torch.equal(go(lambda worker: wandering(worker, cache=2), BOUNDED_0).weights["t"], expected)
-    sparse = go(lambda worker: wandering(worker, row=pr.SparseRows()), BOUNDED_0).weights
+    sparse = go(lambda worker: wandering(worker, row=pr.tables.SparseRows()), BOUNDED_0).weights
     whole = torch.sparse_coo_tensor(sparse["t.indices"], sparse["t.values"], expected.shape, check_invariants=True)
     assert torch.equal(whole.to_dense(), expected)
 
@@ -158,8 +160,8 @@ def test_two_real_processes_have_the_bits_of_virtual_ones_and_of_a_resumed_run(t
         go(lambda worker: worker.table("other", rows=ROWS), BOUNDED_0, resume=tmp_path / "step-00000004")
 
 
-@pytest.mark.parametrize("rule", [pr.Bounded(2), pr.SoftSync(2)], ids=repr)
-@pytest.mark.parametrize("row", [pr.DenseRows(torch.int64), pr.SparseRows(torch.int64)], ids=repr)
+@pytest.mark.parametrize("rule", [pr.consistency.Bounded(2), pr.consistency.SoftSync(2)], ids=repr)
+@pytest.mark.parametrize("row", [pr.tables.DenseRows(torch.int64), pr.tables.SparseRows(torch.int64)], ids=repr)
 def test_a_checkpoint_loses_and_doubles_nothing_whatever_is_under_way(rule: Consistency, row: Any, tmp_path: Path) -> None:
     def train(worker: Any) -> None:
         table = worker.table("t", rows=5, row=row)
@@ -186,7 +188,7 @@ def test_a_table_lies_beside_a_model_and_changes_nothing_of_it() -> None:
         model = torch.nn.Sequential(torch.nn.Linear(10, 12), torch.nn.Tanh(), torch.nn.Linear(12, 3))
         model, optimizer = worker.attach(model, sgd(model))
         if rows:
-            table = worker.table("seen", rows=rows, row=pr.DenseRows(torch.int32))
+            table = worker.table("seen", rows=rows, row=pr.tables.DenseRows(torch.int32))
             table.inc(worker.rank, 3)
             table.clock()
         loop(worker, model, optimizer)
@@ -208,9 +210,12 @@ def test_the_result_is_evaluated_at_moments_of_the_grid() -> None:
             worker.count(1)
             table.clock()
 
-    for row in (pr.DenseRows(), pr.SparseRows()):
+    for row in (pr.tables.DenseRows(), pr.tables.SparseRows()):
         run = pr.run(
-            lambda worker, row=row: train(worker, row), workers=2, strategy=over(pr.Bounded(1), 2), on=pr.Simulator(devices=UNEVEN)
+            lambda worker, row=row: train(worker, row),
+            workers=2,
+            strategy=over(pr.consistency.Bounded(1), 2),
+            on=pr.Simulator(devices=UNEVEN),
         )
         sums = [event.metrics["sum"] for event in run.outcome.events if isinstance(event, Evaluated)]
         assert sums == sorted(sums)
@@ -227,8 +232,8 @@ def test_who_is_lost_holds_nobody_up_where_a_run_goes_on_without_a_worker() -> N
             table.clock()
             table.get()
 
-    on = pr.Simulator(network="lan", faults=[pr.Crash("worker/1", 0.004)])
-    run = pr.run(train, workers=3, strategy=over(pr.SoftSync(1)), on=on)
+    on = pr.Simulator(network="lan", faults=[pr.hardware.Crash("worker/1", 0.004)])
+    run = pr.run(train, workers=3, strategy=over(pr.consistency.SoftSync(1)), on=on)
     assert run.summary.lost == [names(2)[1]]
     assert 40 < run.weights["t"].item() < 60
 
@@ -251,7 +256,7 @@ def used(use: Callable[[Any, pr.Table], object]) -> Callable[[Any], None]:
     [
         (opened(), "allreduce", CompositionError, "Tables are kept by servers, and allreduce has none: choose a system with servers"),
         (opened(rows=0), "ssp", WorkloadError, "rows=0: a table has a whole number of rows, 1 or more"),
-        (opened(row="dense"), "ssp", WorkloadError, "row='dense': give pr.DenseRows() or pr.SparseRows()"),
+        (opened(row="dense"), "ssp", WorkloadError, "row='dense': give pr.tables.DenseRows() or pr.tables.SparseRows()"),
         (opened(cache=-1), "ssp", WorkloadError, "cache=-1: give a number of rows, or None"),
         (opened(initial=torch.zeros(3, 2)), "ssp", WorkloadError, "3 initial rows for a table of 4"),
         (used(lambda worker, table: worker.table("t", rows=1)), "ssp", WorkloadError, "the name 't': give each table a name of its own"),

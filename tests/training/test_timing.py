@@ -21,12 +21,12 @@ TOY = Toy(epochs=2, batch_size=4)  # 3 workers: 8 steps of 4 samples an epoch
 
 
 COUNTED = pr.Device("slow core", 1e7)
-PACES = (pr.Jitter(0.3), pr.RandomStragglers(0.1, 5.0), pr.Mixed((1.0, 0.5)))
+PACES = (pr.hardware.Jitter(0.3), pr.hardware.RandomStragglers(0.1, 5.0), pr.hardware.Mixed((1.0, 0.5)))
 HARDWARE = {
     "overhead": pr.Simulator(network=pr.Instant(), devices=pr.Device("dear", 1e7, overhead_seconds=1.0)),
     "network": pr.Simulator(network=SLOW, devices=COUNTED),
-    "paces": pr.Simulator(network=pr.Instant(), devices=pr.Fleet((pr.Device("slow core", 1e7, 1e-3),), PACES), seed=3),
-    "measured": pr.Simulator(network=SLOW, devices=pr.Profile("measured", (0.1, 0.3, 0.2), seconds_per_contribution=0.004)),
+    "paces": pr.Simulator(network=pr.Instant(), devices=pr.hardware.Fleet((pr.Device("slow core", 1e7, 1e-3),), PACES), seed=3),
+    "measured": pr.Simulator(network=SLOW, devices=pr.hardware.Profile("measured", (0.1, 0.3, 0.2), seconds_per_contribution=0.004)),
 }
 VALUES_DECIDE = ("asysg-incon", "strom", "gaia", "dl4j-sharing", "actors-decentralised", "dlion", "li-ps")
 """Their packets hold what exceeds a threshold, so zeros are less; nobody waits for them, and steps end when they would."""
@@ -48,7 +48,7 @@ def stepped(run: pr.Run) -> list[float]:
 def test_time_and_bytes_are_those_of_the_full_run(system: str, hardware: str) -> None:
     full = pr.run(TOY, workers=3, strategy=system, on=HARDWARE[hardware])
     steps = len(stepped(full))
-    timed = pr.time(TOY, workers=3, strategy=system, steps=steps, on=HARDWARE[hardware])
+    timed = pr.simulate_timing(TOY, workers=3, strategy=system, steps=steps, on=HARDWARE[hardware])
     tolerance, cycles = TOLERANCES.get(system, ROUNDING), 2e-3 if system in IN_CYCLES else 0.0
     assert stepped(timed) == pytest.approx(stepped(full), rel=tolerance, abs=cycles)
     assert timed.summary.steps == full.summary.steps
@@ -59,9 +59,9 @@ def test_time_and_bytes_are_those_of_the_full_run(system: str, hardware: str) ->
 
 
 def test_selections_by_module_find_their_modules() -> None:
-    strategy = pr.Strategy(selected=((pr.Modules("Linear"), pr.Exchange(topology=pr.Server(2))),))
+    strategy = pr.Strategy(selected=((pr.parameters.Modules("Linear"), pr.Exchange(topology=pr.topology.Server(2))),))
     full = pr.run(TOY, workers=3, strategy=strategy, on=HARDWARE["network"])
-    timed = pr.time(TOY, workers=3, strategy=strategy, steps=len(stepped(full)), on=HARDWARE["network"])
+    timed = pr.simulate_timing(TOY, workers=3, strategy=strategy, steps=len(stepped(full)), on=HARDWARE["network"])
     assert stepped(timed) == pytest.approx(stepped(full), rel=1e-9)
 
 
@@ -78,7 +78,10 @@ def with_buffers(worker: Any) -> None:
 @pytest.mark.parametrize("system", ["allreduce", "ssp", "sparknet"])
 def test_frozen_parameters_and_buffers_are_told_in_the_same_time(system: str) -> None:
     on = pr.Simulator(network=SLOW, devices=COUNTED)
-    full, timed = pr.run(with_buffers, workers=3, strategy=system, on=on), pr.time(with_buffers, workers=3, strategy=system, steps=4, on=on)
+    full, timed = (
+        pr.run(with_buffers, workers=3, strategy=system, on=on),
+        pr.simulate_timing(with_buffers, workers=3, strategy=system, steps=4, on=on),
+    )
     assert timed.summary.virtual_seconds == pytest.approx(full.summary.virtual_seconds, rel=1e-9)
     assert timed.summary.bytes_sent == full.summary.bytes_sent
 
@@ -111,7 +114,7 @@ def test_what_is_sent_does_not_depend_on_how_tensors_are_named(system: str, dtyp
             optimizer.step()
 
     on = pr.Simulator(network=SLOW, devices=COUNTED)
-    full, timed = pr.run(train, workers=3, strategy=system, on=on), pr.time(train, workers=3, strategy=system, steps=4, on=on)
+    full, timed = pr.run(train, workers=3, strategy=system, on=on), pr.simulate_timing(train, workers=3, strategy=system, steps=4, on=on)
     assert timed.summary.bytes_sent == full.summary.bytes_sent
     assert timed.summary.virtual_seconds == pytest.approx(full.summary.virtual_seconds, rel=1e-9)
 
@@ -129,7 +132,7 @@ def test_several_optimizers_are_refused_with_the_remedy() -> None:
                 optimizer.step()
 
     with pytest.raises(CompositionError, match=r"attaches 2 optimizers.*time a full run"):
-        pr.time(train, workers=2, strategy="allreduce", steps=2, on=pr.Simulator(network=pr.Instant()))
+        pr.simulate_timing(train, workers=2, strategy="allreduce", steps=2, on=pr.Simulator(network=pr.Instant()))
 
 
 @pytest.mark.parametrize("system", fewest(system for system in EVERY_SYSTEM if not systems.find(system).chooses))
@@ -142,8 +145,8 @@ def test_every_system_pays_the_overhead_of_every_step(system: str) -> None:
     assert stepped(full) == pytest.approx([float(n) for n in range(1, steps + 1)], rel=rest)
 
 
-@pytest.mark.parametrize("devices", [pr.Device("dear", 1e15, 1.0), pr.Profile("measured", (1.0,))], ids=["counted", "measured"])
-def test_what_is_reported_between_exchanges_carries_its_own_time(devices: pr.Device | pr.Profile) -> None:
+@pytest.mark.parametrize("devices", [pr.Device("dear", 1e15, 1.0), pr.hardware.Profile("measured", (1.0,))], ids=["counted", "measured"])
+def test_what_is_reported_between_exchanges_carries_its_own_time(devices: pr.Device | pr.hardware.Profile) -> None:
     def train(worker: Any) -> None:
         model = network()
         model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -154,19 +157,21 @@ def test_what_is_reported_between_exchanges_carries_its_own_time(devices: pr.Dev
             worker.report(step=worker.clock)
 
     on = pr.Simulator(network=pr.Instant(), devices=devices)
-    events = pr.run(train, workers=2, strategy=pr.Strategy(consistency=pr.LocalSteps(20)), on=on).outcome.events
+    events = pr.run(train, workers=2, strategy=pr.Strategy(consistency=pr.consistency.LocalSteps(20)), on=on).outcome.events
     reports = {event.metrics["step"]: event.time for event in events if isinstance(event, Reported)}
     assert [reports[step] for step in (1, 19, 20, 39)] == pytest.approx([1.0, 19.0, 20.0, 39.0], rel=1e-6)
 
 
 def test_uneven_machines_keep_their_pace() -> None:
-    fleet = pr.Fleet((pr.Device("fast", 1e9), pr.Device("slow", 1e6)))
+    fleet = pr.hardware.Fleet((pr.Device("fast", 1e9), pr.Device("slow", 1e6)))
     on = pr.Simulator(network=pr.Instant(), devices=fleet)
-    timed = pr.time(TOY, workers=2, strategy="allreduce", steps=10, on=on)
-    alone = pr.time(TOY, workers=2, strategy="allreduce", steps=10, on=pr.Simulator(network=pr.Instant(), devices=pr.Device("slow", 1e6)))
+    timed = pr.simulate_timing(TOY, workers=2, strategy="allreduce", steps=10, on=on)
+    alone = pr.simulate_timing(
+        TOY, workers=2, strategy="allreduce", steps=10, on=pr.Simulator(network=pr.Instant(), devices=pr.Device("slow", 1e6))
+    )
     assert timed.summary.virtual_seconds == pytest.approx(alone.summary.virtual_seconds)
 
 
 def test_a_training_function_that_takes_no_step_is_refused() -> None:
     with pytest.raises(CompositionError, match="took no step"):
-        pr.time(Toy(epochs=0), workers=2, strategy="allreduce", steps=2, on=pr.Simulator(network=pr.Instant()))
+        pr.simulate_timing(Toy(epochs=0), workers=2, strategy="allreduce", steps=2, on=pr.Simulator(network=pr.Instant()))

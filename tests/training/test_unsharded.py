@@ -15,7 +15,7 @@ from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator import Simulator
 from polyrhythm.core.training.run import run
 from polyrhythm.errors import UnshardedWarning
-from polyrhythm.tools.measuring.timing import time
+from polyrhythm.tools.measuring.timing import simulate_timing
 
 from .scenes import go, sgd
 
@@ -77,7 +77,10 @@ def test_counted_samples_are_on_record() -> None:
 
 
 def test_a_timing_only_run_counts() -> None:
-    assert time(stepping(lambda worker: worker.count(7)), workers=3, strategy="allreduce", steps=2, on=Simulator()).summary.samples == 42
+    assert (
+        simulate_timing(stepping(lambda worker: worker.count(7)), workers=3, strategy="allreduce", steps=2, on=Simulator()).summary.samples
+        == 42
+    )
 
 
 def test_real_processes_warn_too(capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads import Ising
 from polyrhythm.workloads.ising_ring import IsingRing, measured
 
-STEPS = pr.Simulator(devices=pr.Profile("measured", (1e-3,)))
+STEPS = pr.Simulator(devices=pr.hardware.Profile("measured", (1e-3,)))
 SAMPLING = Ising(chains=8192, sweeps=6)
 
 

@@ -15,7 +15,7 @@ from polyrhythm.workloads.matrix_factorization import generated as ratings
 from polyrhythm_reproductions.jobs.scheduled_lasso import least_objective
 
 SMALL = Lasso(samples=60, features=40, group=4, correlation=0.7, rounds=120, parallel=4)
-STEPS = pr.Simulator(devices=pr.Profile("measured", (1e-3,)))
+STEPS = pr.Simulator(devices=pr.hardware.Profile("measured", (1e-3,)))
 
 
 def test_features_are_correlated_in_groups_and_have_unit_length() -> None:
@@ -30,7 +30,7 @@ def test_features_are_correlated_in_groups_and_have_unit_length() -> None:
 @pytest.mark.parametrize(("slack", "workers"), [(0, 1), (1, 2)])
 def test_parallel_descent_comes_to_the_minimum(slack: int, workers: int) -> None:
     job = replace(SMALL, flight=slack)
-    strategy = pr.Strategy(consistency=pr.Bounded(slack), topology=pr.Server(2))
+    strategy = pr.Strategy(consistency=pr.consistency.Bounded(slack), topology=pr.topology.Server(2))
     run = pr.run(job, workers=workers, strategy=strategy, on=STEPS, seed=1)
     least = least_objective(SMALL, 1)
     assert least - 1e-6 <= run.final["objective"] < 1.1 * least

@@ -11,7 +11,7 @@ from polyrhythm.core.simulator import Simulator
 from polyrhythm.core.strategy import Strategy
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.work import Train
-from polyrhythm.tools.measuring.timing import time
+from polyrhythm.tools.measuring.timing import simulate_timing
 
 Go = Callable[[int], Run]
 """Runs so many steps on a simulator."""
@@ -44,7 +44,7 @@ def step_cost(go: Go, first: int = 2, steps: int = 2) -> StepCost:
 
 def timed(train: Train, strategy: str | Strategy, workers: int, on: Simulator) -> Go:
     """Steps of `train` without its arithmetic."""
-    return lambda steps: time(train, workers=workers, strategy=strategy, steps=steps, on=on)
+    return lambda steps: simulate_timing(train, workers=workers, strategy=strategy, steps=steps, on=on)
 
 
 def of_machine(links: Mapping[tuple[str, str], float], host: Callable[[str], object]) -> Mapping[object, tuple[float, float]]:

@@ -13,6 +13,7 @@ from polyrhythm.buffers import MeanBuffers
 from polyrhythm.codec import Identity
 from polyrhythm.consistency import BulkSynchronous
 from polyrhythm.core.protocols.row_kind import RowKind
+from polyrhythm.groups import ByHost, BySite, Given, OfSize
 from polyrhythm.merge import Mean
 from polyrhythm.parameters import Named
 from polyrhythm.shuffle import GlobalShuffle
@@ -36,10 +37,14 @@ __all__ = [
     "ROW_KINDS",
     "AllReduce",
     "BulkSynchronous",
+    "ByHost",
+    "BySite",
     "DenseRows",
+    "Given",
     "GlobalShuffle",
     "Identity",
     "Mean",
     "MeanBuffers",
     "Named",
+    "OfSize",
 ]

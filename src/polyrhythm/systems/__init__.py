@@ -109,7 +109,7 @@ def resolve(strategy: str | Strategy) -> Strategy:
         return find(strategy)
     raise CompositionError(
         f"strategy={strategy!r} is neither a system's name nor a Strategy: give a name such as 'allreduce', or compose pieces, as in "
-        "pr.Strategy(consistency=pr.LocalSteps(8))."
+        "pr.Strategy(consistency=pr.consistency.LocalSteps(8))."
     )
 
 

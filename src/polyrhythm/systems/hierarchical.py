@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from polyrhythm.codec import ErrorFeedback, Relative
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
-from polyrhythm.core.strategy import Exchange, Hierarchical, InGroups, Leaders, OfSize, Strategy, Stripes
+from polyrhythm.core.strategy import Exchange, Hierarchical, Leaders, Strategy, Stripes
+from polyrhythm.groups import InGroups, OfSize
 from polyrhythm.merge import HeavyBall, Mean, OuterOptimizer, Sum
 from polyrhythm.topology import AllReduce, AsAgreed, ByLayer, Direct, Overlay, Ring, RoundTrips, SelectiveBarrier, Server
 

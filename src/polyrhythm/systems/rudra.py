@@ -7,7 +7,8 @@ from polyrhythm.controllers import TotalBatch
 from polyrhythm.core.protocols.consistency import Consistency
 from polyrhythm.core.protocols.controller import Fixed
 from polyrhythm.core.protocols.merge import Merge
-from polyrhythm.core.strategy import Exchange, Hierarchical, OfSize, Strategy
+from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
+from polyrhythm.groups import OfSize
 from polyrhythm.merge import Mean, SquareRootScaling
 from polyrhythm.shuffle import GlobalShuffle, OwnPace
 from polyrhythm.topology import BroadcastTree, Server

@@ -20,7 +20,7 @@ from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
-from polyrhythm.tools.measuring.timing import time
+from polyrhythm.tools.measuring.timing import simulate_timing
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
 from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
@@ -96,7 +96,9 @@ def _bytes_of_step(workers: int) -> float:
     """Bytes that a worker sends a step over 40 Mbit/s, once it knows its line: a median over runs that are timed only."""
     job = Teacher(batch_size=_BATCH)
     on = Simulator(network=_SLOW, devices=Profile("a step of 5 ms", (_STEP,)))
-    sent = [time(job, workers=workers, strategy="ako", steps=steps, on=on).outcome.summary.bytes_sent for steps in (60, 70, 80, 90)]
+    sent = [
+        simulate_timing(job, workers=workers, strategy="ako", steps=steps, on=on).outcome.summary.bytes_sent for steps in (60, 70, 80, 90)
+    ]
     return median(later - earlier for earlier, later in pairwise(sent)) / 10 / workers
 
 

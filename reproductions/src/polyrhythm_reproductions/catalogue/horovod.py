@@ -14,7 +14,7 @@ from polyrhythm.core.strategy import Strategy
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
-from polyrhythm.tools.measuring.timing import time
+from polyrhythm.tools.measuring.timing import simulate_timing
 from polyrhythm.topology import Autotune, Fused, ResponseCache, RootCoordinator
 from polyrhythm_reproductions.jobs.differences import largest_difference
 from polyrhythm_reproductions.jobs.negotiation import root_bytes
@@ -68,7 +68,7 @@ def _tuned_beside_a_grid() -> float:
 
 def _last_step(topology: Fused, steps: int) -> float:
     """The seconds of the last of `steps` steps at two workers."""
-    events = time(_MANY, workers=2, strategy=Strategy(topology=topology), steps=steps, on=_TUNED_ON).outcome.events
+    events = simulate_timing(_MANY, workers=2, strategy=Strategy(topology=topology), steps=steps, on=_TUNED_ON).outcome.events
     ends = [event.time for event in events if isinstance(event, Stepped) and event.actor == worker(0)]
     return ends[-1] - ends[-2]
 

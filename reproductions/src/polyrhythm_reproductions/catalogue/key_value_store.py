@@ -8,7 +8,7 @@ from polyrhythm.core.kernel.events import Sent
 from polyrhythm.core.simulator import Simulator
 from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
-from polyrhythm.tools.measuring.timing import time
+from polyrhythm.tools.measuring.timing import simulate_timing
 from polyrhythm.workloads.digits import DigitsMlp
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
@@ -36,7 +36,7 @@ class Place:
     def seconds(self, system: str, threshold: float | None = None) -> float:
         """Virtual seconds of 20 steps."""
         strategy, on = find(system, servers=_SERVERS, threshold=threshold), Simulator(network=self.network, devices=self.device)
-        return time(DigitsMlp(batch_size=self.batch), workers=_WORKERS, strategy=strategy, steps=20, on=on).outcome.time
+        return simulate_timing(DigitsMlp(batch_size=self.batch), workers=_WORKERS, strategy=strategy, steps=20, on=on).outcome.time
 
 
 _SENDING = Place(Network.uniform("100 Mbit/s", "100 Mbit/s", "50 us"), "cpu-core", 16)
@@ -75,7 +75,7 @@ def measure(trial: Trial) -> Figures:
 def _pushed(threshold: float | None) -> float:
     """Bytes from workers to servers in ten steps, without the first weights."""
     strategy, on = find("mxnet", servers=_SERVERS, threshold=threshold), Simulator(record_sends=True)
-    runs = [time(DigitsMlp(), workers=_WORKERS, strategy=strategy, steps=steps, on=on) for steps in (1, 11)]
+    runs = [simulate_timing(DigitsMlp(), workers=_WORKERS, strategy=strategy, steps=steps, on=on) for steps in (1, 11)]
     first, both = (
         sum(event.nbytes for event in run.outcome.events if isinstance(event, Sent) and event.to.startswith("server")) for run in runs
     )

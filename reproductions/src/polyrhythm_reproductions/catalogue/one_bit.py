@@ -16,7 +16,7 @@ from polyrhythm.core.strategy import Strategy
 from polyrhythm.core.tensors import Layout
 from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
-from polyrhythm.tools.measuring.timing import time
+from polyrhythm.tools.measuring.timing import simulate_timing
 from polyrhythm.workloads.workload import Workload
 from polyrhythm_reproductions.jobs.chars import Chars
 from polyrhythm_reproductions.jobs.recipes import AdagradRecipe
@@ -81,7 +81,7 @@ def _seconds(system: str, workers: int) -> float:
     """Virtual seconds of a step in which all workers together take the same samples."""
     strategy = find(system, warmup=1) if system == "onebit" else find(system)
     work, on = Teacher(width=1024, batch_size=_FRAMES // workers), Simulator(network=_NETWORK)
-    first, all_steps = (time(work, workers=workers, strategy=strategy, steps=steps, on=on).outcome.time for steps in (1, 21))
+    first, all_steps = (simulate_timing(work, workers=workers, strategy=strategy, steps=steps, on=on).outcome.time for steps in (1, 21))
     return (all_steps - first) / 20
 
 

@@ -7,7 +7,7 @@ from polyrhythm.core.strategy import Strategy
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
-from polyrhythm.tools.measuring.timing import time
+from polyrhythm.tools.measuring.timing import simulate_timing
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
 from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
@@ -63,7 +63,9 @@ def _pipelined(width: int, bits: int) -> Strategy:
 def _a_step(strategy: Strategy, computing: float) -> float:
     """Seconds of a step in the middle of a run, of which `computing` are the device's."""
     on = Simulator(network=_NETWORK, devices=Profile("fixed", (computing,)))
-    long, short = (time(_TIMED, workers=_WORKERS, strategy=strategy, steps=steps, on=on).outcome.time for steps in (2 * _STEPS, _STEPS))
+    long, short = (
+        simulate_timing(_TIMED, workers=_WORKERS, strategy=strategy, steps=steps, on=on).outcome.time for steps in (2 * _STEPS, _STEPS)
+    )
     return (long - short) / _STEPS
 
 

@@ -2,8 +2,7 @@
 
 from polyrhythm.core.strategy.exchange import Exchange
 from polyrhythm.core.strategy.hierarchy.across import Leaders, Stripes
-from polyrhythm.core.strategy.hierarchy.groups import ByHost, BySite, Given, InGroups, OfSize
 from polyrhythm.core.strategy.hierarchy.hierarchical import Hierarchical
 from polyrhythm.core.strategy.strategy import Strategy
 
-__all__ = ["ByHost", "BySite", "Exchange", "Given", "Hierarchical", "InGroups", "Leaders", "OfSize", "Strategy", "Stripes"]
+__all__ = ["Exchange", "Hierarchical", "Leaders", "Strategy", "Stripes"]

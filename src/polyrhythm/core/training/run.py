@@ -134,7 +134,7 @@ def attempt(
     if workers > _MOST_WORKERS:
         raise CompositionError(f"workers={workers} is more than a machine can hold, also in virtual time: give at most {_MOST_WORKERS:,}.")
     if not isinstance(loggers, (list, tuple)) or not all(callable(getattr(each, "open", None)) for each in loggers):
-        raise CompositionError(f"loggers={shown(loggers)} is no list of loggers: give such as loggers=[pr.CSV('metrics.csv')].")
+        raise CompositionError(f"loggers={shown(loggers)} is no list of loggers: give such as loggers=[pr.loggers.CSV('metrics.csv')].")
     if not callable(train):
         raise WorkloadError(f"{train!r} cannot be called: give a function train(worker), or use load_workload for a bundled one.")
     if on is not None and (isinstance(on, type) or not isinstance(on, Runtime)):

@@ -71,7 +71,7 @@ class Tables:
                 return planned
         raise CompositionError(
             f"Tables are kept by servers, and {self.plan.strategy.name} has none: choose a system with servers, such as ssp, or compose "
-            "pr.Strategy(consistency=pr.Bounded(3), topology=pr.Server(2))."
+            "pr.Strategy(consistency=pr.consistency.Bounded(3), topology=pr.topology.Server(2))."
         )
 
 

@@ -144,7 +144,7 @@ def charging(machines: Fleet, flops: float) -> Fleet:
     return dataclasses.replace(machines, machines=profiles)
 
 
-def time(
+def simulate_timing(
     train: Train,
     *,
     workers: int,

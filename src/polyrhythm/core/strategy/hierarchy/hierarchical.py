@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyrhythm.core import rng
+from polyrhythm.core.catalogue import BySite
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.groups import Groups
 from polyrhythm.core.protocols.merge import keeps_rates
 from polyrhythm.core.protocols.topology import Agreement, Topology
 from polyrhythm.core.protocols.traits import Pattern, Payload
@@ -16,7 +18,7 @@ from polyrhythm.core.settings import checked
 from polyrhythm.core.strategy.check import require_piece
 from polyrhythm.core.strategy.exchange import AnyExchange, Exchange
 from polyrhythm.core.strategy.hierarchy.across import Across, Leaders
-from polyrhythm.core.strategy.hierarchy.groups import BySite, Groups, groups_of
+from polyrhythm.core.strategy.hierarchy.groups import groups_of
 from polyrhythm.core.strategy.hierarchy.hierarchical_plan import HierarchicalPlan
 from polyrhythm.core.strategy.hierarchy.mirrored_plan import MirroredPlan
 from polyrhythm.core.strategy.hierarchy.relayed_plan import RelayedPlan

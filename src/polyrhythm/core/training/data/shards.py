@@ -24,7 +24,7 @@ def sharded(data: Any) -> ShardedSource | None:
     if isinstance(data, Dividing):
         raise DataError(
             f"worker.batches got a whole {type(data).__name__}, of which every worker would read everything: divide it once, "
-            "where the run is started, with pr.RayShards.of(dataset, workers), and give what that returns."
+            "where the run is started, with pr.sources.RayShards.of(dataset, workers), and give what that returns."
         )
     return BatchIterator(data) if isinstance(data, IteratesBatches) else None
 
