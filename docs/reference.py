@@ -69,8 +69,9 @@ def public_names(module: str) -> list[str]:
     own = sorted(name for name, (home, _) in polyrhythm._HOMES.items() if home == f"polyrhythm.{module}")
     if module not in polyrhythm._PACKAGES:
         return own
-    there = importlib.import_module(f"polyrhythm.{module}").__all__
-    return own + [f"{module}.{name}" for name in sorted(there) if name not in polyrhythm._HOMES and not name.isupper()]
+    package = importlib.import_module(f"polyrhythm.{module}")
+    there = (name for name in sorted(package.__all__) if name not in polyrhythm._HOMES and callable(getattr(package, name)))
+    return own + [f"{module}.{name}" for name in there]
 
 
 def pages() -> Iterator[tuple[str, str]]:

@@ -132,6 +132,6 @@ def test_the_guide_names_all_patterns_and_axes_that_must_fit() -> None:
 
 def test_the_page_about_layers_agrees_with_the_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    told = next(block.body.splitlines() for block in blocks("docs/decisions/layers.md") if block.kind == "text")
-    assert told == layers
+    layers = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    shown = [block.body.splitlines() for block in blocks("docs/decisions/layers.md") if block.kind == "text"]
+    assert shown == layers[:2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,21 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from polyrhythm.core.streams import derive, stream
 
-def derive(seed: int, *path: str | int) -> int:
-    """A 63-bit seed for the stream `path` of a run seeded with `seed`."""
-    text = "/".join([str(seed), *map(str, path)])
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+__all__ = ["Apart", "derive", "export", "generator", "restore", "seed_everything", "stream", "unmoved"]
 
 
 def generator(seed: int, *path: str | int) -> torch.Generator:
     """A torch generator for the stream `path`."""
     return torch.Generator().manual_seed(derive(seed, *path))
-
-
-def stream(seed: int, *path: str | int) -> np.random.Generator:
-    """A numpy generator (PCG64) for the stream `path`."""
-    return np.random.Generator(np.random.PCG64(derive(seed, *path)))
 
 
 def seed_everything(seed: int, *path: str | int) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from polyrhythm.core import rng
 from polyrhythm.core.settings import checked
+from polyrhythm.core.streams import stream
 from polyrhythm.errors import CompositionError, UnknownNameError, unknown
 
 
@@ -230,7 +230,7 @@ def _times(rate_per_hour: float, horizon: float, rest: float, path: tuple[int, s
     """The times of a Poisson process that pauses for `rest` seconds after each event."""
     if rate_per_hour == 0:
         return []
-    draws = rng.stream(path[0], "faults", *path[1:])
+    draws = stream(path[0], "faults", *path[1:])
     times = []
     at = draws.exponential(3600 / rate_per_hour)
     while at < horizon:

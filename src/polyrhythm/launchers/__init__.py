@@ -22,7 +22,7 @@ LAUNCHED = ("slurm", "kubernetes", "torchrun", "mpi")
 """Those that can start the workers without a driver (`Launchable`)."""
 
 
-def engine(name: str) -> type[Any]:
+def find(name: str) -> type[Any]:
     """The runtime of the engine `name`."""
     kind: type[Any] = getattr(importlib.import_module(ENGINES[name]), name.capitalize())
     return kind
@@ -31,5 +31,5 @@ def engine(name: str) -> type[Any]:
 def __getattr__(name: str) -> Any:
     """Each launcher is imported when it is first used: the command line lists their names without torch."""
     if name.lower() in ENGINES and name == name.capitalize():
-        return engine(name.lower())
+        return find(name.lower())
     raise AttributeError(f"module 'polyrhythm.launchers' has no attribute {name!r}")

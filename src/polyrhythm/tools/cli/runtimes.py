@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from inspect import signature
 from typing import get_type_hints
 
+from polyrhythm import launchers
 from polyrhythm.core.kernel.job import Runtime
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, UnknownNameError, unknown
 from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
-from polyrhythm.launchers import ENGINES, engine
+from polyrhythm.launchers import ENGINES
 from polyrhythm.tools.cli.options import repeated
 from polyrhythm.tools.cli.pairs import convert, pairs
 
@@ -93,7 +94,7 @@ def _engine(name: str, where: RuntimeOptions, seed: int) -> Runtime:
     for flag, given in (("--network", where.network), ("--device", where.device)):
         if given is not None:
             raise CompositionError(f"{flag} {given} has no meaning for --on {name}, which runs on the engine's own machines: leave it out.")
-    kind = engine(name)
+    kind = launchers.find(name)
     kinds = get_type_hints(kind)
     options = pairs(where.engine, "--engine")
     for key in options:
