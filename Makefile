@@ -7,11 +7,11 @@ NATIVE := src/polyrhythm/core/shared_memory/_native.c src/polyrhythm/core/shared
 
 install: .venv/installed
 
-.venv/installed: requirements.txt pyproject.toml $(NATIVE)
+.venv/installed: requirements.txt pyproject.toml reproductions/pyproject.toml $(NATIVE)
 	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./reproductions
 	@touch $@
 
 demo: install
@@ -24,12 +24,12 @@ test-all: install
 	$(BIN)/python -m pytest
 
 # The engines and frameworks live in an environment of their own; torch is pinned for both. SLURM, MPI and Java are Debian's: as root.
-.venv-engines/installed: requirements.txt requirements-engines.txt pyproject.toml $(NATIVE)
+.venv-engines/installed: requirements.txt requirements-engines.txt pyproject.toml reproductions/pyproject.toml $(NATIVE)
 	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }
 	$(PYTHON) -m venv .venv-engines
 	.venv-engines/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	.venv-engines/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --constraint requirements.txt -r requirements-engines.txt
-	.venv-engines/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	.venv-engines/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./reproductions
 	@touch $@
 
 test-engines: .venv-engines/installed
@@ -56,12 +56,12 @@ docs: .venv/docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The rivals live in an environment of their own. requirements.txt pins torch for both, so that no rival brings another.
-.venv-bench/installed: requirements.txt requirements-bench.txt pyproject.toml $(NATIVE)
+.venv-bench/installed: requirements.txt requirements-bench.txt pyproject.toml reproductions/pyproject.toml $(NATIVE)
 	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --constraint requirements.txt -r requirements-bench.txt
-	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./reproductions
 	@# DeepSpeed compiles its shared-memory collectives at first use, for minutes, and a build that is broken off locks all later ones out
 	DS_ACCELERATOR=cpu .venv-bench/bin/python -c 'from deepspeed.comm.torch import build_shm_op; build_shm_op()'
 	@touch $@

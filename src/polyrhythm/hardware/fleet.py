@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from polyrhythm.core import rng
+from polyrhythm.core import streams
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware import devices
@@ -73,7 +73,7 @@ class WorkerTimer:
 
     def __init__(self, machine: Machine, paces: Sequence[Pace], rank: int, seed: int) -> None:
         self._machine = machine
-        self._paces = [(pace, rng.stream(seed, "device", rank, place)) for place, pace in enumerate(paces)]
+        self._paces = [(pace, streams.stream(seed, "device", rank, place)) for place, pace in enumerate(paces)]
         self._rank = rank
         self._slowdown = 1.0
         self._step = -1
