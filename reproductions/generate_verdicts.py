@@ -15,9 +15,9 @@ import msgspec
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.systems.published_verdicts import FILE, MEDIAN_ONLY, NOT_REPRODUCED, REPRODUCED, PublishedVerdict, shown
 from polyrhythm_reproductions import REPRODUCTIONS
-from polyrhythm_reproductions.findings import Finding, Findings, renewed, summed
+from polyrhythm_reproductions.findings import Finding, ReproductionReport, renewed, summed
 from polyrhythm_reproductions.kept import keep, kept
-from polyrhythm_reproductions.protocol import Efficiency, Kind
+from polyrhythm_reproductions.protocol import ClaimKind, Efficiency
 from polyrhythm_reproductions.rules import refuse
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reproductions"
@@ -37,7 +37,7 @@ the papers': a claim that is reproduced here holds in this setting, and one that
 """
 
 
-def text(findings: Sequence[Findings]) -> str:
+def text(findings: Sequence[ReproductionReport]) -> str:
     """The page."""
     verdicts = [summed(each) for each in findings]
     testable = sum(each.testable for each in verdicts)
@@ -55,7 +55,7 @@ def text(findings: Sequence[Findings]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _totals(findings: Sequence[Findings]) -> str:
+def _totals(findings: Sequence[ReproductionReport]) -> str:
     claims = [claim for each in findings for claim in each.claims if not claim.why_not]
     reproduced, median = (_count(claims, verdict) for verdict in (REPRODUCED, MEDIAN_ONLY))
     papers = [each.verdict for each in findings if any(not claim.why_not for claim in each.claims)]
@@ -67,10 +67,10 @@ def _totals(findings: Sequence[Findings]) -> str:
     )
 
 
-def _kinds(findings: Sequence[Findings]) -> Iterator[str]:
+def _kinds(findings: Sequence[ReproductionReport]) -> Iterator[str]:
     """How many of each kind of claim, for an identity that holds says less than a training that comes out."""
     claims = [claim for each in findings for claim in each.claims if not claim.why_not]
-    rows = {kind.value: [claim for claim in claims if claim.kind == kind.value] for kind in Kind}
+    rows = {kind.value: [claim for claim in claims if claim.kind == kind.value] for kind in ClaimKind}
     rows |= {each.value.partition(":")[0]: [claim for claim in claims if claim.efficiency == each.value] for each in Efficiency}
     for name, group in rows.items():
         if group:
@@ -82,12 +82,12 @@ def _count(claims: Sequence[Finding], verdict: str) -> int:
     return sum(claim.verdict == verdict for claim in claims)
 
 
-def _row(findings: Findings, verdict: PublishedVerdict) -> str:
+def _row(findings: ReproductionReport, verdict: PublishedVerdict) -> str:
     systems = ", ".join(f"`{system}`" for system in findings.systems)
     return f"| [{findings.name}]({findings.name}.md) | {systems} | {findings.paper} | {shown(verdict)} | {verdict.seeds} |"
 
 
-def verdicts(findings: Sequence[Findings]) -> bytes:
+def verdicts(findings: Sequence[ReproductionReport]) -> bytes:
     """The package's copy."""
     return msgspec.json.format(msgspec.json.encode([summed(each) for each in findings]), indent=1) + b"\n"
 

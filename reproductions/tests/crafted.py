@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from polyrhythm_reproductions.arm import Arm, Point
-from polyrhythm_reproductions.findings import Circumstances, Finding, Findings
+from polyrhythm_reproductions.arm import Arm, ArmPoint
+from polyrhythm_reproductions.findings import Circumstances, Finding, ReproductionReport
 from polyrhythm_reproductions.protocol import Efficiency, Scaling
 
 
@@ -22,7 +22,7 @@ def arm(name: str, seed: int, **changes: Any) -> Arm:
         metric="loss",
         split="held-out",
         final=0.5,
-        curve=[Point(0, 0.0, 2.3), Point(10, 1.0, 0.5)],
+        curve=[ArmPoint(0, 0.0, 2.3), ArmPoint(10, 1.0, 0.5)],
         workers=4,
         batch=16,
         global_batch=64,
@@ -58,10 +58,10 @@ def claim(**changes: Any) -> Finding:
     return msgspec.structs.replace(plain, **changes)
 
 
-def report(*arms: Arm, **changes: Any) -> Findings:
+def report(*arms: Arm, **changes: Any) -> ReproductionReport:
     """A report of five seeds; by default of two arms that differ in nothing but their names."""
     chosen = list(arms) or [arm(name, seed) for seed in range(5) for name in ("dense", "ours")]
-    plain = Findings(
+    plain = ReproductionReport(
         name="crafted",
         systems=["allreduce"],
         paper="Somebody: A paper (2020)",

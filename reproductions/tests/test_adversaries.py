@@ -5,17 +5,17 @@ from __future__ import annotations
 from polyrhythm_reproductions.jobs.adversaries import Adversaries
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 JOB = Teacher(SgdRecipe(0.1), epochs=1, samples=256, width=16, depth=1)
 
 
 def trained(adversaries: int) -> Result:
-    return Trial(0).train("toy", Adversaries(JOB, adversaries), "allreduce", workers=2)
+    return ArmTrial(0).train("toy", Adversaries(JOB, adversaries), "allreduce", workers=2)
 
 
 def test_without_adversaries_it_is_the_job() -> None:
-    assert trained(0).final == Trial(0).train("toy", JOB, "allreduce", workers=2).final
+    assert trained(0).final == ArmTrial(0).train("toy", JOB, "allreduce", workers=2).final
 
 
 def test_adversaries_climb() -> None:

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 import polyrhythm_reproductions as reproductions
-from polyrhythm_reproductions.arm import Point
+from polyrhythm_reproductions.arm import ArmPoint
 from polyrhythm_reproductions.conduct import ReproductionPlan, conduct, measure, tune
-from polyrhythm_reproductions.findings import Findings, renewed
+from polyrhythm_reproductions.findings import ReproductionReport, renewed
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
 from polyrhythm_reproductions.kept import keep, kept
-from polyrhythm_reproductions.protocol import Claim, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction
 from polyrhythm_reproductions.rules import HonestyError
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 RATES = (0.01, 0.03)
 
@@ -26,11 +26,11 @@ def small(rate: float = 0.03) -> Teacher:
     return Teacher(SgdRecipe(rate, 0.9), epochs=1, samples=256, width=16, depth=1)
 
 
-def try_rates(trial: Trial) -> Figures:
+def try_rates(trial: ArmTrial) -> Figures:
     return {arm: trial.best({rate: trial.train(arm, small(rate), arm, 2) for rate in RATES}) for arm in ("allreduce", "direct")}
 
 
-def compare(trial: Trial) -> Figures:
+def compare(trial: ArmTrial) -> Figures:
     ring, direct = (trial.train(arm, small(trial.tuned[arm]), arm, 2) for arm in ("allreduce", "direct"))
     return {"difference": abs(ring.final - direct.final), "speed-up": ring.seconds / direct.seconds}
 
@@ -44,7 +44,9 @@ TOY = Reproduction(
     tune=try_rates,
     measure=compare,
     claims=(
-        Claim(paper="Both have the same bits.", ours="difference of losses", figure="difference", unit="nats", most=0.0, kind=Kind.VALUE),
+        Claim(
+            paper="Both have the same bits.", ours="difference of losses", figure="difference", unit="nats", most=0.0, kind=ClaimKind.VALUE
+        ),
         Claim(paper="It needs no GPU.", untestable="It was not asked."),
     ),
 )
@@ -84,7 +86,7 @@ def test_too_few_seeds_are_refused_before_anything_is_run() -> None:
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_one_that_breaks_a_rule_is_told_of_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    def judge(findings: Findings) -> None:
+    def judge(findings: ReproductionReport) -> None:
         if findings.name == "d2l":
             raise HonestyError("The report on d2l is refused.")
 
@@ -98,7 +100,7 @@ def test_one_that_breaks_a_rule_is_told_of_and_the_others_go_on(monkeypatch: pyt
 def test_what_would_be_refused_at_the_end_is_refused_after_the_first_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[int]] = []
 
-    def judge(findings: Findings) -> None:
+    def judge(findings: ReproductionReport) -> None:
         seen.append(findings.seeds)
         raise HonestyError("no")
 
@@ -109,7 +111,7 @@ def test_what_would_be_refused_at_the_end_is_refused_after_the_first_seed(monkey
 
 
 def test_what_fails_ends_all_where_nobody_asks_to_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def judge(findings: Findings) -> None:
+    def judge(findings: ReproductionReport) -> None:
         raise HonestyError("no")
 
     monkeypatch.setattr("polyrhythm_reproductions.conduct.refuse", judge)
@@ -121,7 +123,7 @@ def test_figures_and_runs_that_are_not_finite_are_kept_too(tmp_path: Path) -> No
     [findings] = conduct(["toy"], ReproductionPlan(seeds=2, jobs=1, quick=True))
     findings.claims[0].values, findings.claims[0].median = [math.inf, -math.inf], math.inf
     findings.arms[0].final = math.inf
-    findings.arms[0].curve.append(Point(9, 9.0, math.inf))
+    findings.arms[0].curve.append(ArmPoint(9, 9.0, math.inf))
     keep(findings, tmp_path)
     assert kept(tmp_path) == [findings]
 
@@ -137,7 +139,7 @@ def test_what_was_measured_is_judged_again_by_the_bounds_of_today(tmp_path: Path
 
 
 def test_a_run_that_diverges_has_the_worst_quality_and_neither_seconds_nor_bytes() -> None:
-    result = Trial(0).train("ours", small(1e30), "allreduce", 2)
+    result = ArmTrial(0).train("ours", small(1e30), "allreduce", 2)
     assert result.arm.diverged
     assert (result.final, result.metric("accuracy"), result.metric("loss")) == (math.inf, 0.0, math.inf)
     assert math.isnan(result.seconds)

@@ -10,13 +10,13 @@ from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.systems import SYSTEMS
 from polyrhythm_reproductions import REPRODUCTIONS, find
 from polyrhythm_reproductions.findings import interval, judge, verdict_of
-from polyrhythm_reproductions.protocol import Claim, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
-HALF = Claim(paper="It loses little.", ours="points lost", figure="lost", unit="points", most=1.0, kind=Kind.NO_WORSE)
+HALF = Claim(paper="It loses little.", ours="points lost", figure="lost", unit="points", most=1.0, kind=ClaimKind.NO_WORSE)
 
 
-def nothing(trial: Trial) -> Figures:
+def nothing(trial: ArmTrial) -> Figures:
     return {}
 
 

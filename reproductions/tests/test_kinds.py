@@ -13,7 +13,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm_reproductions import REPRODUCTIONS
 from polyrhythm_reproductions.findings import NOT_REPRODUCED, REPRODUCED, Finding, verdict_on
 from polyrhythm_reproductions.kept import kept
-from polyrhythm_reproductions.protocol import Claim, Kind, swapped, without_effect
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, swapped, without_effect
 from polyrhythm_reproductions.rules import problems
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -36,7 +36,7 @@ def test_an_effect_whose_bounds_admit_none_is_refused_with_what_to_do(bounds: di
 
 def test_no_difference_must_be_within_the_margin_of_what_is_no_worse() -> None:
     with pytest.raises(CompositionError, match="bounds leave out 0"):
-        Claim(paper="It is as good.", ours="points lost", figure="lost", unit="points", most=-1.0, kind=Kind.NO_WORSE)
+        Claim(paper="It is as good.", ours="points lost", figure="lost", unit="points", most=-1.0, kind=ClaimKind.NO_WORSE)
 
 
 def test_arms_that_change_places_invert_ratios_and_negate_differences() -> None:
@@ -49,7 +49,7 @@ def test_arms_that_change_places_invert_ratios_and_negate_differences() -> None:
 def either_way(finding: Finding) -> bool:
     """Whether the verdict on an effect would stay if its arms changed places."""
     other = verdict_on([swapped(value, finding.unit) for value in finding.values], finding.least, finding.most)
-    return finding.kind == Kind.EFFECT.value and NOT_REPRODUCED not in (finding.verdict, other)
+    return finding.kind == ClaimKind.EFFECT.value and NOT_REPRODUCED not in (finding.verdict, other)
 
 
 def test_no_verdict_on_an_effect_holds_where_the_arms_change_places() -> None:
@@ -59,8 +59,8 @@ def test_no_verdict_on_an_effect_holds_where_the_arms_change_places() -> None:
 def test_equal_arms_reproduce_no_effect_and_everything_that_is_to_be_no_worse() -> None:
     for name, each in FINDINGS:
         verdict = verdict_on([without_effect(each.unit)] * 5, each.least, each.most)
-        if each.kind != Kind.VALUE.value:
-            assert verdict == (NOT_REPRODUCED if each.kind == Kind.EFFECT.value else REPRODUCED), (name, each.figure)
+        if each.kind != ClaimKind.VALUE.value:
+            assert verdict == (NOT_REPRODUCED if each.kind == ClaimKind.EFFECT.value else REPRODUCED), (name, each.figure)
 
 
 def test_every_seed_of_what_is_reproduced_is_within_the_bounds() -> None:
@@ -80,7 +80,7 @@ def test_what_its_own_numbers_contradict_is_not_reproduced(name: str, figure: st
 
 
 def test_what_is_no_worse_is_not_told_as_an_advantage() -> None:
-    told = [(name, each.paper) for name, each in CLAIMS if each.kind is Kind.NO_WORSE and DIRECTED.search(said(each.paper))]
+    told = [(name, each.paper) for name, each in CLAIMS if each.kind is ClaimKind.NO_WORSE and DIRECTED.search(said(each.paper))]
     assert told == []
 
 
@@ -101,5 +101,5 @@ def test_what_was_changed_after_a_run_is_in_the_column_of_what_was_wanted() -> N
 def test_a_report_whose_claim_cannot_fail_is_refused() -> None:
     effect = claim(least=None, most=1.02, unit="ratio", values=[1.01] * 5)
     assert "its bounds admit 1, which is none" in problems(report(claims=[effect]))[0]
-    both = msgspec.structs.replace(effect, kind=Kind.NO_WORSE.value)
+    both = msgspec.structs.replace(effect, kind=ClaimKind.NO_WORSE.value)
     assert problems(report(claims=[both])) == []

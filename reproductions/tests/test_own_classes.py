@@ -10,7 +10,7 @@ from polyrhythm.core.protocols.sharded import ShardRequest
 from polyrhythm_reproductions.jobs.own_classes import OwnClasses, SortedShares
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import points
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 SAMPLES, WORKERS = 258, 4
 
@@ -32,6 +32,6 @@ def test_shares_have_no_class_in_common_but_at_their_ends() -> None:
 
 def test_workers_together_learn_classes_that_none_of_them_has_alone() -> None:
     job = OwnClasses(SgdRecipe(1.0), epochs=20, batch_size=64, samples=256)
-    result = Trial(0).train("apart", job, "allreduce", workers=WORKERS)
+    result = ArmTrial(0).train("apart", job, "allreduce", workers=WORKERS)
     assert result.arm.steps == 20
     assert result.metric("accuracy") > 0.4

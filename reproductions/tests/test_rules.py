@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from crafted import arm, claim, report
 
-from polyrhythm_reproductions.findings import Findings
+from polyrhythm_reproductions.findings import ReproductionReport
 from polyrhythm_reproductions.kept import kept
 from polyrhythm_reproductions.protocol import Efficiency, Scaling
 from polyrhythm_reproductions.rules import RULES, HonestyError, problems, refuse
@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 TIMED = [claim(efficiency=Efficiency.REAL.value)]
 FEW = claim(values=[1.9, 2.0])
 
-BROKEN: dict[int, Findings] = {
+BROKEN: dict[int, ReproductionReport] = {
     1: report(arm("dense", 0), arm("ours", 0, final=float("nan"))),
     2: report(arm("dense", 0), arm("ours", 0, split="training")),
     3: report(tuning_runs={"dense": 1, "ours": 12}),
@@ -76,7 +76,7 @@ def test_a_quick_report_may_have_few_seeds_and_one_that_only_counts_too() -> Non
         (report(verdict="not reproduced"), "its claims say reproduced"),
     ],
 )
-def test_a_verdict_is_that_of_the_figures(broken: Findings, said: str) -> None:
+def test_a_verdict_is_that_of_the_figures(broken: ReproductionReport, said: str) -> None:
     assert said in problems(broken)[0]
 
 

@@ -14,7 +14,7 @@ from polyrhythm.systems import SYSTEMS
 from polyrhythm.tools.cli.compare import exit_code
 from polyrhythm.tools.cli.comparison import ComparisonResult
 from polyrhythm.tools.cli.prepare import typed
-from polyrhythm.tools.cli.record import Comparison
+from polyrhythm.tools.cli.record import ComparisonRecord
 from polyrhythm.tools.cli.request import ComparisonOptions, requested
 from polyrhythm.tools.cli.runtimes import RuntimeOptions
 
@@ -103,7 +103,7 @@ def outcome(error: str | None = None, remarks: list[str] | None = None) -> Outco
 def test_the_exit_code_is_1_where_any_run_failed_or_any_record_is_not_whole(
     outcomes: list[Outcome], tried: list[Outcome], kept: bool, code: int
 ) -> None:
-    held = ComparisonResult(Comparison("job.py", None, [each.summary for each in outcomes]), outcomes, tried)
+    held = ComparisonResult(ComparisonRecord("job.py", None, [each.summary for each in outcomes]), outcomes, tried)
     assert exit_code(held, kept) == code
 
 

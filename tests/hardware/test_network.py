@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyrhythm.errors import CompositionError, PolyrhythmError, UnknownNameError
-from polyrhythm.hardware.description import Description
+from polyrhythm.hardware.description import NetworkDescription
 from polyrhythm.hardware.network import Access, Network, Site, load, to_json
 from polyrhythm.hardware.placement import Blocks, Local, OwnHosts, RoundRobin, WithWorkers
 from polyrhythm.hardware.presets import PRESETS
@@ -90,7 +90,7 @@ def test_only_workers_and_servers_have_hosts() -> None:
 
 
 def _load(text: str) -> Network:
-    return Network.described(msgspec.json.decode(text, type=Description))
+    return Network.described(msgspec.json.decode(text, type=NetworkDescription))
 
 
 def test_a_file_may_give_text_or_numbers_and_one_way_stands_for_both() -> None:

@@ -10,15 +10,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import nn
 
-from polyrhythm.core.protocols.selection import Candidate, Selection
+from polyrhythm.core.protocols.selection import ParameterInfo, Selection
 from polyrhythm.errors import CompositionError
 from polyrhythm.parameters import CheaperAsFactors, Optionally
 
 sizes, several, batches = st.integers(1, 300), st.integers(2, 40), st.integers(1, 600)
 
 
-def candidates(module: nn.Module, workers: int) -> list[Candidate]:
-    return [Candidate(f"fc.{local}", parameter, module, local, workers) for local, parameter in module.named_parameters(recurse=False)]
+def candidates(module: nn.Module, workers: int) -> list[ParameterInfo]:
+    return [ParameterInfo(f"fc.{local}", parameter, module, local, workers) for local, parameter in module.named_parameters(recurse=False)]
 
 
 def takes(selection: Selection, module: nn.Module, workers: int) -> list[bool]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.parameters import CheaperAsFactors
 from polyrhythm.parameters.factor_costs import as_factors, crossover, factors_to_server, gradients_to_servers
 
@@ -17,7 +17,7 @@ GRID = [(outs, ins, workers, servers) for outs, ins in ((96, 64), (1000, 4096), 
 def test_the_rule_of_poseidon_is_the_comparison_of_the_costs(outs: int, ins: int, workers: int, servers: int) -> None:
     with torch.device("meta"):
         layer = nn.Linear(ins, outs)
-    candidate = Candidate("fc.weight", layer.weight, layer, "weight", workers)
+    candidate = ParameterInfo("fc.weight", layer.weight, layer, "weight", workers)
     at = crossover(outs, ins, workers, servers)
     for batch in {1, int(at), int(at) + 1, 4 * int(at) + 1} - {0}:
         cheaper = as_factors(outs, ins, batch, workers) <= gradients_to_servers(outs, ins, workers, servers)

@@ -18,7 +18,7 @@ from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.invocation import Invocation
 from polyrhythm.tools.planner.measure_cache import MeasureCache
-from polyrhythm.tools.planner.measured import Point, Training
+from polyrhythm.tools.planner.measured import CurvePoint, TrainedRun
 from polyrhythm.tools.planner.objective import Objective
 from polyrhythm.tools.planner.plan import HERE, PlanRequest, source_of
 from polyrhythm.tools.planner.planner import Planner
@@ -34,9 +34,9 @@ from .jobs import NETWORK, WIDTH, InTurn, data, findings, least_squares, planner
 ONE, OTHER = Candidate("allreduce", 2), Candidate("ssp", 2)
 
 
-def came_in(seconds: float, **rest: Any) -> Training:
+def came_in(seconds: float, **rest: Any) -> TrainedRun:
     """A run that came to the target after so many virtual seconds and 100 samples."""
-    return Training([Point(seconds, 10.0, 100.0, 0.01)], 0, seconds, 10.0, 100.0, 20, **rest)
+    return TrainedRun([CurvePoint(seconds, 10.0, 100.0, 0.01)], 0, seconds, 10.0, 100.0, 20, **rest)
 
 
 def test_what_comes_to_the_target_is_no_longer_ruled_out() -> None:
@@ -173,7 +173,7 @@ def test_one_seed_is_enough_where_the_bounds_lie_apart() -> None:
 def test_of_two_that_take_equally_long_the_first_is_the_one_that_sends_less() -> None:
     found = findings(workers=(2,))
     for candidate, nbytes in ((ONE, 1e6), (OTHER, 1e3)):
-        same = Training([Point(2.0, nbytes, 100.0, 0.01)], 0, 2.0, nbytes, 100.0, 20)
+        same = TrainedRun([CurvePoint(2.0, nbytes, 100.0, 0.01)], 0, 2.0, nbytes, 100.0, 20)
         found.trainings[candidate] = dict.fromkeys(range(3), same)
     assert planner(found).leading() == [OTHER, ONE]
     assert "the next system, allreduce, takes as long, and sends 1 MB instead of 1 kB" in sentences(planner(found).answer("over"))[0]

@@ -24,7 +24,7 @@ from polyrhythm.tools.planner.circumstances import with_links
 from polyrhythm.tools.planner.curves import Race, samples_needed
 from polyrhythm.tools.planner.forecast import Interval, deviation, forecast
 from polyrhythm.tools.planner.limited import Limited
-from polyrhythm.tools.planner.measured import Point, Taken, Training
+from polyrhythm.tools.planner.measured import CurvePoint, Taken, TrainedRun
 from polyrhythm.tools.planner.memory import activations
 from polyrhythm.tools.planner.objective import Objective, Prices, Spent
 from polyrhythm.tools.planner.plan import PlanRequest, workers_of
@@ -82,25 +82,25 @@ def test_activations_grow_with_the_batch() -> None:
 @given(st.floats(0.2, 1.0), st.floats(0.5, 5.0), st.floats(1.2, 8.0))
 def test_a_power_law_is_extrapolated_to_its_target(power: float, scale: float, factor: float) -> None:
     samples = [100.0 * 1.09**k for k in range(40)]
-    curve = [Point(each, 0.0, each, scale * each**-power) for each in samples]
+    curve = [CurvePoint(each, 0.0, each, scale * each**-power) for each in samples]
     needed = samples[-1] * factor
     target = Target("loss", scale * needed**-power)
-    assert samples_needed(Training(curve, -1, 1.0, 1.0, samples[-1], 40), target) == pytest.approx(needed, rel=0.01)
+    assert samples_needed(TrainedRun(curve, -1, 1.0, 1.0, samples[-1], 40), target) == pytest.approx(needed, rel=0.01)
 
 
 def test_a_curve_that_rises_never_comes_to_a_lower_target() -> None:
-    curve = [Point(k, 0.0, k, 1.0 + 0.1 * k) for k in range(1, 20)]
-    assert samples_needed(Training(curve, -1, 1.0, 1.0, 20.0, 20), Target("loss", 0.5)) == math.inf
+    curve = [CurvePoint(k, 0.0, k, 1.0 + 0.1 * k) for k in range(1, 20)]
+    assert samples_needed(TrainedRun(curve, -1, 1.0, 1.0, 20.0, 20), Target("loss", 0.5)) == math.inf
 
 
 def test_efficiency_is_that_of_the_slower_of_two_curves() -> None:
-    fast = [Point(k, 0.0, k, k / 100) for k in range(1, 50)]
-    slow = [Point(k, 0.0, k, k / 200) for k in range(1, 50)]
+    fast = [CurvePoint(k, 0.0, k, k / 100) for k in range(1, 50)]
+    slow = [CurvePoint(k, 0.0, k, k / 200) for k in range(1, 50)]
     race = Race([fast, slow], parse_target("accuracy=0.4"))
     assert race.efficiency(fast) == 1.0
     assert race.efficiency(slow) == pytest.approx(0.5, abs=0.03)
     assert race.needed == 40
-    assert race.undecided([Point(0.0, 0.0, 0.0, 0.1), Point(1.0, 0.0, 1.0, 0.1)])
+    assert race.undecided([CurvePoint(0.0, 0.0, 0.0, 0.1), CurvePoint(1.0, 0.0, 1.0, 0.1)])
 
 
 def test_nine_of_ten_further_runs_lie_between_the_bounds() -> None:
@@ -162,7 +162,7 @@ def test_a_run_that_costs_too_much_ends_at_one_step_and_is_evaluated(system: str
     found, candidate = findings((system,), (4,)), Candidate(system, 4)
     most = 0.3 * found.task(candidate, 0, 60, math.inf, math.inf).attempt(None).outcome.time
     tried = found.task(candidate, 0, 60, most, math.inf).attempt(None)
-    training = Training.of(tried, found.scenario.target, 60)
+    training = TrainedRun.of(tried, found.scenario.target, 60)
     last = {event.actor: event.clock for event in tried.outcome.events if isinstance(event, Stepped)}
     assert tried.error is None
     assert training.cut

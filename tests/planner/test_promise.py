@@ -20,7 +20,7 @@ from polyrhythm.tools.planner.forecast import Interval
 from polyrhythm.tools.planner.invocation import Invocation
 from polyrhythm.tools.planner.lengths import Length, Observed, length_in
 from polyrhythm.tools.planner.look import Look
-from polyrhythm.tools.planner.measured import Point, Training
+from polyrhythm.tools.planner.measured import CurvePoint, TrainedRun
 from polyrhythm.tools.planner.table import plan_text
 from polyrhythm.tools.planner.words import sentences
 
@@ -31,9 +31,9 @@ ONE, OTHER = Candidate("allreduce", 2), Candidate("ssp", 2)
 pytestmark = pytest.mark.filterwarnings("ignore:optimizer.step:polyrhythm.errors.UnshardedWarning")
 
 
-def came_in(seconds: float, **rest: Any) -> Training:
+def came_in(seconds: float, **rest: Any) -> TrainedRun:
     """A run that came to the target after so many virtual seconds."""
-    return changed(Training([Point(seconds, 10.0, 100.0, 0.01)], 0, seconds, 10.0, 100.0, 20), **rest)
+    return changed(TrainedRun([CurvePoint(seconds, 10.0, 100.0, 0.01)], 0, seconds, 10.0, 100.0, 20), **rest)
 
 
 def scheduled(kind: str) -> Any:
@@ -139,7 +139,7 @@ def test_what_is_printed_is_what_was_executed(train: Any) -> None:
 def test_a_command_says_how_long_the_training_was_that_was_searched() -> None:
     found = findings(workers=(2,), train=own_batches)
     found.observe(looked_at(own_batches))
-    found.trainings = {ONE: {0: came_in(2.0, curve=[Point(2.0, 10.0, 4000.0, 0.01)], samples=4000.0)}}
+    found.trainings = {ONE: {0: came_in(2.0, curve=[CurvePoint(2.0, 10.0, 4000.0, 0.01)], samples=4000.0)}}
     made = planner(found)
     made.invocation = Invocation("job.py", (), ("--on", "simulator", "--network", "slow", "--device", "cpu-core"), 0, "loss=0.05")
     choice = made.choice(ONE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Point(msgspec.Struct, array_like=True, frozen=True):
+class ArmPoint(msgspec.Struct, array_like=True, frozen=True):
     """A point of a curve: steps of a worker, seconds, and the metric."""
 
     step: int
@@ -29,7 +29,7 @@ class Arm(msgspec.Struct, kw_only=True):
     metric: str
     split: str
     final: float
-    curve: list[Point]
+    curve: list[ArmPoint]
     workers: int
     batch: int
     global_batch: int

@@ -16,7 +16,7 @@ from polyrhythm_reproductions.completion import complete_reproductions
 
 if TYPE_CHECKING:
     from polyrhythm_reproductions.conduct import ReproductionPlan
-    from polyrhythm_reproductions.findings import Findings
+    from polyrhythm_reproductions.findings import ReproductionReport
 
 Names = Annotated[
     list[str] | None,
@@ -101,7 +101,9 @@ def _plan(quick: bool, seeds: int | None, jobs: int | None) -> ReproductionPlan:
     return ReproductionPlan(count, jobs or os.cpu_count() or 1, quick)
 
 
-def _conducted(names: Sequence[str], plan: ReproductionPlan, directory: Path, errors: list[Exception], silent: bool) -> Iterator[Findings]:
+def _conducted(
+    names: Sequence[str], plan: ReproductionPlan, directory: Path, errors: list[Exception], silent: bool
+) -> Iterator[ReproductionReport]:
     from polyrhythm_reproductions.conduct import conduct
     from polyrhythm_reproductions.kept import keep
 
@@ -118,7 +120,7 @@ def _conducted(names: Sequence[str], plan: ReproductionPlan, directory: Path, er
         yield findings
 
 
-def _show(findings: Findings, file: Path) -> None:
+def _show(findings: ReproductionReport, file: Path) -> None:
     from rich.table import Table
 
     from polyrhythm.systems.published_verdicts import UNTESTABLE

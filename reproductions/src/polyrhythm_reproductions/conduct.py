@@ -15,10 +15,10 @@ import torch
 from polyrhythm.core.records.outcome import versions
 from polyrhythm_reproductions import find
 from polyrhythm_reproductions.arm import Arm
-from polyrhythm_reproductions.findings import Circumstances, Findings, judge, verdict_of
+from polyrhythm_reproductions.findings import Circumstances, ReproductionReport, judge, verdict_of
 from polyrhythm_reproductions.protocol import Reproduction
 from polyrhythm_reproductions.rules import HonestyError, refuse, too_few_seeds
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 TUNING_SEED = 1000
 """None of those that are measured."""
@@ -64,7 +64,7 @@ def tune(name: str, quick: bool) -> Tuned:
     chosen = find(name).tune
     if chosen is None:
         return Tuned()
-    trial = Trial(TUNING_SEED, quick, tuning=True)
+    trial = ArmTrial(TUNING_SEED, quick, tuning=True)
     settings = chosen(trial)
     return Tuned(dict(settings), trial.tuning_runs)
 
@@ -72,7 +72,7 @@ def tune(name: str, quick: bool) -> Tuned:
 def measure(name: str, seed: int, quick: bool, tuned: Tuned) -> Measured:
     """One seed of the reproduction `name`."""
     torch.set_num_threads(1)
-    trial = Trial(seed, quick, tuned.settings, tuning_runs=dict(tuned.runs))
+    trial = ArmTrial(seed, quick, tuned.settings, tuning_runs=dict(tuned.runs))
     return Measured(dict(find(name).measure(trial)), trial.arms)
 
 
@@ -85,7 +85,7 @@ def conduct(
     plan: ReproductionPlan,
     begun: Callable[[str], None] = lambda _: None,
     failed: Callable[[str, Exception], None] = _raise,
-) -> Iterator[Findings]:
+) -> Iterator[ReproductionReport]:
     """The findings of each of `names`, as they are complete. What ends this ends all.
 
     Raises HonestyError before anything is run, if the seeds are too few for a verdict. `failed` is told of each whose measuring fails,
@@ -128,7 +128,7 @@ class _Conductor:
         self.states: dict[str, _TrialUnderWay] = {}
         self.waiting: dict[Future[Any], tuple[str, int | None]] = {}
 
-    def findings(self, names: Sequence[str]) -> Iterator[Findings]:
+    def findings(self, names: Sequence[str]) -> Iterator[ReproductionReport]:
         """Of each, when its last seed is complete."""
         left = list(names)
         while left or self.waiting:
@@ -145,7 +145,7 @@ class _Conductor:
         self.states[name] = _TrialUnderWay(find(name), time.monotonic(), os.getloadavg()[0])
         self.waiting[self.pool.submit(tune, name, self.plan.quick)] = (name, None)
 
-    def _taken(self, future: Future[Any]) -> Findings | None:
+    def _taken(self, future: Future[Any]) -> ReproductionReport | None:
         name, seed = self.waiting.pop(future)
         if name not in self.states:  # another seed has failed
             return None
@@ -160,7 +160,7 @@ class _Conductor:
             self.failed(name, error)
             return None
 
-    def _take(self, name: str, seed: int | None, result: Tuned | Measured) -> Findings | None:
+    def _take(self, name: str, seed: int | None, result: Tuned | Measured) -> ReproductionReport | None:
         """What a task has come to; the findings, if it was the last."""
         state = self.states[name]
         if isinstance(result, Tuned):
@@ -178,7 +178,7 @@ class _Conductor:
         return found
 
 
-def _alone(name: str, plan: ReproductionPlan) -> Findings:
+def _alone(name: str, plan: ReproductionPlan) -> ReproductionReport:
     """In this process."""
     state = _TrialUnderWay(find(name), time.monotonic(), os.getloadavg()[0], tune(name, plan.quick))
     for seed in range(plan.seeds):
@@ -192,7 +192,7 @@ def _refuse_early(state: _TrialUnderWay, plan: ReproductionPlan) -> None:
     _findings(state, replace(plan, quick=True))
 
 
-def _findings(state: _TrialUnderWay, plan: ReproductionPlan) -> Findings:
+def _findings(state: _TrialUnderWay, plan: ReproductionPlan) -> ReproductionReport:
     """Judged, and refused if they break a rule."""
     reproduction, seeds = state.reproduction, sorted(state.measured)
     claims = judge(reproduction, [state.measured[seed].figures for seed in seeds])
@@ -205,7 +205,7 @@ def _findings(state: _TrialUnderWay, plan: ReproductionPlan) -> Findings:
         seconds=round(time.monotonic() - state.began, 1),
         versions=versions(),
     )
-    findings = Findings(
+    findings = ReproductionReport(
         name=reproduction.name,
         systems=list(reproduction.systems),
         paper=reproduction.paper,

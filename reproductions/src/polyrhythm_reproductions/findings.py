@@ -11,7 +11,7 @@ from polyrhythm.core.rng import stream
 from polyrhythm.systems.published_verdicts import MEDIAN_ONLY, NOT_REPRODUCED, REPRODUCED, UNTESTABLE, PublishedVerdict, Verdict
 from polyrhythm.tools.report.repeats import spread
 from polyrhythm_reproductions.arm import Arm
-from polyrhythm_reproductions.protocol import Claim, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Reproduction
 
 LEAST_SEEDS = 5
 """As many seeds does a verdict that is published have at least."""
@@ -39,7 +39,7 @@ class Finding(msgspec.Struct, kw_only=True):
     low: float | None = None
     high: float | None = None
     why_not: str = ""
-    kind: str = Kind.EFFECT.value
+    kind: str = ClaimKind.EFFECT.value
     changed: str = ""
     beside: str = ""
     beside_values: list[float] = []
@@ -57,7 +57,7 @@ class Circumstances(msgspec.Struct, kw_only=True):
     versions: dict[str, str]
 
 
-class Findings(msgspec.Struct, kw_only=True):
+class ReproductionReport(msgspec.Struct, kw_only=True):
     """All that a page says. `quick` ones are no published verdict. `tuning_runs` are by arm."""
 
     name: str
@@ -83,7 +83,7 @@ def judge(reproduction: Reproduction, figures: Sequence[Mapping[str, float]]) ->
     return [_finding(claim, figures) for claim in reproduction.claims]
 
 
-def renewed(findings: Findings, reproduction: Reproduction) -> Findings:
+def renewed(findings: ReproductionReport, reproduction: Reproduction) -> ReproductionReport:
     """The same measurements, judged and told as `reproduction` has it now. Raises KeyError for a claim whose figure was not measured."""
     rows = {claim.figure: claim.values for claim in findings.claims if claim.values}
     rows |= {claim.beside: claim.beside_values for claim in findings.claims if claim.beside}
@@ -106,7 +106,7 @@ def verdict_of(findings: Sequence[Finding]) -> Verdict:
     return next((each for each in (NOT_REPRODUCED, MEDIAN_ONLY, REPRODUCED) if each in verdicts), UNTESTABLE)
 
 
-def summed(findings: Findings) -> PublishedVerdict:
+def summed(findings: ReproductionReport) -> PublishedVerdict:
     """The verdict of findings."""
     verdicts = [claim.verdict for claim in findings.claims]
     untestable = verdicts.count(UNTESTABLE)

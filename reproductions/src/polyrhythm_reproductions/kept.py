@@ -10,7 +10,7 @@ import msgspec
 
 from polyrhythm.core.atomic import write
 from polyrhythm_reproductions import find
-from polyrhythm_reproductions.findings import Findings
+from polyrhythm_reproductions.findings import ReproductionReport
 from polyrhythm_reproductions.page import page
 from polyrhythm_reproductions.picture import picture
 
@@ -18,7 +18,7 @@ _SELDOM = ("changed", "beside", "beside_values")
 """What few claims have is left out where it is empty."""
 
 
-def keep(findings: Findings, directory: Path) -> Path:
+def keep(findings: ReproductionReport, directory: Path) -> Path:
     """Write NAME.md, NAME.svg and NAME.json, and return the page. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     if any(claim.values for claim in findings.claims):
@@ -31,14 +31,14 @@ def keep(findings: Findings, directory: Path) -> Path:
     return file
 
 
-def kept(directory: Path) -> list[Findings]:
+def kept(directory: Path) -> list[ReproductionReport]:
     """All findings in a directory, by name. Raises msgspec.ValidationError for files of another kind."""
     return [read(file) for file in sorted(directory.glob("*.json"))]
 
 
-def read(file: Path) -> Findings:
+def read(file: Path) -> ReproductionReport:
     """Findings from their data. Raises msgspec.ValidationError for a file of another kind."""
-    return msgspec.json.decode(file.read_bytes(), type=Findings, strict=False)  # where a string may stand for a number
+    return msgspec.json.decode(file.read_bytes(), type=ReproductionReport, strict=False)  # where a string may stand for a number
 
 
 def _spelled(data: Any) -> Any:

@@ -10,16 +10,16 @@ from polyrhythm.core.units import show_bytes, show_seconds
 from polyrhythm.systems.published_verdicts import MEDIAN_ONLY, REPRODUCED, UNTESTABLE
 from polyrhythm.tools.report.repeats import spread
 from polyrhythm_reproductions.arm import Arm
-from polyrhythm_reproductions.findings import Finding, Findings
-from polyrhythm_reproductions.protocol import Kind, Scaling
+from polyrhythm_reproductions.findings import Finding, ReproductionReport
+from polyrhythm_reproductions.protocol import ClaimKind, Scaling
 
 
-def page(findings: Findings) -> str:
+def page(findings: ReproductionReport) -> str:
     """The page as Markdown; its picture is NAME.svg beside it."""
     return "\n".join(_lines(findings)) + "\n"
 
 
-def _lines(findings: Findings) -> Iterator[str]:
+def _lines(findings: ReproductionReport) -> Iterator[str]:
     where = findings.circumstances
     yield f"# {findings.name}"
     yield ""
@@ -52,7 +52,7 @@ def _lines(findings: Findings) -> Iterator[str]:
     yield from _circumstances(findings)
 
 
-def counted(findings: Findings) -> str:
+def counted(findings: ReproductionReport) -> str:
     """How many claims were reproduced: "2 of 4 claims reproduced, 1 in the median only; 1 cannot be tested here"."""
     testable = [claim for claim in findings.claims if claim.verdict != UNTESTABLE]
     if not testable:
@@ -77,7 +77,7 @@ def measured(claim: Finding) -> str:
 
 def wanted(claim: Finding) -> str:
     """The bounds, whether they are a margin, and what was changed after a run: "no worse: at most 1.05 ratio"."""
-    margin = "no worse: " if claim.kind == Kind.NO_WORSE.value else ""
+    margin = "no worse: " if claim.kind == ClaimKind.NO_WORSE.value else ""
     return f"{margin}{claim.bounds} {_unit(claim.unit)}".rstrip() + (f". *Changed after a run: {claim.changed}.*" if claim.changed else "")
 
 
@@ -90,7 +90,7 @@ def _by_efficiency(claims: Sequence[Finding]) -> list[Finding]:
     return sorted((claim for claim in claims if claim.verdict != UNTESTABLE), key=lambda claim: claim.efficiency)
 
 
-def _arms(findings: Findings) -> Iterator[str]:
+def _arms(findings: ReproductionReport) -> Iterator[str]:
     if not findings.arms:
         return
     yield "## Runs"
@@ -108,7 +108,7 @@ def _arms(findings: Findings) -> Iterator[str]:
     yield from _settings(findings)
 
 
-def _arm_row(name: str, arms: Sequence[Arm], findings: Findings) -> str:
+def _arm_row(name: str, arms: Sequence[Arm], findings: ReproductionReport) -> str:
     first = arms[0]
     final = spread([arm.final for arm in arms]).shown(_number, never="diverged").replace("\n", " ")
     seconds = spread([arm.seconds for arm in arms]).shown(show_seconds).replace("\n", " ")
@@ -120,7 +120,7 @@ def _arm_row(name: str, arms: Sequence[Arm], findings: Findings) -> str:
     return f"| {' | '.join(map(str, cells))} | {findings.tuning_runs.get(name, 0)} |"
 
 
-def _settings(findings: Findings) -> Iterator[str]:
+def _settings(findings: ReproductionReport) -> Iterator[str]:
     yield "<details><summary>Settings of the first seed</summary>"
     yield ""
     for arm in findings.arms:
@@ -131,7 +131,7 @@ def _settings(findings: Findings) -> Iterator[str]:
     yield ""
 
 
-def _circumstances(findings: Findings) -> Iterator[str]:
+def _circumstances(findings: ReproductionReport) -> Iterator[str]:
     where = findings.circumstances
     data = sorted({f"{arm.data}, {arm.data_wait}" for arm in findings.arms})
     versions = ", ".join(f"{name} {number}" for name, number in where.versions.items())
@@ -149,7 +149,7 @@ def _circumstances(findings: Findings) -> Iterator[str]:
     )
 
 
-def _systems(findings: Findings) -> str:
+def _systems(findings: ReproductionReport) -> str:
     return ", ".join(f"`{system}`" for system in findings.systems) or "none"
 
 

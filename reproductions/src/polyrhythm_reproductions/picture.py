@@ -9,7 +9,7 @@ import altair as alt
 import vl_convert
 
 from polyrhythm_reproductions.arm import Arm
-from polyrhythm_reproductions.findings import Finding, Findings
+from polyrhythm_reproductions.findings import Finding, ReproductionReport
 from polyrhythm_reproductions.protocol import Claim
 
 _WIDTH, _ROW, _CURVES = 520, 46, 220
@@ -18,7 +18,7 @@ _MOST_ARMS = 10
 _INK, _OURS, _BAND = "#222222", "#2f6fb5", "#d9ead3"
 
 
-def picture(findings: Findings, bounds: Sequence[Claim]) -> str:
+def picture(findings: ReproductionReport, bounds: Sequence[Claim]) -> str:
     """SVG: a row for each claim, one dot a seed and the wanted range shaded; below, the metric of each run over steps and over seconds."""
     parts: list[alt.Chart | alt.LayerChart] = [
         _row(finding, claim) for finding, claim in zip(findings.claims, bounds, strict=True) if finding.median is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from polyrhythm.errors import CompositionError
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 Figures = Mapping[str, float]
 """What one seed has come to, by the name of the figure."""
@@ -26,7 +26,7 @@ class Efficiency(Enum):
     REAL = "real time on this machine"
 
 
-class Kind(Enum):
+class ClaimKind(Enum):
     """What a claim asserts, which decides the bounds that it may have."""
 
     EFFECT = "an effect"
@@ -64,7 +64,7 @@ class Claim:
     least: float = -math.inf
     most: float = math.inf
     efficiency: Efficiency = Efficiency.STATISTICAL
-    kind: Kind = Kind.EFFECT
+    kind: ClaimKind = ClaimKind.EFFECT
     changed: str = ""
     beside: str = ""
     untestable: str = ""
@@ -78,12 +78,12 @@ class Claim:
             raise CompositionError(f"Any value of {self.figure!r} would reproduce the claim {self.paper!r}: give least= or most=.")
         null = without_effect(self.unit)
         admitted = self.least <= null <= self.most
-        if self.kind is Kind.EFFECT and admitted:
+        if self.kind is ClaimKind.EFFECT and admitted:
             raise CompositionError(
                 f"The claim {self.paper!r} would be reproduced by no effect at all, a {self.figure!r} of {null:g}: give bounds without "
                 "it, or say kind=Kind.NO_WORSE, or kind=Kind.VALUE where no two arms are compared."
             )
-        if self.kind is Kind.NO_WORSE and not admitted:
+        if self.kind is ClaimKind.NO_WORSE and not admitted:
             raise CompositionError(f"The claim {self.paper!r} is to be one of no difference, and its bounds leave out {null:g}.")
 
     @property
@@ -123,8 +123,8 @@ class Reproduction:
     paper: str
     setting: str
     claims: Sequence[Claim]
-    measure: Callable[[Trial], Figures]
-    tune: Callable[[Trial], Figures] | None = None
+    measure: Callable[[ArmTrial], Figures]
+    tune: Callable[[ArmTrial], Figures] | None = None
     baseline: str = ""
     stop: str = "after a number of samples that was fixed beforehand"
     scaling: Scaling = Scaling.NONE

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.systems.published_verdicts import NOT_REPRODUCED, Verdict
 from polyrhythm_reproductions.arm import Arm
-from polyrhythm_reproductions.findings import LEAST_SEEDS, Finding, Findings, verdict_of, verdict_on
-from polyrhythm_reproductions.protocol import Efficiency, Kind, Scaling, swapped, without_effect
+from polyrhythm_reproductions.findings import LEAST_SEEDS, Finding, ReproductionReport, verdict_of, verdict_on
+from polyrhythm_reproductions.protocol import ClaimKind, Efficiency, Scaling, swapped, without_effect
 
 
 class HonestyError(PolyrhythmError):
@@ -26,57 +26,57 @@ class HonestyRule:
 
     number: int
     name: str
-    broken: Callable[[Findings], Iterator[str]]
+    broken: Callable[[ReproductionReport], Iterator[str]]
 
 
-def problems(findings: Findings) -> list[str]:
+def problems(findings: ReproductionReport) -> list[str]:
     """What breaks which rule, as sentences that begin with its number and name."""
     return [f"rule {rule.number} ({rule.name}): {said}" for rule in RULES for said in rule.broken(findings)]
 
 
-def refuse(findings: Findings) -> None:
+def refuse(findings: ReproductionReport) -> None:
     """Raise HonestyError if a rule is broken."""
     if found := problems(findings):
         raise HonestyError(f"The report on {findings.name} is refused. It breaks {'; '.join(found)}")
 
 
-def _seconds_matter(findings: Findings) -> bool:
+def _seconds_matter(findings: ReproductionReport) -> bool:
     timed = (Efficiency.SYSTEM.value, Efficiency.REAL.value)
     return any(claim.efficiency in timed for claim in findings.claims if not claim.why_not)
 
 
-def _speed_without_quality(findings: Findings) -> Iterator[str]:
+def _speed_without_quality(findings: ReproductionReport) -> Iterator[str]:
     if _seconds_matter(findings):
         for arm in findings.arms:
             if not arm.metric or math.isnan(arm.final):
                 yield f"{arm.name} (seed {arm.seed}) has seconds and no quality of the same run."
 
 
-def _training_quality(findings: Findings) -> Iterator[str]:
+def _training_quality(findings: ReproductionReport) -> Iterator[str]:
     for arm in findings.arms:
         if arm.split not in ("held-out", "validation", "test") or "train" in arm.metric:
             yield f"{arm.name} reports {arm.metric} on {arm.split or 'unknown'} data: measure it on data that are not trained on."
 
 
-def _hidden_tuning(findings: Findings) -> Iterator[str]:
+def _hidden_tuning(findings: ReproductionReport) -> Iterator[str]:
     runs = {arm.name: findings.tuning_runs.get(arm.name, 0) for arm in findings.arms}
     if runs and max(runs.values()) > 1.1 * min(runs.values()):
         shown = ", ".join(f"{name} {count}" for name, count in runs.items())
         yield f"arms were tuned with different numbers of runs ({shown}): give all the same grid."
 
 
-def _other_hardware(findings: Findings) -> Iterator[str]:
+def _other_hardware(findings: ReproductionReport) -> Iterator[str]:
     kinds = {arm.hardware for arm in findings.arms if arm.seed == findings.seeds[0]}
     if _seconds_matter(findings) and len(kinds) > 1 and not findings.machines:
         yield f"arms run on different machines or networks ({' and '.join(sorted(kinds))}), and nothing says why they can be compared."
 
 
-def _kernels_only(findings: Findings) -> Iterator[str]:
+def _kernels_only(findings: ReproductionReport) -> Iterator[str]:
     if not findings.arms and any(claim.efficiency == Efficiency.SYSTEM.value for claim in findings.claims) and not findings.notes:
         yield "seconds come from no whole training: say in the notes what part of one was run."
 
 
-def _no_input(findings: Findings) -> Iterator[str]:
+def _no_input(findings: ReproductionReport) -> Iterator[str]:
     for arm in findings.arms:
         if not (arm.data and arm.data_wait):
             yield f"{arm.name} does not say where its data come from, or whether waiting for them is in the seconds."
@@ -88,13 +88,13 @@ _UNITS = {
 }
 
 
-def _unclear_units(findings: Findings) -> Iterator[str]:
+def _unclear_units(findings: ReproductionReport) -> Iterator[str]:
     for claim in findings.claims:
         if not claim.why_not and claim.unit not in _UNITS:
             yield f"{claim.figure} is in {claim.unit!r}, which has no counting rule: use one of {', '.join(sorted(_UNITS))}."
 
 
-def _two_settings(findings: Findings) -> Iterator[str]:
+def _two_settings(findings: ReproductionReport) -> Iterator[str]:
     for arm in findings.arms:
         if not arm.config:
             yield f"{arm.name} does not say with which settings its seconds and its quality came about."
@@ -104,13 +104,13 @@ def _two_settings(findings: Findings) -> Iterator[str]:
             yield f"{arm.name} (seed {arm.seed}) has runs with two different settings: give them different names."
 
 
-def _large_inputs(findings: Findings) -> Iterator[str]:
+def _large_inputs(findings: ReproductionReport) -> Iterator[str]:
     for arm in findings.arms:
         if arm.global_batch > arm.dataset:
             yield f"{arm.name} takes {arm.global_batch} samples a step of a data set of {arm.dataset}."
 
 
-def _flattering_end(findings: Findings) -> Iterator[str]:
+def _flattering_end(findings: ReproductionReport) -> Iterator[str]:
     if not findings.stop:
         yield "nothing says when training stops: fix it beforehand."
     for arm in findings.arms:
@@ -118,7 +118,7 @@ def _flattering_end(findings: Findings) -> Iterator[str]:
             yield f"{arm.name} (seed {arm.seed}) has no curve."
 
 
-def _blurred_scaling(findings: Findings) -> Iterator[str]:
+def _blurred_scaling(findings: ReproductionReport) -> Iterator[str]:
     first = [arm for arm in findings.arms if arm.seed == findings.seeds[0]]
     if len({arm.workers for arm in first}) < 2:
         return
@@ -131,7 +131,7 @@ def _blurred_scaling(findings: Findings) -> Iterator[str]:
         yield f"scaling is said to be strong, and global batches differ ({_listed(kind['global'])})."
 
 
-def _weak_baseline(findings: Findings) -> Iterator[str]:
+def _weak_baseline(findings: ReproductionReport) -> Iterator[str]:
     names = {arm.name for arm in findings.arms}
     if len(names) > 1 and findings.baseline not in names:
         yield f"the baseline is {findings.baseline or 'not named'}, and is none of the arms: {', '.join(sorted(names))}."
@@ -140,7 +140,7 @@ def _weak_baseline(findings: Findings) -> Iterator[str]:
             yield f"the baseline, {arm.name}, diverged with seed {arm.seed}: whatever is compared with it wins."
 
 
-def _unfounded_verdict(findings: Findings) -> Iterator[str]:
+def _unfounded_verdict(findings: ReproductionReport) -> Iterator[str]:
     for claim in findings.claims:
         if claim.why_not:
             continue
@@ -154,13 +154,13 @@ def _unfounded_verdict(findings: Findings) -> Iterator[str]:
         yield f"all in all it is called {findings.verdict}, and its claims say {verdict_of(findings.claims)}."
 
 
-def _either_way(findings: Findings) -> Iterator[str]:
+def _either_way(findings: ReproductionReport) -> Iterator[str]:
     for claim in findings.claims:
-        if claim.why_not or claim.kind == Kind.VALUE.value:
+        if claim.why_not or claim.kind == ClaimKind.VALUE.value:
             continue
         null = without_effect(claim.unit)
         admitted = verdict_on([null], claim.least, claim.most) != NOT_REPRODUCED
-        if claim.kind == Kind.NO_WORSE.value:
+        if claim.kind == ClaimKind.NO_WORSE.value:
             if not admitted:
                 yield f"{claim.figure} is to be no worse, and its bounds leave out {null:g}."
         elif admitted:
@@ -182,13 +182,13 @@ def too_few_seeds(seeds: int, quick: bool, efficiencies: Sequence[str]) -> str:
     return f"{seeds} seeds are too few for a verdict: run at least {LEAST_SEEDS}, or call it quick."
 
 
-def _few_seeds(findings: Findings) -> Iterator[str]:
+def _few_seeds(findings: ReproductionReport) -> Iterator[str]:
     efficiencies = [claim.efficiency for claim in findings.claims if not claim.why_not]
     if said := too_few_seeds(len(findings.seeds), findings.quick, efficiencies):
         yield said
 
 
-def _overloaded(findings: Findings) -> Iterator[str]:
+def _overloaded(findings: ReproductionReport) -> Iterator[str]:
     real: Sequence[Arm] = [arm for arm in findings.arms if not arm.emulated]
     where = findings.circumstances
     timed = any(claim.efficiency == Efficiency.REAL.value for claim in findings.claims if not claim.why_not)

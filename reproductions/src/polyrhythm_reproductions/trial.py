@@ -17,7 +17,7 @@ from polyrhythm.core.training.run import attempt
 from polyrhythm.errors import DivergedError, RunError
 from polyrhythm.systems import resolve
 from polyrhythm.workloads.workload import Workload
-from polyrhythm_reproductions.arm import Arm, Point
+from polyrhythm_reproductions.arm import Arm, ArmPoint
 
 Value = TypeVar("Value")
 
@@ -63,7 +63,7 @@ class Result:
 
 
 @dataclass(slots=True)
-class Trial:
+class ArmTrial:
     """The runs of one `seed`. `quick` asks for less of everything; `tuned` is what the reproduction's `tune` has returned.
 
     `tuning` while settings are chosen: runs then count as tuning runs of their arm.
@@ -123,7 +123,7 @@ def _arm(name: str, job: Workload, outcome: Outcome, diverged: bool, seed: int) 
     emulated = summary.on == "simulator"
     settings = "; ".join([repr(job), outcome.settings["strategy"], f"{summary.workers} workers", outcome.settings["runtime"]])
     config = _hash([settings])
-    curve = [Point(event.clock, event.time, event.metrics[metric.name]) for event in curve_of(outcome, metric.name)]
+    curve = [ArmPoint(event.clock, event.time, event.metrics[metric.name]) for event in curve_of(outcome, metric.name)]
     return Arm(
         name=name,
         run=_hash([name, settings, str(seed)]),

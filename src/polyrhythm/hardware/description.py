@@ -56,7 +56,7 @@ class HostEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     ingress: Quantity | None = None
 
 
-class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class NetworkDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A whole network, as written."""
 
     name: str
@@ -71,10 +71,10 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     loss: float = 0.0
 
 
-def read(path: Path) -> Description:
+def read(path: Path) -> NetworkDescription:
     """The description in the file at `path`; raises `CompositionError` with the place of the mistake."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Description)
+        return msgspec.json.decode(path.read_bytes(), type=NetworkDescription)
     except OSError as problem:
         raise CompositionError(
             f"The network file {str(path)!r} cannot be read: {problem.strerror}. Give a file or a preset's name."

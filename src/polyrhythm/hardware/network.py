@@ -18,7 +18,7 @@ from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.congestion import Congestion, Fair
-from polyrhythm.hardware.description import Description, HostEntry, LinkEntry, Quantity, SiteEntry, read
+from polyrhythm.hardware.description import HostEntry, LinkEntry, NetworkDescription, Quantity, SiteEntry, read
 from polyrhythm.hardware.files import located
 from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
 from polyrhythm.hardware.presets import PRESETS
@@ -111,7 +111,7 @@ class Network:
             >>> Network.uniform("office", "1 Gbit/s", "1 ms").slowest()
             (0.001, 125000000.0)
         """
-        return cls.described(Description(name, [SiteEntry(name, bandwidth, ingress, latency)]))
+        return cls.described(NetworkDescription(name, [SiteEntry(name, bandwidth, ingress, latency)]))
 
     @classmethod
     def joined(
@@ -143,7 +143,7 @@ class Network:
         )
 
     @classmethod
-    def described(cls, written: Description) -> Network:
+    def described(cls, written: NetworkDescription) -> Network:
         """The network that `written` describes."""
         sites = [
             Site(
@@ -286,7 +286,7 @@ def to_json(network: Network) -> str:
         LinkEntry(names[a], names[b], network.latency[a][b], _finite(network.capacity[a][b]), network.site_jitter(a, b)) for a, b in pairs
     ]
     hosts = [HostEntry(host, access.egress, access.ingress) for host, access in network.accesses]
-    written = Description(
+    written = NetworkDescription(
         network.name,
         sites,
         links,

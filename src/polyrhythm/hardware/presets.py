@@ -14,23 +14,23 @@ wan-11  The eleven EC2 regions of Gaia (Hsieh et al., NSDI 2017): docs/networks.
 
 from __future__ import annotations
 
-from polyrhythm.hardware.description import Description, LinkEntry, SiteEntry
+from polyrhythm.hardware.description import LinkEntry, NetworkDescription, SiteEntry
 from polyrhythm.hardware.wan import REGIONS, regions
 
 
-def _racks() -> Description:
+def _racks() -> NetworkDescription:
     names = [f"rack-{number}" for number in range(4)]
     sites = [SiteEntry(name, "10 Gbit/s", latency="0.25 ms", uplink="40 Gbit/s", downlink="40 Gbit/s") for name in names]
-    return Description("cloud", sites, [LinkEntry(a, b, "0.25 ms") for a in names for b in names if a < b])
+    return NetworkDescription("cloud", sites, [LinkEntry(a, b, "0.25 ms") for a in names for b in names if a < b])
 
 
-PRESETS: dict[str, Description] = {
+PRESETS: dict[str, NetworkDescription] = {
     description.name: description
     for description in (
-        Description("lan", [SiteEntry("lan", "10 Gbit/s", latency="50 us")]),
+        NetworkDescription("lan", [SiteEntry("lan", "10 Gbit/s", latency="50 us")]),
         _racks(),
-        Description("home", [SiteEntry("home", "20 Mbit/s", "100 Mbit/s", "15 ms")]),
-        Description("slow", [SiteEntry("slow", "50 Mbit/s", latency="20 ms")]),
+        NetworkDescription("home", [SiteEntry("home", "20 Mbit/s", "100 Mbit/s", "15 ms")]),
+        NetworkDescription("slow", [SiteEntry("slow", "50 Mbit/s", latency="20 ms")]),
         regions("wan-3", ("Virginia", "Ireland", "Tokyo")),
         regions("wan-11", REGIONS),
     )

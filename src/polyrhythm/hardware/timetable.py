@@ -33,7 +33,7 @@ _WORDS = {
 }
 
 
-class Change(NamedTuple):
+class BandwidthChange(NamedTuple):
     """From `at` seconds on `link` has `bandwidth` bytes per second; `place` and `what` say so in words."""
 
     at: float
@@ -47,7 +47,7 @@ class Change(NamedTuple):
         return f"{_WORDS[self.link.kind]} {self.bandwidth * 8 / 1e6:g} Mbit/s"
 
 
-def timetable(network: Network, workers: int) -> list[Change]:
+def timetable(network: Network, workers: int) -> list[BandwidthChange]:
     """The changes in time, link by link, in a job of `workers` workers.
 
     Raises CompositionError for a host that is not there or an unlimited link, and UnknownNameError for a site that does not exist.
@@ -67,7 +67,7 @@ def timetable(network: Network, workers: int) -> list[Change]:
             if not 0 < bandwidth < math.inf:
                 raise CompositionError(f"The network {network.name!r} has a change to {rate!r}: give a bandwidth above zero, or use a Cut.")
             place = f"host/{entry.host}" if entry.host is not None else f"site/{names[key.source]}"
-            changes.append(Change(at, key, bandwidth, place))
+            changes.append(BandwidthChange(at, key, bandwidth, place))
     return sorted(changes)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyrhythm.hardware.description import Description, LinkEntry, SiteEntry
+from polyrhythm.hardware.description import LinkEntry, NetworkDescription, SiteEntry
 
 REGIONS = ("Virginia", "California", "Oregon", "Ireland", "Frankfurt", "Tokyo", "Seoul", "Singapore", "Sydney", "Mumbai", "Sao Paulo")
 
@@ -43,7 +43,7 @@ def region_bandwidth(round_trip: float) -> float:
     return float(BEST_BITS * (WORST_BITS / BEST_BITS) ** share / 8)
 
 
-def regions(name: str, chosen: Sequence[str]) -> Description:
+def regions(name: str, chosen: Sequence[str]) -> NetworkDescription:
     """The network of the `chosen` regions: a 1 Gbit/s LAN of 0.25 ms in each, one shared capacity for each ordered pair."""
     places = sorted(REGIONS.index(region) for region in chosen)
     links = [
@@ -52,4 +52,4 @@ def regions(name: str, chosen: Sequence[str]) -> Description:
         for near in places
         if near < far
     ]
-    return Description(name, [SiteEntry(region, "1 Gbit/s", latency="0.25 ms") for region in chosen], links)
+    return NetworkDescription(name, [SiteEntry(region, "1 Gbit/s", latency="0.25 ms") for region in chosen], links)

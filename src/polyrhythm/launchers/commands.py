@@ -11,7 +11,7 @@ import msgspec
 
 from polyrhythm.core.processes.runtime.failure import exit_phrase
 from polyrhythm.errors import CompositionError
-from polyrhythm.launchers.program import Program
+from polyrhythm.launchers.program import CommandProcess
 from polyrhythm.launchers.protocol import Loss, TaskOrder
 
 ORDER = "POLYRHYTHM_TASK"
@@ -65,5 +65,5 @@ class CommandTasks:
         self._process.wait(seconds)
         self._process.end(self._ending_seconds)
 
-    def _begun(self) -> Program:
-        return Program(self._command, self._environment)
+    def _begun(self) -> CommandProcess:
+        return CommandProcess(self._command, self._environment)

@@ -22,13 +22,13 @@ from polyrhythm.core.kernel.stopping import notify
 from polyrhythm.core.processes.runtime import failure
 from polyrhythm.core.processes.runtime.whole_run import of_whole_run
 from polyrhythm.core.processes.store.store_server import StoreServer
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.errors import PolyrhythmError, RunError, TamperedError, WorkerFailed, sentence
 from polyrhythm.launchers import messages
 from polyrhythm.launchers.messages import Beginning
 from polyrhythm.launchers.packing import packed
-from polyrhythm.launchers.protocol import Engine, Tasks
-from polyrhythm.launchers.roster import Roster, Task
+from polyrhythm.launchers.protocol import Launcher, Tasks
+from polyrhythm.launchers.roster import Roster, WorkerTask
 from polyrhythm.launchers.run_clock import RunClock
 
 _LOOK_SECONDS = 0.1
@@ -38,12 +38,12 @@ _LEAVING_SECONDS = 10.0
 class Driver:
     """Of one run of `work` on `engine`; `execute` once. Observes the roster of its tasks."""
 
-    def __init__(self, engine: Engine, work: Work, record: Recorder) -> None:
+    def __init__(self, engine: Launcher, work: Work, record: Recorder) -> None:
         self._engine = engine
         self._work = work
         self._record = record
         self._packed = packed(work, engine.threads, engine.timeout)
-        self._loop = Loop()
+        self._loop = EventLoop()
         self._roster = Roster(self._loop, engine.driver_address(), work.workers, self)
         self._tasks: Tasks | None = None
         self._store: StoreServer | None = None
@@ -89,13 +89,13 @@ class Driver:
 
     # What the roster reports
 
-    def registered(self, task: Task) -> None:
+    def registered(self, task: WorkerTask) -> None:
         """The next attempt begins when all are there."""
         task.send(self._packed)
         if not self._under_way and self._failed is None and not self._roster.absent:
             self._begin()
 
-    def received(self, task: Task, message: Message) -> None:
+    def received(self, task: WorkerTask, message: Message) -> None:
         """What a worker has recorded or printed, and how it ended."""
         match message.topic:
             case "events":
@@ -108,14 +108,14 @@ class Driver:
             case "failed":
                 self._conclude(task, failure.rebuild(message))
 
-    def lost(self, task: Task, reason: str) -> None:
+    def lost(self, task: WorkerTask, reason: str) -> None:
         """A loss ends a worker's part in the attempt; whenever it comes, the task is started again before the next."""
         why = self._lost.setdefault(task.rank, WorkerFailed(task.name, reason))
         if self._under_way and task.rank not in self._outcomes:
             self._record(Faulted(self._clock.latest, task.name, reason))
             self._conclude(task, why)
 
-    def _receive_events(self, task: Task, message: Message) -> None:
+    def _receive_events(self, task: WorkerTask, message: Message) -> None:
         nbytes, count = map(int, message.numbers)
         self._traffic[task.rank] = (nbytes, count)
         total = self._before[0] + sum(sent for sent, _ in self._traffic.values())
@@ -140,7 +140,7 @@ class Driver:
             beginning = Beginning(self._attempt, *self._store.address, self._attempt > 1)
             task.send(Message("begin", text=msgspec.json.encode(beginning).decode()))
 
-    def _conclude(self, task: Task, outcome: Ending | PolyrhythmError) -> None:
+    def _conclude(self, task: WorkerTask, outcome: Ending | PolyrhythmError) -> None:
         """The part of `task` in this attempt has ended so."""
         if not self._under_way:
             return
@@ -220,6 +220,6 @@ def _passing(error: PolyrhythmError) -> bool:
     return isinstance(error, RunError) and not isinstance(error, TamperedError) and not (isinstance(error, WorkerFailed) and error.trace)
 
 
-def drive(engine: Engine, work: Work, record: Recorder) -> Ending:
+def drive(engine: Launcher, work: Work, record: Recorder) -> Ending:
     """Run `work` on `engine` to its end. Raises WorkerFailed and other RunErrors, as `Processes` does; no task is left afterwards."""
     return Driver(engine, work, record).execute()

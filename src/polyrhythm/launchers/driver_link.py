@@ -19,7 +19,7 @@ from polyrhythm.core.processes.transport.addresses import Address
 from polyrhythm.core.processes.transport.connector import ConnectionFactory, Connector
 from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
 from polyrhythm.core.processes.transport.handshake import Credentials
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.core.processes.transport.wire import Frame, Tally, packed
 from polyrhythm.errors import RunError
 from polyrhythm.launchers.messages import Beginning
@@ -59,7 +59,7 @@ class DriverLink:
         self._over = False
         self._deadline = time.monotonic() + _REACHING_SECONDS
         self._reached = Completion()
-        self._loop = Loop()
+        self._loop = EventLoop()
         self._link: FrameLink | None = None
         table = {DRIVER: Address("", "", order.host, order.port), name: Address("another host", "")}
         self._factory = ConnectionFactory(self._loop, Credentials(name, bytes.fromhex(order.secret)), Wiring(), Tally(), table)

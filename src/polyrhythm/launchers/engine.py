@@ -5,11 +5,11 @@ from __future__ import annotations
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.job import Ending, Work
 from polyrhythm.launchers.driver import drive
-from polyrhythm.launchers.protocol import Engine
+from polyrhythm.launchers.protocol import Launcher
 
 
 class EngineRuntime:
-    """The part of a runtime that is the same for every `Engine`; for classes that are one."""
+    """The part of a runtime that is the same for every `Launcher`; for classes that are one."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class EngineRuntime:
     def locations(self, workers: int) -> None:
         """Known when the engine has placed the tasks."""
 
-    def execute(self: Engine, work: Work, record: Recorder) -> Ending:
+    def execute(self: Launcher, work: Work, record: Recorder) -> Ending:
         """Run `work` to its end.
 
         Raises CompositionError if the engine cannot be had; else as `Processes`: WorkerFailed naming a worker that raised or was lost, the

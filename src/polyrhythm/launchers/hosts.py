@@ -12,7 +12,7 @@ import msgspec
 from polyrhythm.core.processes.runtime.failure import exit_phrase
 from polyrhythm.errors import CompositionError
 from polyrhythm.launchers.commands import ORDER
-from polyrhythm.launchers.program import Program
+from polyrhythm.launchers.program import CommandProcess
 from polyrhythm.launchers.protocol import Loss, TaskOrder
 
 _ENDING_SECONDS = 10.0
@@ -73,10 +73,10 @@ class HostTasks:
             program.wait(0.0 if failed else seconds)
             program.end(_ENDING_SECONDS)
 
-    def _begun(self) -> dict[str, Program]:
+    def _begun(self) -> dict[str, CommandProcess]:
         given = msgspec.json.encode(self._order) + b"\n"
         begun = {}
         for (host, words), command in zip(self._reached.items(), self._commands(), strict=True):
             script = _WRAPPER.format(order=ORDER, settings=self._settings, command=join(command))
-            begun[host] = Program([*words, f"sh -c {quote(script)}"], os.environ, given)
+            begun[host] = CommandProcess([*words, f"sh -c {quote(script)}"], os.environ, given)
         return begun

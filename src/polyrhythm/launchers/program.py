@@ -12,7 +12,7 @@ from functools import partial
 from polyrhythm.core.processes.system.prctl import end_with_parent
 
 
-class Program:
+class CommandProcess:
     """`command`, begun in `environment`. If it is `given` something on its standard input, that stays open until its end.
 
     It is told to end when this process ends, also if that is killed.

@@ -50,7 +50,7 @@ class Tasks(Protocol):
         """End all tasks, which have so many seconds to leave by themselves, and give everything back."""
 
 
-class Engine(Protocol):
+class Launcher(Protocol):
     """Something that can start tasks on its machines."""
 
     @property

@@ -15,7 +15,7 @@ from polyrhythm.core.processes.transport.addresses import listen_on
 from polyrhythm.core.processes.transport.connector import ConnectionFactory
 from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
 from polyrhythm.core.processes.transport.handshake import Credentials
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.core.processes.transport.reception import Reception
 from polyrhythm.core.processes.transport.wire import CONTROL, Frame, Tally
 from polyrhythm.errors import CompositionError, WireError
@@ -26,7 +26,7 @@ _REASON_SECONDS = 2.0
 
 
 @dataclass(slots=True)
-class Task:
+class WorkerTask:
     """The task of `rank`: its connection while there is one, what it announced, when its connection ended, the number of its arrival."""
 
     rank: int
@@ -54,21 +54,21 @@ class Task:
 class RosterObserver(Protocol):
     """Who is notified of tasks, in the loop's thread."""
 
-    def registered(self, task: Task) -> None:
+    def registered(self, task: WorkerTask) -> None:
         """It is connected, and has announced itself."""
 
-    def received(self, task: Task, message: Message) -> None:
+    def received(self, task: WorkerTask, message: Message) -> None:
         """It has sent something else."""
 
-    def lost(self, task: Task, reason: str) -> None:
+    def lost(self, task: WorkerTask, reason: str) -> None:
         """Its process or its connection has ended."""
 
 
 class Roster:
     """Listens at `ip` for `workers` tasks, which `loop` serves."""
 
-    def __init__(self, loop: Loop, ip: str, workers: int, observer: RosterObserver) -> None:
-        self.tasks = [Task(rank) for rank in range(workers)]
+    def __init__(self, loop: EventLoop, ip: str, workers: int, observer: RosterObserver) -> None:
+        self.tasks = [WorkerTask(rank) for rank in range(workers)]
         self.secret = secrets.token_bytes(32)
         self.arrivals = 0
         self._observer = observer
@@ -90,7 +90,7 @@ class Roster:
         return TaskOrder(self.ip, self.port, self.secret.hex(), len(self.tasks), echoes)
 
     @property
-    def absent(self) -> list[Task]:
+    def absent(self) -> list[WorkerTask]:
         """Those that are not connected."""
         return [task for task in self.tasks if not task.here]
 
@@ -99,14 +99,14 @@ class Roster:
         for task in self.tasks:
             task.send(message)
 
-    def lose(self, tasks: Iterable[Task], reason: str) -> None:
+    def lose(self, tasks: Iterable[WorkerTask], reason: str) -> None:
         """The engine has lost `tasks`, those first whose connections ended first."""
         for task in sorted(tasks, key=lambda task: task.silent_since or math.inf):
             self._forget(task)
             task.silent_since = None
             self._observer.lost(task, reason)
 
-    def dismiss(self, task: Task, latest: int) -> None:
+    def dismiss(self, task: WorkerTask, latest: int) -> None:
         """Send `task` away if it is one that came up to the arrival number `latest`; it is about to be started again."""
         if task.arrival <= latest:
             self._forget(task)
@@ -138,7 +138,7 @@ class Roster:
         link.on_frame = lambda _, frame: self._receive(task, frame)
         link.on_close = lambda it, why: self._cut_off(task, it)
 
-    def _receive(self, task: Task, frame: Frame) -> None:
+    def _receive(self, task: WorkerTask, frame: Frame) -> None:
         message = frame.message
         if not frame.flags & CONTROL:
             return
@@ -148,13 +148,13 @@ class Roster:
         else:
             self._observer.received(task, message)
 
-    def _cut_off(self, task: Task, link: FrameLink) -> None:
+    def _cut_off(self, task: WorkerTask, link: FrameLink) -> None:
         if task.link is link:
             # one that had not announced itself may try again; if it was lost, its engine says so
             task.silent_since = time.monotonic() if task.registered else None
             task.link, task.registered = None, False
 
-    def _forget(self, task: Task) -> None:
+    def _forget(self, task: WorkerTask) -> None:
         link, task.link, task.registered = task.link, None, False
         if link is not None:
             link.close()

@@ -9,7 +9,7 @@ from polyrhythm.core.kernel.job import Work
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.processes.rendezvous.join import JoinedRun, Joining, attend
 from polyrhythm.core.processes.rendezvous.locations import locate
-from polyrhythm.core.processes.rendezvous.places import Kept
+from polyrhythm.core.processes.rendezvous.places import KeptStore
 from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.core.processes.runtime import failure
 from polyrhythm.core.processes.runtime.stall_detection import Patience
@@ -35,7 +35,7 @@ def serve(order: TaskOrder, rank: int) -> None:
 
 
 def _place(order: TaskOrder, rank: int, beginning: Beginning) -> RankEnvironment:
-    return RankEnvironment(rank, order.workers, Kept(beginning.host, beginning.port, bytes.fromhex(order.secret)))
+    return RankEnvironment(rank, order.workers, KeptStore(beginning.host, beginning.port, bytes.fromhex(order.secret)))
 
 
 def _attempt(place: RankEnvironment, unpack: Callable[[], tuple[Work, Patience]], beginning: Beginning, link: DriverLink) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.parameters.linear_layers import linear_shape
@@ -32,7 +32,7 @@ class CheaperAsFactors:
         if self.batch < 1 or self.servers < 1:
             raise CompositionError(f"{self} compares nothing: give a batch of 1 sample or more, and 1 server or more.")
 
-    def takes(self, candidate: Candidate) -> bool:
+    def takes(self, candidate: ParameterInfo) -> bool:
         """Whether it is of such a layer."""
         if (shape := linear_shape(candidate)) is None:
             return False

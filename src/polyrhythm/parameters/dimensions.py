@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
@@ -24,6 +24,6 @@ class Dimensions:
         if self.least < 0 or self.elements < 0:
             raise CompositionError(f"{self} describes no shape: dimensions and elements are counted, so give 0 or more.")
 
-    def takes(self, candidate: Candidate) -> bool:
+    def takes(self, candidate: ParameterInfo) -> bool:
         """Whether it is so large."""
         return candidate.parameter.dim() >= self.least and candidate.parameter.numel() >= self.elements

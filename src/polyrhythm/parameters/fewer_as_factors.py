@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.parameters.linear_layers import linear_shape
@@ -27,7 +27,7 @@ class FewerAsFactors:
         if self.batch < 1:
             raise CompositionError(f"{self} compares nothing: give a batch of 1 sample or more.")
 
-    def takes(self, candidate: Candidate) -> bool:
+    def takes(self, candidate: ParameterInfo) -> bool:
         """Whether it is of such a layer."""
         shape = linear_shape(candidate)
         return shape is not None and self.batch * sum(shape) < shape[0] * shape[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
@@ -28,6 +28,6 @@ class Fragment:
         if not 0 <= self.index < self.count:
             raise CompositionError(f"Fragment({self.index}, {self.count}) is none of them: they are numbered from 0.")
 
-    def takes(self, candidate: Candidate) -> bool:
+    def takes(self, candidate: ParameterInfo) -> bool:
         """Whether its module is one of these."""
         return candidate.place % self.count == self.index

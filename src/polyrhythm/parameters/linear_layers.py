@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.protocols.selection import ParameterInfo
 
 
-def linear_shape(candidate: Candidate) -> tuple[int, int] | None:
+def linear_shape(candidate: ParameterInfo) -> tuple[int, int] | None:
     """Outputs and inputs of the nn.Linear, with a weight that is trained, to which it belongs; None where it belongs to none.
 
     Subclasses of nn.Linear may use their weight otherwise.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.core.settings import checked, shown
 from polyrhythm.errors import CompositionError
 
@@ -29,6 +29,6 @@ class Modules:
     def __repr__(self) -> str:
         return f"Modules({', '.join(map(repr, self.kinds))})"
 
-    def takes(self, candidate: Candidate) -> bool:
+    def takes(self, candidate: ParameterInfo) -> bool:
         """Whether its module is of one of these classes."""
         return any(kind.__name__ in self.kinds for kind in type(candidate.module).__mro__)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import ClassVar
 
-from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.core.settings import checked, shown
 from polyrhythm.errors import CompositionError
 
@@ -30,6 +30,6 @@ class Named:
     def __repr__(self) -> str:
         return f"Named({', '.join(map(repr, self.patterns))})"
 
-    def takes(self, candidate: Candidate) -> bool:
+    def takes(self, candidate: ParameterInfo) -> bool:
         """Whether a pattern matches its name."""
         return any(fnmatchcase(candidate.name, pattern) for pattern in self.patterns)

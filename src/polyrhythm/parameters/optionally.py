@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.core.protocols.selection import Candidate, Selection
+from polyrhythm.core.protocols.selection import ParameterInfo, Selection
 from polyrhythm.core.settings import checked
 
 
@@ -21,6 +21,6 @@ class Optionally:
 
     selection: Selection
 
-    def takes(self, candidate: Candidate) -> bool:
+    def takes(self, candidate: ParameterInfo) -> bool:
         """As the selection."""
         return self.selection.takes(candidate)

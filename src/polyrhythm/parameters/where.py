@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.core.settings import checked
 
 
@@ -17,11 +17,11 @@ class Where:
 
     may_be_empty: ClassVar = False
 
-    condition: Callable[[Candidate], bool]
+    condition: Callable[[ParameterInfo], bool]
 
     def __repr__(self) -> str:
         return f"Where({getattr(self.condition, '__qualname__', repr(self.condition))})"
 
-    def takes(self, candidate: Candidate) -> bool:
+    def takes(self, candidate: ParameterInfo) -> bool:
         """As the function says."""
         return bool(self.condition(candidate))

@@ -18,7 +18,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 from polyrhythm.core.processes.rendezvous import launchers, places
 from polyrhythm.core.processes.rendezvous.found import Found
 from polyrhythm.core.processes.rendezvous.hosts import Names, is_own, towards
-from polyrhythm.core.processes.rendezvous.places import Attendee, Kept, Meeting, MeetingPlace, RankZero
+from polyrhythm.core.processes.rendezvous.places import Attendee, KeptStore, Meeting, MeetingPlace, RankZero
 from polyrhythm.core.processes.store.store_server import StoreServer
 from polyrhythm.errors import CompositionError, RunError
 
@@ -169,7 +169,7 @@ def test_nobody_there_a_stranger_there_and_silence_are_told_apart() -> None:
 def test_a_launcher_may_keep_the_store_and_its_secret() -> None:
     key = secrets.token_bytes(32)
     with StoreServer("127.0.0.1", 2, key) as server:
-        place = Kept(*server.address, key)
+        place = KeptStore(*server.address, key)
         for _ in range(3):
             with met(place) as meetings:
                 assert [each.server for each in meetings] == [None, None]

@@ -3,7 +3,7 @@ import pytest
 from polyrhythm.core.processes.rendezvous.found import Found
 from polyrhythm.core.processes.rendezvous.hosts import Names
 from polyrhythm.core.processes.rendezvous.launchers import AgentStore, node_address
-from polyrhythm.core.processes.rendezvous.places import DEFAULT_PORT, Kept, RankZero
+from polyrhythm.core.processes.rendezvous.places import DEFAULT_PORT, KeptStore, RankZero
 from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment, find_rank_environment
 from polyrhythm.errors import CompositionError
 
@@ -71,8 +71,8 @@ def test_an_indexed_job_gives_a_pod_its_rank() -> None:
 
 def test_a_launcher_of_ours_says_where_it_keeps_the_store() -> None:
     given = {"RANK": "0", "WORLD_SIZE": "2", "POLYRHYTHM_STORE": "10.0.0.1:1234"}
-    assert find_rank_environment(given) == RankEnvironment(0, 2, Kept("10.0.0.1", 1234))
-    assert find_rank_environment({**given, "POLYRHYTHM_STORE": "[::1]:9"}).place == Kept("::1", 9)
+    assert find_rank_environment(given) == RankEnvironment(0, 2, KeptStore("10.0.0.1", 1234))
+    assert find_rank_environment({**given, "POLYRHYTHM_STORE": "[::1]:9"}).place == KeptStore("::1", 9)
     with pytest.raises(CompositionError, match="POLYRHYTHM_STORE='here' is no host:port"):
         find_rank_environment({**given, "POLYRHYTHM_STORE": "here"})
 

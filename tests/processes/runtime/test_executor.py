@@ -8,7 +8,7 @@ from polyrhythm.core.kernel.effects import Compute, Effect, Flush, NativeReduce,
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.processes.runtime.executor import ActorExecutor
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.errors import DeadlockError
 from polyrhythm.topology import Ring
 
@@ -32,7 +32,7 @@ class Outbox:
 
 class Scene:
     def __init__(self) -> None:
-        self.loop, self.post = Loop(), Outbox()
+        self.loop, self.post = EventLoop(), Outbox()
         self.results: list[Any] = []
         self.errors: list[BaseException] = []
         self.actor = ActorExecutor("worker/0", self.loop, self.post, lambda effect, done: False, self.errors.append)

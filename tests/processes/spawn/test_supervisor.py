@@ -11,7 +11,7 @@ from polyrhythm.core.processes.rendezvous.local_servers import LocalServers
 from polyrhythm.core.processes.spawn import fork_client
 from polyrhythm.core.processes.spawn.fork_server import Died
 from polyrhythm.core.processes.spawn.supervisor import Supervisor
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.core.processes.transport.wire import CONTROL, encode
 from polyrhythm.errors import PolyrhythmError, RunError
 
@@ -49,7 +49,7 @@ class FakeForkClient:
 class Log:
     """Observes: what was notified, in order."""
 
-    def __init__(self, loop: Loop, until: int = 1) -> None:
+    def __init__(self, loop: EventLoop, until: int = 1) -> None:
         self.notes: list[str] = []
         self._loop = loop
         self._until = until
@@ -79,8 +79,8 @@ class Log:
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
-    loop = Loop()
+def loop() -> Iterator[EventLoop]:
+    loop = EventLoop()
     yield loop
     loop.close()
 
@@ -89,7 +89,7 @@ def spec() -> int:
     return os.open("/dev/null", os.O_RDONLY)
 
 
-def started(loop: Loop, log: Log, *names: str) -> tuple[Supervisor, FakeForkClient]:
+def started(loop: EventLoop, log: Log, *names: str) -> tuple[Supervisor, FakeForkClient]:
     supervisor, client = Supervisor(loop, log), FakeForkClient()
     supervisor.start(client, dict.fromkeys(names, "cpu"), spec())  # type: ignore[arg-type]
     return supervisor, client
@@ -99,7 +99,7 @@ def send(client: FakeForkClient, name: str, message: Message) -> None:
     client.ends[name].sendall(b"".join(bytes(part) for part in encode(message, CONTROL)))
 
 
-def test_where_a_child_cannot_be_started_the_job_spec_is_closed_all_the_same(loop: Loop) -> None:
+def test_where_a_child_cannot_be_started_the_job_spec_is_closed_all_the_same(loop: EventLoop) -> None:
     descriptor, supervisor, client = spec(), Supervisor(loop, Log(loop)), FakeForkClient(refused="server/1")
     with pytest.raises(RunError, match="no process"):
         supervisor.start(client, {"server/0": "cpu", "server/1": "cpu"}, descriptor)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def test_where_a_child_cannot_be_started_the_job_spec_is_closed_all_the_same(loo
     client.close()
 
 
-def test_where_no_fork_server_can_be_started_no_job_is_packed(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_fork_server_can_be_started_no_job_is_packed(loop: EventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise RunError("no process")
 
@@ -123,7 +123,7 @@ def test_where_no_fork_server_can_be_started_no_job_is_packed(loop: Loop, monkey
     servers.close()
 
 
-def test_a_child_that_dies_is_lost_after_all_that_it_had_sent(loop: Loop) -> None:
+def test_a_child_that_dies_is_lost_after_all_that_it_had_sent(loop: EventLoop) -> None:
     log = Log(loop, until=2)
     supervisor, client = started(loop, log, "server/0")
     send(client, "server/0", Message("ended", (12.0, 3.0, 0.5)))
@@ -138,7 +138,7 @@ def test_a_child_that_dies_is_lost_after_all_that_it_had_sent(loop: Loop) -> Non
     client.close()
 
 
-def test_a_child_that_sends_nonsense_is_a_failure(loop: Loop) -> None:
+def test_a_child_that_sends_nonsense_is_a_failure(loop: EventLoop) -> None:
     log = Log(loop)
     supervisor, client = started(loop, log, "server/0")
     client.ends["server/0"].sendall(b"nonsense" * 8)
@@ -148,7 +148,7 @@ def test_a_child_that_sends_nonsense_is_a_failure(loop: Loop) -> None:
     client.close()
 
 
-def test_a_fork_server_that_fails_is_reported_once(loop: Loop) -> None:
+def test_a_fork_server_that_fails_is_reported_once(loop: EventLoop) -> None:
     log = Log(loop)
     supervisor, client = started(loop, log, "server/0")
     client.report(RunError("it has ended"))
@@ -161,7 +161,7 @@ def test_a_fork_server_that_fails_is_reported_once(loop: Loop) -> None:
     client.close()
 
 
-def test_closing_the_links_is_no_loss(loop: Loop) -> None:
+def test_closing_the_links_is_no_loss(loop: EventLoop) -> None:
     log = Log(loop)
     supervisor, client = started(loop, log, "server/0", "server/1")
     supervisor.close()

@@ -11,7 +11,7 @@ import torch
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.processes.transport.addresses import Address
 from polyrhythm.core.processes.transport.datagrams import DatagramPeer, Datagrams
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.core.processes.transport.wire import Limits
 from polyrhythm.errors import WireError
 
@@ -22,7 +22,7 @@ class Pair:
     """Two ends that reach each other's control messages directly, unless these are `mute`."""
 
     def __init__(self) -> None:
-        self.loop = Loop()
+        self.loop = EventLoop()
         self.come: list[tuple[str, Message]] = []
         self.mute = False
         self.ends = {name: Datagrams(self.loop, self._peer(name, other), Limits()) for name, other in (("a", "b"), ("b", "a"))}

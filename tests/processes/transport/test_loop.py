@@ -5,30 +5,30 @@ from collections.abc import Iterator
 
 import pytest
 
-from polyrhythm.core.processes.transport.loop import READ, Loop
+from polyrhythm.core.processes.transport.loop import READ, EventLoop
 
 
 @pytest.fixture
-def loop() -> Loop:
-    return Loop()
+def loop() -> EventLoop:
+    return EventLoop()
 
 
 @pytest.mark.parametrize("seconds", [1e12, math.inf])
-def test_a_timer_that_is_far_off_does_not_keep_the_loop_from_waiting(loop: Loop, seconds: float) -> None:
+def test_a_timer_that_is_far_off_does_not_keep_the_loop_from_waiting(loop: EventLoop, seconds: float) -> None:
     loop.after(seconds, lambda: None)
     threading.Timer(0.01, lambda: loop.call(loop.stop)).start()
     loop.run()
     loop.close()
 
 
-def test_timers_that_were_cancelled_leave_nothing_behind(loop: Loop) -> None:
+def test_timers_that_were_cancelled_leave_nothing_behind(loop: EventLoop) -> None:
     for _ in range(10_000):
         loop.after(1e6, lambda: None).cancel()
     assert len(loop._timers) < 3000
     loop.close()
 
 
-def test_a_stop_is_not_forgotten_when_something_else_fails_in_the_same_round(loop: Loop) -> None:
+def test_a_stop_is_not_forgotten_when_something_else_fails_in_the_same_round(loop: EventLoop) -> None:
     def fail() -> None:
         raise ArithmeticError("meanwhile")
 
@@ -41,7 +41,7 @@ def test_a_stop_is_not_forgotten_when_something_else_fails_in_the_same_round(loo
 
 
 @pytest.fixture
-def served(loop: Loop) -> Iterator[Loop]:
+def served(loop: EventLoop) -> Iterator[EventLoop]:
     """A loop with a thread of its own."""
     thread = threading.Thread(target=loop.run)
     thread.start()
@@ -52,7 +52,7 @@ def served(loop: Loop) -> Iterator[Loop]:
     loop.close()
 
 
-def test_a_thread_that_drives_runs_the_callbacks_itself(served: Loop) -> None:
+def test_a_thread_that_drives_runs_the_callbacks_itself(served: EventLoop) -> None:
     seen: list[int] = []
     for _ in range(100):
         ended: list[bool] = []
@@ -65,7 +65,7 @@ def test_a_thread_that_drives_runs_the_callbacks_itself(served: Loop) -> None:
     assert len(seen) == 100
 
 
-def test_after_a_drive_the_loops_own_thread_goes_on_with_timers_sockets_and_calls(served: Loop) -> None:
+def test_after_a_drive_the_loops_own_thread_goes_on_with_timers_sockets_and_calls(served: EventLoop) -> None:
     seen: list[str] = []
     done = threading.Event()
     here, there = socket.socketpair()
@@ -93,7 +93,7 @@ def test_after_a_drive_the_loops_own_thread_goes_on_with_timers_sockets_and_call
     there.close()
 
 
-def test_two_threads_cannot_drive_at_once_and_the_second_is_told(served: Loop) -> None:
+def test_two_threads_cannot_drive_at_once_and_the_second_is_told(served: EventLoop) -> None:
     driving, enough = threading.Event(), threading.Event()
     first = threading.Thread(target=lambda: served.drive([driving.set], enough.is_set))
     first.start()
@@ -105,7 +105,7 @@ def test_two_threads_cannot_drive_at_once_and_the_second_is_told(served: Loop) -
     assert not first.is_alive()
 
 
-def test_what_was_called_before_comes_before_what_a_drive_begins_with(loop: Loop) -> None:
+def test_what_was_called_before_comes_before_what_a_drive_begins_with(loop: EventLoop) -> None:
     order: list[str] = []
     loop.call(lambda: order.append("call"))
     loop.drive([lambda: order.append("drive")], lambda: True)
@@ -113,7 +113,7 @@ def test_what_was_called_before_comes_before_what_a_drive_begins_with(loop: Loop
     assert order == ["call", "drive"]
 
 
-def test_what_a_callback_raises_comes_out_of_drive_and_the_loop_lives_on(served: Loop) -> None:
+def test_what_a_callback_raises_comes_out_of_drive_and_the_loop_lives_on(served: EventLoop) -> None:
     def fail() -> None:
         raise ArithmeticError("within")
 

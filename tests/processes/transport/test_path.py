@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from polyrhythm.core.processes.transport.lanes import needed
-from polyrhythm.core.processes.transport.path import Path, after_silence, measure
+from polyrhythm.core.processes.transport.path import PathEstimate, after_silence, measure
 
 
 def test_a_connection_over_loopback_is_measured_and_a_local_one_is_not() -> None:
@@ -44,14 +44,14 @@ def test_a_window_halves_with_each_timeout_of_silence_down_to_the_first(packets:
 
 
 def test_a_path_needs_as_many_lanes_as_windows_fill_it() -> None:
-    slow, payload = Path(0.04, 0.0, 14_480.0), 1 << 30
+    slow, payload = PathEstimate(0.04, 0.0, 14_480.0), 1 << 30
     # 50 Mbit/s: 6.25 MB/s for 40 ms, and 20 ms in which nobody may look
     assert needed([slow], 6.25e6, payload) == 26
     assert needed([slow] * 3, 6.25e6, payload) == 26
     assert needed([slow], 6.25e6, 33_000) == 3
-    assert needed([Path(0.04, 0.0, 500_000.0)], 6.25e6, payload) == 1
+    assert needed([PathEstimate(0.04, 0.0, 500_000.0)], 6.25e6, payload) == 1
     assert needed([slow], 0.0, payload) <= 1
 
 
 def test_a_short_path_needs_none() -> None:
-    assert needed([Path(0.0001, 1e9, 14_480.0)], 1e9, 1 << 30) == 1
+    assert needed([PathEstimate(0.0001, 1e9, 14_480.0)], 1e9, 1 << 30) == 1

@@ -8,9 +8,9 @@ from polyrhythm.merge import Sum
 from polyrhythm.systems import find
 from polyrhythm.topology import Server
 from polyrhythm.workloads.xor import Xor
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.ranks import rank_correlation
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _TAU = 0.01
 _TAUS = (_TAU, 0.3, 1.0, 3.0)
@@ -22,7 +22,7 @@ def in_full(name: str) -> Strategy:
     return Strategy(consistency=preset.consistency, topology=preset.topology, merge=Sum(), name=name)
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Accuracies and virtual seconds at equal samples, and accuracies by tau."""
     workers = trial.size(25, 8)
     job = Xor(samples=workers * trial.size(1000, 300))
@@ -67,7 +67,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=2.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The larger the threshold, the lower the accuracy.",

@@ -14,8 +14,8 @@ from polyrhythm_reproductions.jobs.negotiation import NETWORK
 from polyrhythm_reproductions.jobs.questions import ask
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS = 16
 _TIMES = 2.5
@@ -24,7 +24,7 @@ _RATES = (0.003, 0.01, 0.03, 0.1, 0.3)
 _AVERAGING, _SAME, _ADASUM = "averaging", "averaging at adasum's rate", "adasum"
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The best rate of one worker, from which Adasum's follows, and the best of averaging, from the same grid."""
     one = {rate: trial.train(_ADASUM, _job(trial, rate), "single", 1) for rate in _RATES}
     many = {rate: trial.train(_AVERAGING, _job(trial, rate), "allreduce", _WORKERS) for rate in _RATES}
@@ -32,7 +32,7 @@ def tune(trial: Trial) -> Figures:
     return {_ADASUM: _TIMES * trial.best(one), _AVERAGING: trial.best(many)}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Steps to the loss that averaging has at its end, at Adasum's rate and at its own; and the sums of crafted vectors."""
     rate = trial.tuned[_ADASUM]
     adasum = trial.train(_ADASUM, _job(trial, rate), "adasum", _WORKERS)
@@ -47,7 +47,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _job(trial: Trial, rate: float) -> Teacher:
+def _job(trial: ArmTrial, rate: float) -> Teacher:
     epochs = trial.size(4, 2)
     return Teacher(SgdRecipe(rate, 0.9), epochs=epochs, batch_size=32, samples=8192, milestones=(epochs // 2, 3 * epochs // 4))
 
@@ -101,7 +101,7 @@ REPRODUCTION = Reproduction(
             figure="own rate",
             unit="ratio",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Orthogonal gradients are added.",
@@ -110,7 +110,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=1e-6,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Equal gradients are averaged.",
@@ -119,7 +119,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=1e-6,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
     ),
 )

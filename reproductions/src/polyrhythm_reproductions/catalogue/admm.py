@@ -10,8 +10,8 @@ from polyrhythm.workloads.digits import DigitsCnn
 from polyrhythm_reproductions.jobs.own_classes import OwnClasses
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher, student
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _TAU, _ROUNDS = 4, 10, 4
 _SAMPLES, _CONVEX_STEPS = 8192, 600
@@ -19,7 +19,7 @@ _TREE = 2 * (_WORKERS - 1)
 """Messages of a reduction and a broadcast."""
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The residual of a convex problem, the accuracy and bytes on digits beside parallel SGD, and the messages of a round."""
     system = find("admm-sgd", rho=0.1, tau=_TAU)
     digits = DigitsCnn(epochs=trial.size(20, 6), batch_size=8)
@@ -45,14 +45,14 @@ class _Rounds:
     model: int
 
     @classmethod
-    def of(cls, trial: Trial, width: int) -> _Rounds:
+    def of(cls, trial: ArmTrial, width: int) -> _Rounds:
         """What a run sends more than a shorter one, so without what all send at the beginning and at the end."""
         short, long = (_counted(trial, width, rounds).outcome.summary for rounds in (2, 2 + _ROUNDS))
         model = sum(4 * each.numel() for each in student(width, 1).parameters())
         return cls(long.messages_sent - short.messages_sent, long.bytes_sent - short.bytes_sent, model)
 
 
-def _counted(trial: Trial, width: int, rounds: int) -> Result:
+def _counted(trial: ArmTrial, width: int, rounds: int) -> Result:
     """An epoch is a round."""
     job = Teacher(SgdRecipe(0.02), epochs=rounds, batch_size=16, samples=16 * _WORKERS * _TAU, width=width, depth=1)
     return trial.train(f"{rounds} rounds, width {width}", job, find("admm-sgd", tau=_TAU), _WORKERS)
@@ -84,7 +84,7 @@ REPRODUCTION = Reproduction(
             figure="residual",
             unit="ratio",
             most=0.1,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="ADMM-SGD trains as parallel SGD does, which exchanges after every step.",
@@ -92,7 +92,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Local solves need fewer exchanges than a step each.",
@@ -110,7 +110,7 @@ REPRODUCTION = Reproduction(
             least=1.0,
             most=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Each message has the size M of the model.",
@@ -121,7 +121,7 @@ REPRODUCTION = Reproduction(
             least=1.0,
             most=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
     ),
 )

@@ -10,8 +10,8 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _BATCH = 8, 8
 _TARGET = Target("loss", 1.0)
@@ -23,13 +23,13 @@ _SYSTEMS = ("allreduce", "decentralized", "adpsgd")
 _ARMS = {f"{system}, {kind}": (system, fleet) for kind, fleet in (("equal", _EQUAL), ("one slow", _ONE_SLOW)) for system in _SYSTEMS}
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, with the machines that it will have, from the same grid."""
     grid = trial.size((0.1, 0.3, 1.0), (0.1, 0.3))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Losses at equal samples, and seconds to a loss with and without a slow worker."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     reduced, ring, pairs, slow_reduced, slow_ring, slow_pairs = found.values()
@@ -43,7 +43,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     system, fleet = _ARMS[arm]
     job = Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=trial.size(38400, 7680), width=64)
     return trial.train(arm, job, find(system), _WORKERS, Simulator(_FAST, fleet, seed=trial.seed))
@@ -73,7 +73,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="It converges by epochs as D-PSGD does.",
@@ -81,7 +81,7 @@ REPRODUCTION = Reproduction(
             figure="loss to D-PSGD",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="With equal workers on a fast network it takes as long as the all-reduce.",
@@ -90,7 +90,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Where a worker is slow it is many times faster than the all-reduce.",
@@ -115,7 +115,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.25,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(paper="Times on 128 GPUs.", untestable="There are no GPUs here."),
     ),

@@ -23,8 +23,8 @@ from polyrhythm.systems import find
 from polyrhythm.tools.measuring.timing import simulate_timing
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _BATCH, _STEP = 5, 16, 0.005
 _SLOW, _FAST = (Network.uniform(rate, rate, "1 ms") for rate in ("40 Mbit/s", "800 Mbit/s"))
@@ -47,14 +47,14 @@ _ARMS: dict[str, tuple[Strategy, Network]] = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid; in a quick run the middle one."""
     if trial.quick:
         return dict.fromkeys(_ARMS, _MIDDLE)
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in _RATES}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Seconds to the target over slow, fast and falling lines; what is sent when; and bytes of a step."""
     seconds = {arm: _train(trial, arm, trial.tuned[arm]).seconds_to(_TARGET) for arm in _ARMS}
     fixed = min(seconds[_WHOLE + _FALLS], seconds["16 partitions" + _FALLS])
@@ -70,7 +70,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     strategy, network = _ARMS[arm]
     job = Teacher(SgdRecipe(rate), epochs=trial.size(8, 5), batch_size=_BATCH)
     runtime = Simulator(network=network, devices=Profile("a step of 5 ms", (_STEP,)), seed=trial.seed)
@@ -123,7 +123,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="p is chosen so that the bandwidth used does not grow with the cluster.",
@@ -132,7 +132,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.05,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Partial gradients reach an accuracy sooner than whole ones where bandwidth is short.",
@@ -157,7 +157,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             least=0.9,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Sizes that follow each link's bandwidth do no worse than one size for all (Hong and Chandra, 2018).",
@@ -166,7 +166,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="No tuning of resources is needed: the exchange adapts itself.",

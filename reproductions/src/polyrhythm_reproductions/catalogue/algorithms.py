@@ -15,8 +15,8 @@ from polyrhythm.core.protocols.algorithm import Algorithm
 from polyrhythm.hardware.network import Network
 from polyrhythm.topology import Butterfly, Direct, Ring, Tree
 from polyrhythm_reproductions.jobs.questions import Answers, ask
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
 _LATENCY, _BANDWIDTH = 0.001, 1e8
 _NETWORK = Network.uniform("100 MB/s, 1 ms", _BANDWIDTH, _LATENCY)
@@ -26,7 +26,7 @@ _TIE = 0.01
 """Predictions that differ by less than this part are no order."""
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Latencies of a sum that is nearly empty, bits of two algorithms, messages, and the order of four on a grid."""
     one, workers = torch.zeros(1), 16
     direct, ring = (_sum(algorithm, [one] * workers).seconds / _LATENCY for algorithm in (Direct(), Ring()))
@@ -102,7 +102,7 @@ REPRODUCTION = Reproduction(
             least=1.98,
             most=2.02,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="A ring takes 2 (P - 1) latencies.",
@@ -112,7 +112,7 @@ REPRODUCTION = Reproduction(
             least=29.7,
             most=30.3,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Both make the same sums.",
@@ -121,7 +121,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="A tree sends 2 (P - 1) messages in all, each worker of halving and doubling 2 log2 P, of the others 2 (P - 1).",
@@ -130,7 +130,7 @@ REPRODUCTION = Reproduction(
             unit="messages",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Which algorithm is fastest follows from latency, bandwidth, the size of the message and the number of workers.",
@@ -139,7 +139,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             least=80.0,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
     ),
 )

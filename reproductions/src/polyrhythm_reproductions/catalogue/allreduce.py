@@ -8,15 +8,15 @@ from polyrhythm_reproductions.jobs.efficiency import efficiency
 from polyrhythm_reproductions.jobs.negotiation import NETWORK
 from polyrhythm_reproductions.jobs.shapes import Shaped
 from polyrhythm_reproductions.jobs.sized import Vectors
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import step_cost, timed
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _NUMEL = 400_000
 _RATES = ("2.5 Gbit/s", "10 Gbit/s", "40 Gbit/s")
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The bytes of one worker of four, and the efficiency of two models of equal arithmetic on three networks."""
     step = step_cost(timed(Vectors((_NUMEL,)), "allreduce", 4, Simulator(network=NETWORK)))
     workers, ratios = trial.size(16, 8), []
@@ -49,7 +49,7 @@ REPRODUCTION = Reproduction(
             least=1.5,
             most=1.51,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Models with many parameters for their arithmetic scale worse: VGG-16 with 68 %, Inception V3 and ResNet-101 with 90 %.",

@@ -16,8 +16,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import Server
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _SPEEDS, _TAU = (1.0, 1.0, 0.5, 0.25), 20
 _MACHINES = Fleet((Profile("a step of 10 ms", (0.01,)),), (Mixed(_SPEEDS),))
@@ -39,13 +39,13 @@ _ARMS: dict[str, Strategy] = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The workers' learning rate of each arm, from the same grid."""
     grid = trial.size((0.01, 0.03, 0.1), (0.03,))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Final losses, seconds to a loss, and what was decided about local steps."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     target = Target("loss", 1.05 * found[_SYNC].final)
@@ -58,7 +58,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     job = Teacher(SgdRecipe(rate), epochs=trial.size(6, 3), batch_size=16, width=64)
     return trial.train(arm, job, _ARMS[arm], len(_SPEEDS), Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed))
 
@@ -110,7 +110,7 @@ REPRODUCTION = Reproduction(
             figure="as synchronous",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="It is faster, since nobody waits.",
@@ -127,7 +127,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=10.0,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
     ),
 )

@@ -22,8 +22,8 @@ from polyrhythm.topology import Server
 from polyrhythm_reproductions.jobs.gradients import Gradients
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _BATCH, _BLOCKS, _FEW = 8, 4, 8
 _AT_FIRST = 0.3
@@ -37,13 +37,13 @@ _ONE_BLOCK = Strategy(name="one block", consistency=LocalSteps(1, Asynchronous()
 _ARMS = {_ALONE: (_CON, 1), _TORN: (find("asysg-incon", blocks=_BLOCKS), _FEW), _WHOLE: (_ONE_BLOCK, _FEW)}
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid."""
     grid = trial.size((0.03, 0.1, 0.3, 1.0), (0.1, 0.3))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Steps of a worker to the target, by workers; the loss with torn reads beside that with consistent ones; how gradients fall."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     many = trial.size(48, 32)
@@ -59,24 +59,24 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     strategy, workers = _ARMS[arm]
     return trial.train(arm, _job(rate, workers, _total(trial)), strategy, workers, _on(trial))
 
 
-def _total(trial: Trial) -> int:
+def _total(trial: ArmTrial) -> int:
     """Gradients of all workers together."""
     return trial.size(4800, 1200)
 
 
-def _steps_to_target(trial: Trial, workers: int, rate: float) -> float:
+def _steps_to_target(trial: ArmTrial, workers: int, rate: float) -> float:
     """At the rate of one worker, as the theorem has it: no arm of its own."""
     tried = attempt(_job(rate, workers, _total(trial)), workers=workers, strategy=_CON, on=_on(trial), seed=trial.seed)
     reached = None if tried.error is not None else _TARGET.first_reached(tried.outcome)
     return math.inf if reached is None else float(reached.clock)
 
 
-def _slope(trial: Trial) -> float:
+def _slope(trial: ArmTrial) -> float:
     """The exponent of the iterations K with which the mean squared norm of the gradient falls, at rates that fall with the root of K."""
     lengths = trial.size((300, 1200, 4800), (100, 400))
     norms = [_mean_square(trial, total, _AT_FIRST * math.sqrt(lengths[0] / total)) for total in lengths]
@@ -84,7 +84,7 @@ def _slope(trial: Trial) -> float:
     return linear_regression(x, y).slope
 
 
-def _mean_square(trial: Trial, total: int, rate: float) -> float:
+def _mean_square(trial: ArmTrial, total: int, rate: float) -> float:
     """Over all steps: what is evaluated counts for the steps since the evaluation before, of which there are fewer the later it is."""
     job = Gradients(_job(rate, _FEW, total))
     events = attempt(job, workers=_FEW, strategy=_CON, on=_on(trial), seed=trial.seed).outcome.events
@@ -96,7 +96,7 @@ def _job(rate: float, workers: int, total: int) -> Teacher:
     return Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=_BATCH * total // workers * workers, width=64)
 
 
-def _on(trial: Trial) -> Simulator:
+def _on(trial: ArmTrial) -> Simulator:
     return Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed)
 
 
@@ -127,7 +127,7 @@ REPRODUCTION = Reproduction(
             figure="few",
             unit="1",
             least=0.8,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Beyond that it need not be.",
@@ -142,7 +142,7 @@ REPRODUCTION = Reproduction(
             figure="torn",
             unit="x",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The average squared norm of the gradient falls with one over the square root of the iterations.",
@@ -152,7 +152,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             least=-0.6,
             most=-0.4,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
     ),
 )

@@ -18,9 +18,9 @@ from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher, student
 from polyrhythm_reproductions.jobs.whole_numbers import WholeNumbers
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import StepCost, of_machine, step_cost, timed
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS = 4
 _WIDE = Teacher(width=400, batch_size=1)
@@ -33,7 +33,7 @@ _PARTS = (0.6, 0.7, 0.8, 0.95)
 _LATE, _STALLED = 0.5, 20.0
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Bytes of a machine, seconds of a step beside an all-reduce's, and what becomes of a step whose task is lost or late."""
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(2, 1))
     dense, stored = (trial.train(name, job, name, _WORKERS).final for name in ("allreduce", "bigdl"))
@@ -116,7 +116,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=2.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Synchronization by tasks and blocks costs what a ring all-reduce does.",
@@ -125,7 +125,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.2,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="A task that fails is simply run again, for it has no state.",
@@ -134,7 +134,7 @@ REPRODUCTION = Reproduction(
             unit="steps",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="A task that is late need not be waited for.",
@@ -150,7 +150,7 @@ REPRODUCTION = Reproduction(
             figure="difference",
             unit="nats",
             most=1e-3,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="A gradient whose worker is lost is computed again.",

@@ -14,14 +14,14 @@ from polyrhythm.topology import BitVector, RootCoordinator
 from polyrhythm.topology.collective.readiness.protocol import ReadyTensor
 from polyrhythm_reproductions.jobs.negotiation import NETWORK, WORKERS, root_bytes
 from polyrhythm_reproductions.jobs.questions import ask
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
 _NAMES = [f"layers.{k}.weight" for k in range(5)]
 _SHUFFLES = 1000
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Bytes through worker 0 once all is cached, by names and by bits; and what 8 workers release whose gradients come in any order."""
     found = [answer[0] for answer in ask(WORKERS, partial(_shuffled, seed=trial.seed), NETWORK, trial.seed).tensors]
     rounds = [each.view(_SHUFFLES, len(_NAMES)) for each in found]
@@ -65,7 +65,7 @@ REPRODUCTION = Reproduction(
             unit="trials",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Training scales with an efficiency of 0.93 to 27,600 V100 GPUs.",

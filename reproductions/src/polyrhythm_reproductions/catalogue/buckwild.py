@@ -11,8 +11,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import FixedPointMemory, NearestRounding
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS = 4
 _FULL, _EIGHT, _SIXTEEN, _NEAREST = "hogwild", "8 bits", "16 bits", "8 bits, to the nearest"
@@ -25,19 +25,19 @@ _ARMS: dict[str, Strategy] = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid."""
     grid = trial.size((0.003, 0.01, 0.03), (0.01, 0.03))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Held-out loss of each arm relative to weights in full precision; the nearest at the rate of these too."""
     found = {arm: _train(trial, arm, trial.tuned[_FULL if arm == _NEAREST else arm]).final for arm in _ARMS}
     return {arm: found[arm] / found[_FULL] for arm in (_EIGHT, _SIXTEEN, _NEAREST)}
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     job = Teacher(SgdRecipe(rate), epochs=trial.size(6, 3), samples=trial.size(8192, 2048), depth=0)
     runtime = Simulator(devices=Profile("a step of 1 ms", (1e-3,)), seed=trial.seed)
     return trial.train(arm, job, _ARMS[arm], _WORKERS, runtime)
@@ -70,7 +70,7 @@ REPRODUCTION = Reproduction(
             figure=_EIGHT,
             unit="ratio",
             most=1.01,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="16 bits are as good as full precision.",
@@ -78,7 +78,7 @@ REPRODUCTION = Reproduction(
             figure=_SIXTEEN,
             unit="ratio",
             most=1.01,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Rounding must be unbiased: to the nearest, small updates are lost.",

@@ -18,9 +18,9 @@ from polyrhythm.topology import Server
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher, student
 from polyrhythm_reproductions.jobs.whole_numbers import WholeNumbers
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import StepCost, step_cost, timed
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS = 8
 _SPARES = (0, 4, 8)
@@ -38,7 +38,7 @@ _SERVERS = Strategy(topology=Server(4), name="4 parameter servers")
 _FEW = 3
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Times and bytes of a step with 0, 4 and 8 spare machines; then asynchronous training by updates and by gradients."""
     steps = {k: _step(find("byteps", spares=k, piece_bytes=_BYTES // _PIECES)) for k in _SPARES}
     times = {k: found.seconds * _BANDWIDTH / _BYTES for k, found in steps.items()}
@@ -111,7 +111,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=2.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         *(
             Claim(
@@ -122,7 +122,7 @@ REPRODUCTION = Reproduction(
                 least=0.95 * expected,
                 most=1.05 * expected,
                 efficiency=Efficiency.SYSTEM,
-                kind=Kind.VALUE,
+                kind=ClaimKind.VALUE,
             )
             for k, expected in ((k, 2 * 8 * 7 / (64 + 6 * k)) for k in _SPARES)
         ),
@@ -149,7 +149,7 @@ REPRODUCTION = Reproduction(
             unit="steps",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Its training is that of an asynchronous parameter server.",
@@ -157,7 +157,7 @@ REPRODUCTION = Reproduction(
             figure="difference",
             unit="nats",
             most=1e-3,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
     ),
 )

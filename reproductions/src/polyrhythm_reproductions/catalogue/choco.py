@@ -19,8 +19,8 @@ from polyrhythm.topology import CompressedGossip, MetropolisHastings, RingGraph
 from polyrhythm.topology.graphs.mixing_weights import matrix
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _RATIO, _GAMMA = 8, 0.1, 0.3
 _PLAIN, _SPARSE, _LEVELS = "D-PSGD", "CHOCO, a tenth", "CHOCO, 4 bits"
@@ -34,13 +34,13 @@ _ARMS = {
 _NUMEL, _ROUNDS = 100, 400
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid."""
     grid = trial.size((0.03, 0.1, 0.3), (0.1,))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Loss and bytes at equal samples, and how far compressed gossip alone brings workers together."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     plain = found[_PLAIN]
@@ -55,7 +55,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     return trial.train(arm, Teacher(SgdRecipe(rate), epochs=trial.size(8, 2)), _ARMS[arm], _WORKERS)
 
 
@@ -102,7 +102,7 @@ REPRODUCTION = Reproduction(
             figure="sparse loss",
             unit="ratio",
             most=1.1,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="With strong compression CHOCO-SGD converges almost as fast as with exact communication.",
@@ -110,7 +110,7 @@ REPRODUCTION = Reproduction(
             figure="levels loss",
             unit="ratio",
             most=1.1,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="It sends many times fewer bits.",
@@ -135,7 +135,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=0.001,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Compressing the values themselves does not bring the workers together.",
@@ -144,7 +144,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             least=0.05,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
     ),
 )

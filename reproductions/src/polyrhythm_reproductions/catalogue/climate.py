@@ -11,9 +11,9 @@ from polyrhythm.systems import find
 from polyrhythm.topology import AllReduce, Direct
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher, student
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import of_machine, step_cost, timed
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _RATES = (0.03, 0.1, 0.3, 1.0)
 _WORKERS, _GROUPS = 4, 2
@@ -39,18 +39,18 @@ def _arms() -> dict[str, tuple[int, Strategy]]:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     batch, strategy = _arms()[arm]
     job = Teacher(SgdRecipe(rate, 0.9), trial.size(6, 3), batch, trial.size(8192, 4096))
     return trial.train(arm, job, strategy, _WORKERS)
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The best of the same rates for every arm."""
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in _RATES}) for arm in _arms()}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Accuracy with and without lag, and of large batches with and without LARC; bytes between hosts; what the lag hides."""
     points = {arm: 100 * _train(trial, arm, trial.tuned[arm]).metric("accuracy") for arm in _arms()}
     return {
@@ -114,7 +114,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=2.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="A step may be taken on the gradients of the step before without harm.",
@@ -122,7 +122,7 @@ REPRODUCTION = Reproduction(
             figure="lost by lag",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The lag allows communication to overlap with computing.",
@@ -131,7 +131,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             least=80.0,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="LARC lets large batches train.",

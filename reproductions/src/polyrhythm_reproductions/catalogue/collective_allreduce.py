@@ -15,15 +15,15 @@ from polyrhythm.errors import DeadlockError
 from polyrhythm.topology import Ring
 from polyrhythm_reproductions.jobs.negotiation import NETWORK
 from polyrhythm_reproductions.jobs.questions import ask
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS, _TENSORS, _TRIALS = 4, 3, 1000
 _PART = 8
 """Numbers in each tensor."""
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Steps in which all have gradients in an order of their own: those whose means were wrong, with keys and without."""
     wrong: list[int] = []
 
@@ -98,7 +98,7 @@ REPRODUCTION = Reproduction(
             unit="trials",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Without such keys workers must launch them in one order.",
@@ -107,7 +107,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             least=50.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
     ),
 )

@@ -12,14 +12,14 @@ from polyrhythm_reproductions.jobs.differences import largest_difference
 from polyrhythm_reproductions.jobs.questions import ask
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial
 
 _BATCH, _STEPS, _WORKERS, _NUMEL = 64, 32, 4, 100_000
 _NETWORK = Network.uniform("10 Gbit/s, 50 us", "10 Gbit/s", "50 us")
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Weights after some steps, beside those of one worker on whole batches; and the bytes through worker 0 and through another."""
     whole = trial.train("single", _job(1), "single", 1)
     parts = trial.train("d2l", _job(_WORKERS), "d2l", _WORKERS)
@@ -62,7 +62,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=1e-6,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="All sums are made on device 0, whose traffic grows with their number: 2 (P - 1) M.",
@@ -71,7 +71,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="The other devices send a gradient and get a sum, whatever their number: 2 M.",
@@ -80,7 +80,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
     ),
 )

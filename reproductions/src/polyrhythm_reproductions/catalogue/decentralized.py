@@ -11,8 +11,8 @@ from polyrhythm.local_rules import CorrectedWeights
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.own_classes import OwnClasses
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _SAMPLES, _RATE = 8, 4096, 0.5
 _PLAIN, _CENTRAL = "D-PSGD", "all-reduce"
@@ -27,7 +27,7 @@ _CORRECTED = tuple(_ARMS)[2:]
 _ROUNDS = 200
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """How far the mean of all replicas is from the weights of all-reduce after as many steps, and how fast D²'s mixing shrinks."""
     found = {arm: _train(trial, arm) for arm in _ARMS}
     apart = {arm: _distance(result, found[_CENTRAL]) for arm, result in found.items()}
@@ -42,7 +42,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str) -> Result:
+def _train(trial: ArmTrial, arm: str) -> Result:
     job = OwnClasses(SgdRecipe(_RATE), epochs=trial.size(300, 60), batch_size=_SAMPLES // _WORKERS, samples=_SAMPLES)
     return trial.train(arm, job, _ARMS[arm], _WORKERS)
 
@@ -95,7 +95,7 @@ REPRODUCTION = Reproduction(
             figure="bias",
             unit="ratio",
             least=0.01,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         _distance_claim("D²", "D² converges as if data did not differ between workers."),
         _distance_claim("exact diffusion", "Exact diffusion removes the bias of diffusion with a constant step."),
@@ -106,7 +106,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.02,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="D² sends what D-PSGD sends.",
@@ -116,7 +116,7 @@ REPRODUCTION = Reproduction(
             least=0.99,
             most=1.01,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Gradient tracking sends two vectors.",
@@ -126,7 +126,7 @@ REPRODUCTION = Reproduction(
             least=1.8,
             most=2.2,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="D² needs eigenvalues of the mixing matrix above -1/3.",
@@ -135,7 +135,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=0.001,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="D² needs eigenvalues of the mixing matrix above -1/3.",
@@ -144,7 +144,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             least=100.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="D-PSGD is faster than centralized algorithms on slow networks.",

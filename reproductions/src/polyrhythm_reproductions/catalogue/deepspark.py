@@ -7,13 +7,13 @@ from polyrhythm.hardware.devices import Device
 from polyrhythm.hardware.fleet import Fleet, Mixed
 from polyrhythm.systems import find
 from polyrhythm.workloads.digits import DigitsCnn
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS = 4
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Accuracy, bytes and seconds of exchanges after every step and after every tenth, and of rounds that all wait for."""
     job = DigitsCnn(epochs=trial.size(16, 6), batch_size=8)
     uneven = Fleet((Device("core", 5e9),), (Mixed((1.0, 1.0, 1.0, 0.5)),))
@@ -49,7 +49,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The interval divides the traffic.",
@@ -66,7 +66,7 @@ REPRODUCTION = Reproduction(
             figure="against rounds",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Nobody waits for a slow worker.",

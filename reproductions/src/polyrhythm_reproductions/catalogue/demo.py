@@ -6,8 +6,8 @@ from polyrhythm.core.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import AdamWRecipe, SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 from polyrhythm_reproductions.volume import AT_16, beside
 
 _WORKERS = 2
@@ -19,18 +19,18 @@ def _decoupled() -> Strategy:
     return find("demo", kept=_KEPT)
 
 
-def _run(trial: Trial, arm: str, rate: float) -> Result:
+def _run(trial: ArmTrial, arm: str, rate: float) -> Result:
     recipe = AdamWRecipe(rate) if arm == "AdamW" else SgdRecipe(rate)
     job = Teacher(recipe, epochs=trial.size(6, 2), batch_size=32, width=_WIDTH)
     return trial.train(arm, job, "allreduce" if arm == "AdamW" else _decoupled(), _WORKERS)
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, of three."""
     return {arm: trial.best({rate: _run(trial, arm, rate) for rate in rates}) for arm, rates in _RATES.items()}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The loss at the same number of samples, each arm at its best rate."""
     adam, decoupled = (_run(trial, arm, trial.tuned[arm]) for arm in _RATES)
     return {
@@ -63,7 +63,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.02,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Models match those trained with AdamW (the paper: or exceed them).",
@@ -71,7 +71,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Communication falls by several orders of magnitude.",

@@ -7,8 +7,8 @@ from polyrhythm.core.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 from polyrhythm_reproductions.volume import AT_16, beside
 
 _WORKERS = 2
@@ -16,7 +16,7 @@ _RATIO = 0.001
 _RATE, _MOMENTUM = 0.02, 0.9
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The loss at the same number of samples: dense with momentum, DGC, and a thousandth with error feedback under the same momentum."""
     samples, stage = trial.size((24_576, 96), (8192, 32))
     plain, heavy = (Teacher(SgdRecipe(_RATE, momentum), epochs=4, samples=samples) for momentum in (0.0, _MOMENTUM))
@@ -66,7 +66,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="No accuracy is lost.",
@@ -74,7 +74,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Momentum has to be corrected for what is sent late.",

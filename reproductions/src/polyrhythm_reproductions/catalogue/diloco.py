@@ -9,8 +9,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import AllReduce, Ring
 from polyrhythm_reproductions.jobs.chars import Chars
 from polyrhythm_reproductions.jobs.recipes import AdamWRecipe
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _BATCH, _TAU = 4, 8, 20
 _ARMS = {
@@ -20,13 +20,13 @@ _ARMS = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of AdamW of each, from the same grid."""
     grid = trial.size((2e-3, 4e-3, 8e-3), (4e-3, 8e-3))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Bits per character and bytes at equal samples: an exchange after each step, DiLoCo, and averages as rarely as DiLoCo's."""
     synchronous, diloco, averaging = (_train(trial, arm, trial.tuned[arm]) for arm in _ARMS)
     return {
@@ -36,7 +36,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     steps = trial.size(400, 120)
     job = Chars(AdamWRecipe(rate), samples=steps * _WORKERS * _BATCH, batch_size=_BATCH, context=32, layers=1, width=48, heads=2)
     return trial.train(arm, job, _ARMS[arm], _WORKERS)
@@ -62,7 +62,7 @@ REPRODUCTION = Reproduction(
             figure="bits",
             unit="ratio",
             most=1.03,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="It communicates about as many times less as a worker takes steps between exchanges (the paper: 500).",

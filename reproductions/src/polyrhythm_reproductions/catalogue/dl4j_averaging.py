@@ -7,13 +7,13 @@ from torch import Tensor
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS = 4
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Losses at equal samples by period, with and without the updater, and the weights of a period of 1 beside those of one process."""
     plain = Teacher(SgdRecipe(0.05), epochs=1, batch_size=16, samples=8192, width=64)
     whole = Teacher(SgdRecipe(0.05), epochs=1, batch_size=16 * _WORKERS, samples=8192, width=64)
@@ -60,7 +60,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=1e-5,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="A period of 5 to 10 is a reasonable default.",
@@ -68,7 +68,7 @@ REPRODUCTION = Reproduction(
             figure="period 5",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Periods far above 20 harm.",

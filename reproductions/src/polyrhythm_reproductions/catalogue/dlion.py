@@ -14,8 +14,8 @@ from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
 from polyrhythm_reproductions.jobs.transfers import SkewedShares
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _CORES = (24, 24, 12, 12, 4, 4)
 _SPEEDS = tuple(cores / 24 for cores in _CORES)
@@ -34,14 +34,14 @@ _TAUGHT, _UNTAUGHT = "transfer, skewed", "no transfer, skewed"
 _SKEWED: dict[str, Strategy] = {_TAUGHT: find("dlion", transfer=20), _UNTAUGHT: find("dlion", transfer=None)}
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid."""
     grid = trial.size((0.03, 0.1, 0.3), (0.1,))
     even = {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
     return even | {arm: trial.best({rate: _skewed(trial, arm, rate) for rate in grid}) for arm in _SKEWED}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Seconds to the target, batches and idle time of workers, and what links were given of what they carry."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     seconds = {arm: result.seconds_to(_TARGET) for arm, result in found.items()}
@@ -57,7 +57,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _skewed(trial: Trial, arm: str, rate: float) -> Result:
+def _skewed(trial: ArmTrial, arm: str, rate: float) -> Result:
     job = SkewedShares(SgdRecipe(rate), epochs=trial.size(6, 1), batch_size=_BATCH)
     return trial.train(arm, job, _SKEWED[arm], len(_CORES), Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed))
 
@@ -68,7 +68,7 @@ def _worst(result: Result) -> float:
     return min(own, default=0.0)
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     job = Teacher(SgdRecipe(rate), epochs=trial.size(8, 4), batch_size=_BATCH)
     return trial.train(arm, job, _ARMS[arm], len(_CORES), Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed))
 
@@ -122,7 +122,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=10.0,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Workers do not wait for slower ones.",
@@ -131,7 +131,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=5.0,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Sizes that follow each link's bandwidth help.",

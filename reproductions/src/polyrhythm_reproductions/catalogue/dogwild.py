@@ -10,8 +10,8 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _BATCH, _STEP, _RATE = 4, 16, 2e-3, 0.03
 _NETWORK = Network.uniform("1 Gbit/s", "1 Gbit/s", "100 us")
@@ -25,7 +25,7 @@ _DOUBLED = {
 _FAULTS = {**_DEGREES, **_DOUBLED}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Accuracy under each fault, and how much of what others did an owner lost or applied twice."""
     alone = _train(trial, _ALONE)
     found = {arm: _train(trial, arm) for arm in (_NO_LOSS, *_FAULTS)}
@@ -35,7 +35,7 @@ def measure(trial: Trial) -> Figures:
     return {**lower, **wrong, "speed-up": alone.seconds / found[_NO_LOSS].seconds}
 
 
-def _train(trial: Trial, arm: str) -> Result:
+def _train(trial: ArmTrial, arm: str) -> Result:
     job = Teacher(SgdRecipe(_RATE), epochs=trial.size(6, 3), batch_size=_BATCH, samples=trial.size(8192, 2048), width=64)
     faults = (_FAULTS[arm],) if arm in _FAULTS else ()
     runtime = Simulator(network=_NETWORK, devices=Profile("a step of 2 ms", (_STEP,)), faults=faults, seed=trial.seed)
@@ -75,7 +75,7 @@ REPRODUCTION = Reproduction(
             figure="lower, loss of 5 %",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The more is lost, the more is missing, and training degrades gracefully.",
@@ -83,7 +83,7 @@ REPRODUCTION = Reproduction(
             figure="lower, loss of 20 %",
             unit="points",
             most=3.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="What is lost is accounted for.",
@@ -93,7 +93,7 @@ REPRODUCTION = Reproduction(
             least=5.0,
             most=40.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Messages with weights may come again late: they are idempotent.",
@@ -101,7 +101,7 @@ REPRODUCTION = Reproduction(
             figure="lower, weights doubled",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Of weights that come again nothing is applied twice.",
@@ -110,7 +110,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=0.01,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Messages with differences are not idempotent: what comes again counts again.",
@@ -119,7 +119,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             least=20.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Small clusters speed up linearly.",

@@ -18,8 +18,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import Server
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _STEP = Profile("a step of 10 ms", (0.01,))
 _EQUAL = Fleet((_STEP,))
@@ -55,14 +55,14 @@ _REPLICAS = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm as it will run, and of 4 replicas with Adagrad and without, from the same grid."""
     grid = trial.size(_RATES, (0.01, 0.1))
     arms = {name: trial.best({rate: _train(trial, name, rate) for rate in grid}) for name in _ARMS}
     return arms | {name: min(grid, key=lambda rate: _loss(trial, name, rate, 4)) for name in _REPLICAS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Seconds beside a straggler; the most replicas that still learn; throughput and accuracy of four clients; the loss after 60 steps."""
     found = {name: _train(trial, name, trial.tuned[name]) for name in _ARMS}
     most = {name: _most(trial, name) for name in _REPLICAS}
@@ -75,13 +75,13 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, name: str, rate: float) -> Result:
+def _train(trial: ArmTrial, name: str, rate: float) -> Result:
     arm = _ARMS[name]
     steps = arm.steps if arm.steps == _SHORT else arm.steps // trial.size(1, 3)
     return trial.train(name, _job(rate, steps, arm.workers), arm.strategy, arm.workers, _on(trial, arm.machines))
 
 
-def _most(trial: Trial, name: str) -> float:
+def _most(trial: ArmTrial, name: str) -> float:
     """The largest number of replicas up to which all have learned after 60 steps of each, at the rate tuned for 4."""
     found = 1.0
     for workers in trial.size((2, 4, 8, 16, 32), (2, 4, 8)):
@@ -91,7 +91,7 @@ def _most(trial: Trial, name: str) -> float:
     return found
 
 
-def _loss(trial: Trial, name: str, rate: float, workers: int) -> float:
+def _loss(trial: ArmTrial, name: str, rate: float, workers: int) -> float:
     """The held-out loss of so many replicas, which are no arm; infinite where they diverge."""
     on = _on(trial, _EQUAL)
     tried = attempt(_job(rate, _SHORT, workers), workers=workers, strategy=_REPLICAS[name], on=on, seed=trial.seed)
@@ -102,7 +102,7 @@ def _job(rate: float, steps: int, workers: int) -> Teacher:
     return Teacher(SgdRecipe(rate), epochs=1, batch_size=16, samples=16 * workers * steps, width=64)
 
 
-def _on(trial: Trial, devices: Fleet) -> Simulator:
+def _on(trial: ArmTrial, devices: Fleet) -> Simulator:
     return Simulator(network=_NETWORK, devices=devices, seed=trial.seed)
 
 
@@ -159,7 +159,7 @@ REPRODUCTION = Reproduction(
             figure="loss of accuracy",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Asynchronous SGD needs a warm start (Paine et al.).",

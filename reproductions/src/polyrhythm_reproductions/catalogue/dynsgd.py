@@ -15,8 +15,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import Server
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _TAU, _SLACK, _WORKERS, _BATCH = 10, 3, 4, 8
 _STEP = Profile("a step of 10 ms", (0.01,))
@@ -32,13 +32,13 @@ _ARMS: dict[str, Strategy] = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid."""
     grid = trial.size((0.03, 0.1, 0.3, 1.0), (0.1, 0.3))
     return {arm: trial.best({rate: _train(trial, arm, rate, trial.size(120, 60)) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Steps to the target of the fastest worker; and whether clocks without slack are averages."""
     steps = trial.size(400, 200)
     found = {arm: _train(trial, arm, trial.tuned[arm], steps).steps_to(_TARGET) for arm in (_SUM, _CON, _DYN)}
@@ -53,11 +53,11 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float, steps: int) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float, steps: int) -> Result:
     return trial.train(arm, _job(rate, steps), _ARMS[arm], _WORKERS, _on(trial, _UNEQUAL))
 
 
-def _sha256(trial: Trial, strategy: Strategy) -> str | None:
+def _sha256(trial: ArmTrial, strategy: Strategy) -> str | None:
     """The weights after two clocks of equally fast workers, which no arm is compared by."""
     on = _on(trial, Fleet((_STEP,)))
     return attempt(_job(0.1, 2 * _TAU), workers=_WORKERS, strategy=strategy, on=on, seed=trial.seed).outcome.summary.weights_sha256
@@ -67,7 +67,7 @@ def _job(rate: float, steps: int) -> Teacher:
     return Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=_BATCH * _WORKERS * steps, width=64)
 
 
-def _on(trial: Trial, devices: Fleet) -> Simulator:
+def _on(trial: ArmTrial, devices: Fleet) -> Simulator:
     return Simulator(network=_NETWORK, devices=devices, seed=trial.seed)
 
 
@@ -97,7 +97,7 @@ REPRODUCTION = Reproduction(
             figure="sum over con",
             unit="x",
             least=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="DynSGD converges in fewer updates than ConSGD.",
@@ -114,7 +114,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
     ),
 )

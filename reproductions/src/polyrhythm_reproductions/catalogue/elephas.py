@@ -15,21 +15,21 @@ from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _BATCH, _SAMPLES = 4, 16, 8192
 _COMPUTE = 1e-3
 _SYNCHRONOUS, _LOCKED, _HOGWILD = "elephas", "elephas-asynchronous", "elephas-hogwild"
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each mode, from the same grid."""
     grid = trial.size((0.03, 0.1, 0.3), (0.03, 0.3))
     return {mode: trial.best({rate: _train(trial, mode, rate) for rate in grid}) for mode in _modes()}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Accuracy of each mode in virtual time, and the writes that two real processes have lost."""
     found = {mode: _train(trial, mode, trial.tuned[mode]) for mode in _modes()}
     accuracies = [result.metric("accuracy") for result in found.values()]
@@ -45,7 +45,7 @@ def _modes() -> dict[str, Strategy]:
     return {_SYNCHRONOUS: find(_SYNCHRONOUS, tau=epoch), _LOCKED: find(_LOCKED), _HOGWILD: find(_HOGWILD)}
 
 
-def _train(trial: Trial, mode: str, rate: float) -> Result:
+def _train(trial: ArmTrial, mode: str, rate: float) -> Result:
     job = Teacher(SgdRecipe(rate), epochs=trial.size(6, 4), batch_size=_BATCH, samples=_SAMPLES, width=64)
     # one host: messages between processes take what they take over a local socket
     network = replace(Network.uniform("one host", "51.2 Gbit/s", "10 us"), placement=WithWorkers())
@@ -53,7 +53,7 @@ def _train(trial: Trial, mode: str, rate: float) -> Result:
     return trial.train(mode, job, _modes()[mode], _WORKERS, runtime)
 
 
-def _lost_writes(trial: Trial) -> float:
+def _lost_writes(trial: ArmTrial) -> float:
     """Of two real processes in the mode without locks; not a number where they are not counted."""
     job = Teacher(SgdRecipe(1e-3), epochs=1, batch_size=1, samples=trial.size(4096, 1024), width=8192, depth=1)  # many rows to write
     tried = attempt(job, workers=2, strategy=_modes()[_HOGWILD], on=Processes(seed=trial.seed), seed=trial.seed)
@@ -85,7 +85,7 @@ REPRODUCTION = Reproduction(
             figure="spread",
             unit="points",
             most=2.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Hogwild takes no locks and serves at least as many updates in a second.",
@@ -98,7 +98,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             least=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Locks prevent that updates are lost.",

@@ -20,9 +20,9 @@ from polyrhythm_reproductions.jobs.layers import Layers
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
 from polyrhythm_reproductions.jobs.whole_numbers import WholeNumbers
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import of_machine, step_cost
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _SIDE = 128
 _WORKERS = 4
@@ -32,7 +32,7 @@ _BESIDE = Simulator(network=replace(Network.uniform("beside", 1e8, 1e-3), placem
 _FACTORS = Strategy(codec=SufficientFactors(), name="factors")
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Exactness, bytes, and where the cheaper way changes."""
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(2, 1))
     dense, hybrid = (trial.train(name, job, name, _WORKERS).final for name in ("allreduce", "poseidon"))
@@ -122,7 +122,7 @@ REPRODUCTION = Reproduction(
             unit="elements",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Training is synchronous, whichever way a layer is exchanged: its result stays the same.",
@@ -130,7 +130,7 @@ REPRODUCTION = Reproduction(
             figure="difference",
             unit="nats",
             most=1e-3,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper=(
@@ -142,7 +142,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=2.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Factors are cheaper up to the batch at which both costs are equal.",
@@ -151,7 +151,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Wait-free backpropagation overlaps communication with the backward pass.",
@@ -164,7 +164,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.01,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Project Adam's server gets factors and sends the whole layer to all: it is a hot spot that factors to everybody avoid.",

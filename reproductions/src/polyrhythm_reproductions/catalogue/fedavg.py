@@ -8,9 +8,9 @@ from polyrhythm.core.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.own_classes import OwnClasses
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import step_cost, timed
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _CLIENTS, _FRACTION, _TAU = 20, 0.25, 10
 _SAMPLES, _BATCH = 4096, 20
@@ -23,13 +23,13 @@ _ARMS: dict[str, Strategy] = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The clients' learning rate of each arm, from the same grid."""
     grid = trial.size((0.03, 0.1, 0.3), (0.1,))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Rounds to a loss, final losses, and bytes of a round."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     sgd, avg = found[_SGD], found[_AVG]
@@ -41,7 +41,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     epochs = trial.size(20, 5) if arm == _SGD else trial.size(60, 15)
     job = OwnClasses(SgdRecipe(rate), epochs, _BATCH, _SAMPLES)
     return trial.train(arm, job, _ARMS[arm], _CLIENTS, Simulator(network="lan", seed=trial.seed))
@@ -52,7 +52,7 @@ def _rounds(result: Result, loss: float, tau: int) -> float:
     return max(1.0, result.steps_to(Target("loss", loss * (1 + 1e-6))) / tau)
 
 
-def _bytes(trial: Trial, fraction: float) -> float:
+def _bytes(trial: ArmTrial, fraction: float) -> float:
     """Of a round."""
     strategy = find("fedavg", fraction=fraction, tau=_TAU)
     on = Simulator(network=Instant(), seed=trial.seed)
@@ -88,7 +88,7 @@ REPRODUCTION = Reproduction(
             least=0.24,
             most=0.3,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="FedProx: a proximal term helps where clients' data differ.",

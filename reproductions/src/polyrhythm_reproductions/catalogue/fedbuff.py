@@ -12,8 +12,8 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _SPEEDS = (1.0,) * 6 + (0.5,) * 4 + (0.2,) * 2
 _BUFFER, _TAU = 4, 8
@@ -28,13 +28,13 @@ _ARMS: dict[str, Strategy] = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The clients' learning rate of each arm, from the same grid."""
     grid = trial.size((0.03, 0.1, 0.3), (0.1,))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Seconds to a loss, final losses, and how often the server's weights change."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     target = Target("loss", 1.05 * found[_SYNC].final)
@@ -46,7 +46,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     job = Teacher(SgdRecipe(rate), epochs=trial.size(8, 2), batch_size=16, width=64)
     return trial.train(arm, job, _ARMS[arm], len(_SPEEDS), Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed))
 
@@ -103,7 +103,7 @@ REPRODUCTION = Reproduction(
             least=0.25,
             most=0.27,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Aggregation in a buffer can be made secure, where single updates would be seen.",

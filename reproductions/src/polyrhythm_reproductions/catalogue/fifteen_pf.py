@@ -19,9 +19,9 @@ from polyrhythm.systems import find
 from polyrhythm.topology import ByLayer, Server
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.ranks import rank_correlation
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _NODES, _FEW, _BATCH, _STEPS = 64, 16, 8, 40
 _TARGET = Target("loss", 1.1)
@@ -37,20 +37,20 @@ _HEP = Layout(
 _HOSTS = 4
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The momentum of each number of groups, from the same grid; in a quick run from the formula."""
     if trial.quick:
         return {str(groups): HeavyBall.beside(groups, _USUAL).momentum for groups in _GROUPS}
     return {str(groups): _best(trial, groups) for groups in _GROUPS}
 
 
-def _best(trial: Trial, groups: int) -> float:
+def _best(trial: ArmTrial, groups: int) -> float:
     """The momentum with which the target is reached first; where none of two reaches it, the better loss decides."""
     results = {momentum: _train(trial, groups, momentum) for momentum in _MOMENTA}
     return min(results, key=lambda momentum: (results[momentum].seconds_to(_TARGET), results[momentum].final))
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Seconds to the target with and without retuned momentum, the load of servers of layers, and the bytes of a root."""
     groups = trial.size(_GROUPS, (1, 4))
     tuned = {number: _train(trial, number, trial.tuned[str(number)]).seconds_to(_TARGET) for number in groups}
@@ -65,12 +65,12 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, groups: int, momentum: float) -> Result:
+def _train(trial: ArmTrial, groups: int, momentum: float) -> Result:
     nodes = trial.size(_NODES, _FEW)
     return trial.train(_name(groups), _job(nodes), _strategy(groups, momentum), nodes, _on(trial))
 
 
-def _untuned(trial: Trial, groups: int, momentum: float) -> float:
+def _untuned(trial: ArmTrial, groups: int, momentum: float) -> float:
     """Seconds to the target with another momentum than the arm of these groups was tuned to; infinite where it was not reached."""
     nodes = trial.size(_NODES, _FEW)
     tried = attempt(_job(nodes), workers=nodes, strategy=_strategy(groups, momentum), on=_on(trial), seed=trial.seed)
@@ -86,7 +86,7 @@ def _job(nodes: int) -> Teacher:
     return Teacher(SgdRecipe(_RATE), epochs=1, batch_size=_BATCH, samples=_BATCH * nodes * _STEPS, width=32)
 
 
-def _on(trial: Trial) -> Simulator:
+def _on(trial: ArmTrial) -> Simulator:
     return Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed, collectives=ClosedForm())
 
 
@@ -105,7 +105,7 @@ _GROUP_SIZE = 4
 _FLAT = Strategy(name="one server", topology=Server())
 
 
-def _through(trial: Trial, strategy: Strategy) -> int:
+def _through(trial: ArmTrial, strategy: Strategy) -> int:
     """Bytes to and from the server that holds the weights, which is the last one."""
     runtime = Simulator(network=_NETWORK, seed=trial.seed, record_sends=True)
     job = Teacher(SgdRecipe(_RATE), epochs=1, batch_size=_BATCH, samples=_BATCH * _FEW * 20)
@@ -163,7 +163,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.2,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="A parameter server for each layer avoids that one becomes a bottleneck.",
@@ -172,7 +172,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.3,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="(Yu, Jiang, Chi) Servers of groups relieve the root.",
@@ -181,7 +181,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=2.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="15 PFLOP/s on about 9,600 nodes.",

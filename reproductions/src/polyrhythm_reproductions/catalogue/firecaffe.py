@@ -17,9 +17,9 @@ from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.shapes import Shaped
 from polyrhythm_reproductions.jobs.sized import Vectors
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import step_cost, timed
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS = 2
 _BATCHES = {"batch 32": 32, "batch 128": 128}
@@ -28,7 +28,7 @@ _FORMULA = Simulator(network=Network.uniform("1 Gbit/s, no latency", "1 Gbit/s",
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The best of four learning rates for each batch size."""
     return {
         arm: trial.best({rate: trial.train(arm, _job(trial, batch, rate), "firecaffe", _WORKERS) for rate in _RATES})
@@ -36,7 +36,7 @@ def tune(trial: Trial) -> Figures:
     }
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The growth of a step's seconds over a server and over a tree; two batch sizes; and two models."""
     small, large = (trial.train(arm, _job(trial, batch, trial.tuned[arm]), "firecaffe", _WORKERS) for arm, batch in _BATCHES.items())
     return {
@@ -60,7 +60,7 @@ def _timed(workers: int) -> Figures:
     }
 
 
-def _job(trial: Trial, batch: int, rate: float) -> Teacher:
+def _job(trial: ArmTrial, batch: int, rate: float) -> Teacher:
     return Teacher(SgdRecipe(rate, 0.9), epochs=trial.size(8, 4), batch_size=batch)
 
 
@@ -95,7 +95,7 @@ REPRODUCTION = Reproduction(
             unit="correlation",
             least=0.99,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="The time of an exchange over a reduction tree grows with log2 P.",
@@ -104,7 +104,7 @@ REPRODUCTION = Reproduction(
             unit="correlation",
             least=0.99,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="So a tree is P / log2 P times faster: 6.4 times on 32 workers.",
@@ -114,7 +114,7 @@ REPRODUCTION = Reproduction(
             least=0.9 * 6.4,
             most=1.1 * 6.4,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="A batch four times as large sends a quarter of the bytes in an epoch.",
@@ -124,7 +124,7 @@ REPRODUCTION = Reproduction(
             least=3.8,
             most=4.2,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="With a learning rate that is tuned for it the large batch loses no accuracy.",
@@ -132,7 +132,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Models with few parameters for their arithmetic scale better.",

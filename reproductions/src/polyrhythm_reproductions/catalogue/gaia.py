@@ -15,8 +15,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import Overlay, RoundTrips, SelectiveBarrier
 from polyrhythm_reproductions.jobs.falling_rate import FallingRate
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _LINE, _LATENCY, _STEP = 25e6, 1e-4, 0.005
 """Bytes and seconds of every host's line, and the seconds of a step."""
@@ -38,14 +38,14 @@ _CONTINENTS = (
 )
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid; in a quick run the lower one."""
     if trial.quick:
         return dict.fromkeys(_ARMS, _RATE)
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in (_RATE, 2.0)}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Updates that are sent, the loss they lead to, seconds to the target, and bytes with and without hubs."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     seconds = {arm: result.seconds_to(trial.size(_TARGET, _NEAR)) for arm, result in found.items()}
@@ -61,7 +61,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     sites = trial.size(5, 3)
     wide = 1.0 if arm == _LOCAL else 1 / 15
     job = FallingRate(SgdRecipe(rate), sites * _EACH, trial.size(500, 120))
@@ -76,7 +76,7 @@ def _sites(count: int, wide: float) -> Network:
     return Network.joined(f"{count} sites", sites, dict.fromkeys(pairs, _LATENCY), dict.fromkeys(pairs, _LINE * wide))
 
 
-def _on(trial: Trial, network: Network) -> Simulator:
+def _on(trial: ArmTrial, network: Network) -> Simulator:
     return Simulator(network=network, devices=Profile("a step of 5 ms", (_STEP,)), seed=trial.seed)
 
 
@@ -87,7 +87,7 @@ def _share_sent(outcome: Outcome, sites: int) -> float:
     return outcome.summary.bytes_between_sites / (8 * elements * outcome.summary.steps * sites * (sites - 1))
 
 
-def _among_regions(trial: Trial, hubs: bool) -> tuple[int, int]:
+def _among_regions(trial: ArmTrial, hubs: bool) -> tuple[int, int]:
     """Bytes between the continents, and between all regions, of `wan-11`."""
     ranks = [[REGIONS.index(name) for name in continent] for continent in _CONTINENTS]
     overlay = Overlay(ranks if hubs else 1, barrier=SelectiveBarrier(), clock=RoundTrips())
@@ -133,7 +133,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             least=90.0,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="The model converges as with full synchronization.",
@@ -141,7 +141,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="x",
             most=1.01,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Training is 1.8 to 53.5 times as fast as with full synchronization over the WAN.",
@@ -158,7 +158,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.4,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The threshold must fall for the model to converge.",

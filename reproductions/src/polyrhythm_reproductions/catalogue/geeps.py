@@ -22,8 +22,8 @@ from polyrhythm_reproductions.paging import (
     planned_seconds,
     unlimited_seconds,
 )
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
 _BATCH, _WORKERS = 4, 2
 _SPEED = 1e9
@@ -33,7 +33,7 @@ _SHARES = {"50 %": 0.5, "25 %": 0.25}
 _ROWS, _KEYS, _REPEATS = 20_000, 2_000, 5
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Virtual seconds of an iteration by plan and by demand, bits of weights, and real seconds of reads."""
     trace = _trace()
     seconds = [each.flops / _SPEED for each in trace.operations]
@@ -63,7 +63,7 @@ def _trace() -> AccessTrace:
     return paged.trace
 
 
-def _other_bits(trial: Trial, budgets: dict[str, int]) -> float:
+def _other_bits(trial: ArmTrial, budgets: dict[str, int]) -> float:
     """How many runs end with other weights than the one with unlimited memory."""
     samples = trial.size(512, 128)
     on = Simulator(network="lan", seed=trial.seed)
@@ -74,7 +74,7 @@ def _other_bits(trial: Trial, budgets: dict[str, int]) -> float:
     return float(sum(run.arm.weights_sha256 != runs["unlimited"].arm.weights_sha256 for run in runs.values()))
 
 
-def _lists(trial: Trial) -> float:
+def _lists(trial: ArmTrial) -> float:
     """Real seconds of reading a batch key by key over those by its list, the least of a few each."""
     keys = [f"row {k}" for k in range(_ROWS)]
     table = KeyedRows(keys, torch.zeros(_ROWS, 16))
@@ -112,7 +112,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.2,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Models several times as large as the memory can be trained.",
@@ -121,7 +121,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.2,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Copying on demand would stall.",
@@ -138,7 +138,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Where data are does not change what is computed.",
@@ -147,7 +147,7 @@ REPRODUCTION = Reproduction(
             unit="trials",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Lists of indices that are made once make batched reads fast.",

@@ -6,15 +6,15 @@ from polyrhythm.core.simulator import Simulator
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.systems import find
 from polyrhythm.workloads import Ising
-from polyrhythm_reproductions.protocol import Claim, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS = 4
 _SEQUENTIAL = "sequential"
 _SLACKS = (0, 2, 8)
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The errors of one worker, and of several with each slack."""
     sequential = _sample(trial, _SEQUENTIAL, 0, 1)
     late = {slack: _sample(trial, f"slack {slack}", slack, _WORKERS) for slack in _SLACKS}
@@ -27,7 +27,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _sample(trial: Trial, arm: str, slack: int, workers: int) -> Result:
+def _sample(trial: ArmTrial, arm: str, slack: int, workers: int) -> Result:
     job = Ising(chains=trial.size(32_768, 16_384), sweeps=trial.size(12, 5))
     return trial.train(arm, job, find("ssp", slack=slack), workers, Simulator(devices=Profile("a step of 1 ms", (1e-3,)), seed=trial.seed))
 
@@ -58,7 +58,7 @@ REPRODUCTION = Reproduction(
             figure="sequential",
             unit="1",
             most=0.02,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Under Dobrushin's condition asynchronous sampling is accurate for all spins at once.",
@@ -66,7 +66,7 @@ REPRODUCTION = Reproduction(
             figure="marginals",
             unit="1",
             most=0.02,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Statistics of bounded degree stay close to those of sequential sampling.",
@@ -74,7 +74,7 @@ REPRODUCTION = Reproduction(
             figure="pairs",
             unit="1",
             most=0.03,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="The error grows with the delay.",

@@ -15,9 +15,9 @@ from polyrhythm.systems import find
 from polyrhythm.topology import Dissemination, FixedGraph
 from polyrhythm.topology.graphs.graph import Graph
 from polyrhythm.workloads.digits import DigitsCnn
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm_reproductions.step_cost import step_cost, timed
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS = 16
 _PAIRS = FixedGraph(tuple((rank, rank + 1) for rank in range(0, _WORKERS, 2)), _WORKERS)
@@ -69,7 +69,7 @@ def _bytes(workers: int) -> float:
     return step_cost(timed(job, find("gossipgrad"), workers, on), 2, 6).nbytes / workers
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Exchanges without gradients, then training: as many samples for the all-reduce and for gossip, at two numbers of workers."""
     few, many = 4, trial.size(16, 8)
     jobs = {count: DigitsCnn(epochs=trial.size(12, 3), batch_size=max(1, 32 // count)) for count in (few, many)}
@@ -118,7 +118,7 @@ REPRODUCTION = Reproduction(
             least=0.0,
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Rotating the communicators lets every worker exchange directly with every other.",
@@ -128,7 +128,7 @@ REPRODUCTION = Reproduction(
             least=15.0,
             most=15.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Without rotation a worker exchanges with log2 p others.",
@@ -138,7 +138,7 @@ REPRODUCTION = Reproduction(
             least=4.0,
             most=4.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Gossip with one fixed partner does not diffuse what workers learn.",
@@ -153,7 +153,7 @@ REPRODUCTION = Reproduction(
             figure="against none",
             unit="ratio",
             most=1.02,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Accuracy is that of synchronous SGD.",
@@ -161,7 +161,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Rotation does not cost accuracy.",
@@ -169,7 +169,7 @@ REPRODUCTION = Reproduction(
             figure="points by rotation",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="A step communicates in O(1), where an all-reduce takes Θ(log p).",
@@ -178,7 +178,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="What a worker sends in a step does not depend on how many there are.",
@@ -188,7 +188,7 @@ REPRODUCTION = Reproduction(
             least=0.99,
             most=1.01,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Sending samples around a ring lets every worker learn from all of them.",

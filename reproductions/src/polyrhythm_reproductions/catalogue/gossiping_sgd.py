@@ -14,8 +14,8 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _BATCH = 8
 _TARGET = Target("loss", 1.0)
@@ -31,11 +31,11 @@ _WAYS = {_REDUCED: find("allreduce")} | _FREE
 _NEVER = math.inf
 
 
-def _crowds(trial: Trial) -> Sequence[int]:
+def _crowds(trial: ArmTrial) -> Sequence[int]:
     return trial.size((4, 8, 16, 32), (4, 8))
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each way with each number of workers, from the same grid."""
     grid = trial.size((0.1, 0.3, 1.0), (0.1, 0.3))
     return {
@@ -45,7 +45,7 @@ def tune(trial: Trial) -> Figures:
     }
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Seconds to the target by way and number of workers, and from which number on the all-reduce is sooner."""
     crowds = _crowds(trial)
     seconds = {
@@ -73,7 +73,7 @@ def _name(way: str, workers: int) -> str:
     return f"{way}, {workers}"
 
 
-def _train(trial: Trial, way: str, workers: int, rate: float) -> Result:
+def _train(trial: ArmTrial, way: str, workers: int, rate: float) -> Result:
     """As many samples in all, whatever the number of workers."""
     job = Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=trial.size(38400, 5120), width=64)
     on = Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed)
@@ -125,7 +125,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             least=2.0,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(paper="Times on up to 128 GPUs.", untestable="There are no GPUs here."),
     ),

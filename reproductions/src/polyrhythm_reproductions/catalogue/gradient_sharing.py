@@ -17,13 +17,13 @@ from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.tensors import Layout
 from polyrhythm.workloads.digits import DigitsMlp
 from polyrhythm_reproductions.jobs.teacher import points, student
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
 _FEWEST, _MOST, _BATCH = 1e-4, 1e-2, 32
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """How long tau takes from a wrong beginning; bytes and accuracy at equal samples."""
     workers = trial.size(4, 2)
     job = DigitsMlp(epochs=trial.size(10, 5), batch_size=32 // workers, learning_rate=0.02)
@@ -94,7 +94,7 @@ REPRODUCTION = Reproduction(
             unit="steps",
             most=132,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="So it does from below, where everything is sent at first, in two bits an element.",
@@ -103,7 +103,7 @@ REPRODUCTION = Reproduction(
             unit="steps",
             most=132,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Messages are far smaller than the updates.",
@@ -119,7 +119,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
     ),
 )

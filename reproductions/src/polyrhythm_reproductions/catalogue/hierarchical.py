@@ -11,9 +11,9 @@ from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.sized import Vectors
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import StepCost, of_machine, step_cost, timed
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS, _SITES = 8, 2
 _INSIDE, _LINE = 125e6, 2.5e6
@@ -30,7 +30,7 @@ _SMALL, _LARGE = Vectors((64,)), Vectors((1_000_000,))
 _RING, _LEADERS = find("allreduce"), find("hierarchical")
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """A training between two sites with each; bytes and seconds of steps that are all exchange."""
     job = Teacher(SgdRecipe(0.1), epochs=trial.size(4, 1), width=64)
     ring, leaders = (
@@ -81,7 +81,7 @@ REPRODUCTION = Reproduction(
             figure="difference",
             unit="nats",
             most=1e-3,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Between groups go 2 (G - 1) / G of the model, where a flat ring sends 2 (P - 1) / P: 1.75 times as much with 8 "
@@ -92,7 +92,7 @@ REPRODUCTION = Reproduction(
             least=1.72,
             most=1.78,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Where lines between groups are slower than inside of them it is faster than a flat ring.",
@@ -117,7 +117,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.05,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="On equal lines small tensors are exchanged faster, in fewer latencies (Jia et al.).",

@@ -14,8 +14,8 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.sparse_logistic import SparseRegression
 from polyrhythm_reproductions.jobs.step_locks import GlobalLock
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _HOGWILD = "hogwild"
 _ONE = "1 worker"
@@ -23,13 +23,13 @@ _WORKERS = {_ONE: 1, _HOGWILD: 2}
 _STEP = 1e-3
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of one worker and of two, from the same grid."""
     grid = trial.size((0.03, 0.1, 0.3, 1.0), (0.1, 0.3))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _WORKERS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Quality in virtual time; then samples a second of real processes, and the writes that they lost."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _WORKERS}
     job = replace(SparseRegression(), epochs=1, samples=trial.size(8192, 1024))
@@ -45,13 +45,13 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     job = SparseRegression(learning_rate=rate, epochs=trial.size(6, 2), samples=trial.size(8192, 1024))
     runtime = Simulator(devices=Profile("a step of 1 ms", (_STEP,)), seed=trial.seed)
     return trial.train(arm, job, find(_HOGWILD), _WORKERS[arm], runtime)
 
 
-def _run(trial: Trial, job: SparseRegression, workers: int) -> Outcome:
+def _run(trial: ArmTrial, job: SparseRegression, workers: int) -> Outcome:
     tried = attempt(job, workers=workers, strategy=find(_HOGWILD), on=Processes(seed=trial.seed), seed=trial.seed)
     if tried.error is not None:
         raise tried.error
@@ -101,7 +101,7 @@ REPRODUCTION = Reproduction(
             figure="worse",
             unit="ratio",
             most=1.02,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Near-linear speed-up with the number of processors on sparse problems.",

@@ -21,9 +21,9 @@ from polyrhythm_reproductions.jobs.negotiation import root_bytes
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.sized import Vectors
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import StepCost, step_cost, timed
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS = 3
 _ON = Simulator(network=Network.uniform("1 Gbit/s, 1 ms", "1 Gbit/s", "1 ms"), devices=Profile("5 ms a step", (0.005,)))
@@ -33,7 +33,7 @@ _LEAST, _MOST = 2**14, 2**22
 _MANY = Vectors((4000,) * 24)
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Steps with fusion and without, weights with it and without, what tuning ends at beside a grid, and the cache's bytes."""
     sizes = np.random.default_rng(trial.seed).integers(1024, 16 * 1024, 200) // 4
     small = Vectors(tuple(sizes.tolist()))
@@ -115,7 +115,7 @@ REPRODUCTION = Reproduction(
             least=1 / 1.05,
             most=1.05,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Fusion does not change what is computed.",
@@ -124,7 +124,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=1e-6,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Autotuning finds a fusion buffer and a cycle time by Bayesian optimisation.",
@@ -133,7 +133,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="A response cache takes the place of negotiation by names once the tensors are known.",

@@ -24,8 +24,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import PushParts
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _PARTS, _BATCH = 8, 8
 _STEP = Profile("a step of 10 ms", (0.01,))
@@ -59,13 +59,13 @@ class _CountingGate:
         return gate.mix(mine, theirs, context)
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid."""
     grid, steps = trial.size((0.03, 0.1, 0.3, 1.0), (0.1, 0.3)), trial.size(300, 150)
     return {arm: trial.best({rate: _train(trial, arm, rate, steps) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Steps to the target alone, with whole weights and with parts; losses with and without the gate; how often it opens."""
     found = {arm: _train(trial, arm, trial.tuned[arm], trial.size(1500, 500)) for arm in _ARMS}
     steps = {arm: found[arm].steps_to(_TARGET) for arm in (_ALONE, _WHOLE, _EIGHTH)}
@@ -82,13 +82,13 @@ def _part_of_gain(alone: float, whole: float, eighth: float) -> float:
     return (alone - eighth) / (alone - whole) if whole < alone < math.inf else 0.0
 
 
-def _train(trial: Trial, arm: str, rate: float, steps: int) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float, steps: int) -> Result:
     strategy, devices = _ARMS[arm]
     workers = 1 if arm == _ALONE else _workers(trial)
     return trial.train(arm, _job(rate, steps, workers), strategy, workers, _on(trial, devices))
 
 
-def _accepted(trial: Trial) -> float:
+def _accepted(trial: ArmTrial) -> float:
     """The part of what comes that is let in, over 100 steps."""
     workers, gate = _workers(trial), _CountingGate()
     strategy = Strategy(consistency=LocalSteps(1, Asynchronous()), topology=PushParts(parts=1), merge=gate)
@@ -98,7 +98,7 @@ def _accepted(trial: Trial) -> float:
     return sum(gate.came) / len(gate.came)
 
 
-def _workers(trial: Trial) -> int:
+def _workers(trial: ArmTrial) -> int:
     return trial.size(8, 4)
 
 
@@ -107,7 +107,7 @@ def _job(rate: float, steps: int, workers: int) -> Teacher:
     return Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=_BATCH * workers * steps, width=64)
 
 
-def _on(trial: Trial, devices: Fleet) -> Simulator:
+def _on(trial: ArmTrial, devices: Fleet) -> Simulator:
     return Simulator(network=_NETWORK, devices=devices, seed=trial.seed)
 
 
@@ -155,7 +155,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             least=0.01,
             most=0.99,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Parts of the state suffice.",
@@ -163,7 +163,7 @@ REPRODUCTION = Reproduction(
             figure="gain of parts",
             unit="ratio",
             least=0.8,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="It scales nearly linearly to 1,024 threads.",

@@ -12,8 +12,8 @@ from polyrhythm.tools.measuring.timing import simulate_timing
 from polyrhythm.workloads.digits import DigitsMlp
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS, _SERVERS, _THRESHOLD = 4, 4, 0.05
 _RATES, _MIDDLE = (0.03, 0.1, 0.3), 0.1
@@ -43,12 +43,12 @@ _SENDING = Place(Network.uniform("100 Mbit/s", "100 Mbit/s", "50 us"), "cpu-core
 _COMPUTING = Place("lan", "raspberry-pi-4", 176)
 
 
-def job(trial: Trial, rate: float) -> Teacher:
+def job(trial: ArmTrial, rate: float) -> Teacher:
     """Without momentum: see the notes."""
     return Teacher(SgdRecipe(rate), epochs=trial.size(6, 2))
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The best rate of each arm, of the same three; in a quick run the middle one."""
     if trial.quick:
         return dict.fromkeys(_ARMS, _MIDDLE)
@@ -58,7 +58,7 @@ def tune(trial: Trial) -> Figures:
     }
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Accuracies at equal samples, bytes of a worker's pushes, seconds of steps."""
     ends = {name: trial.train(name, job(trial, trial.tuned[name]), each, _WORKERS) for name, each in _ARMS.items()}
     accuracy = {name: 100 * end.metric("accuracy") for name, end in ends.items()}
@@ -110,7 +110,7 @@ REPRODUCTION = Reproduction(
             least=15.68,
             most=16.32,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="With two bits accuracy falls by as little as 1 %.",
@@ -118,7 +118,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The optimizer may run at servers or at workers.",
@@ -127,7 +127,7 @@ REPRODUCTION = Reproduction(
             unit="difference",
             most=1e-4,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Workers that wait for nobody (`dist_async`) train too.",
@@ -135,7 +135,7 @@ REPRODUCTION = Reproduction(
             figure="points lost async",
             unit="points",
             most=2.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Networks of fully connected layers train about twice as fast with two bits.",
@@ -152,7 +152,7 @@ REPRODUCTION = Reproduction(
             unit="x",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
     ),
 )

@@ -8,8 +8,8 @@ from polyrhythm.core.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _RATES = (0.001, 0.003, 0.01)
 _BATCH = 8
@@ -23,11 +23,11 @@ def _scaled(workers: int) -> str:
     return f"{workers} workers"
 
 
-def _job(trial: Trial, rate: float) -> Teacher:
+def _job(trial: ArmTrial, rate: float) -> Teacher:
     return Teacher(SgdRecipe(rate, 0.9, 1e-4), trial.size(6, 3), _BATCH, trial.size(8192, 4096), width=64, depth=4)
 
 
-def _within(trial: Trial) -> tuple[int, ...]:
+def _within(trial: ArmTrial) -> tuple[int, ...]:
     return trial.size(_WITHIN, _WITHIN[-1:])
 
 
@@ -36,7 +36,7 @@ def _warm(job: Teacher, workers: int) -> Strategy:
     return find("large-minibatch", warmup=job.samples // (job.batch_size * workers))
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The rate of one worker. All arms take it as it is, for that is the rule: so these runs are those that chose each one's rate."""
     rate = trial.best({rate: trial.train(_SMALL, _job(trial, rate)) for rate in _RATES})
     for arm in (*map(_scaled, (*_within(trial), _BEYOND)), _UNSCALED, _SUDDEN):
@@ -44,7 +44,7 @@ def tune(trial: Trial) -> Figures:
     return {"rate": rate}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Accuracy after the same number of samples."""
     job = _job(trial, trial.tuned["rate"])
     most = _WITHIN[-1]
@@ -93,7 +93,7 @@ REPRODUCTION = Reproduction(
             figure="lost",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="When the minibatch is multiplied by k, the learning rate must be multiplied by k.",

@@ -26,9 +26,9 @@ from polyrhythm.topology.server_ring.range_clocks import RangeClocks
 from polyrhythm.workloads import SparseLogistic
 from polyrhythm.workloads.sparse_logistic import SparseLinear, generated
 from polyrhythm_reproductions.jobs.whole_pushes import WholePushes
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.ranks import rank_correlation
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS = 8
 _STEP = Profile("measured", (0.01,))
@@ -39,12 +39,12 @@ _NEAR = 1.02
 _SEQUENTIAL, _UNFILTERED, _UNCACHED = "delay 0", "no filter", "no cache"
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Time to the target by delay, bytes with and without filters, then servers that are lost and clocks of ranges."""
     return {**_delays(trial), **_filters(trial), "lost or doubled": _lost(trial), "ranges": _ranges(trial.seed)}
 
 
-def _delays(trial: Trial) -> dict[str, float]:
+def _delays(trial: ArmTrial) -> dict[str, float]:
     """Seconds to the target, and how long workers wait, with a worker in ten steps five times as slow."""
     bounded = trial.size((0, 1, 2, 4, 8), (0, 4))
     job = replace(_JOB, steps=trial.size(100, 40))
@@ -62,11 +62,11 @@ def _delays(trial: Trial) -> dict[str, float]:
     }
 
 
-def _stalling(trial: Trial) -> Simulator:
+def _stalling(trial: ArmTrial) -> Simulator:
     return Simulator(devices=_STALLING, seed=trial.seed)
 
 
-def _filters(trial: Trial) -> dict[str, float]:
+def _filters(trial: ArmTrial) -> dict[str, float]:
     """Bytes, objective and support with the KKT filter, without, and without a cache of keys; sequential, so that nothing else differs."""
     job = replace(_JOB, steps=trial.size(120, 20))
     filtered = find("li-ps", delay=0, servers=2, replicas=0, penalty=_JOB.penalty)
@@ -97,7 +97,7 @@ def _same_support(one: Outcome, other: Outcome) -> float:
     return float((first & second).sum() / (first | second).sum())
 
 
-def _lost(trial: Trial) -> float:
+def _lost(trial: ArmTrial) -> float:
     """The largest difference of a weight from the sum of all pushes, when one of 4 servers is lost at some moment of a run."""
     draw, job, worst = random.Random(trial.seed), WholePushes(trial.size(20, 10)), 0.0
     for delay in (0, 2, None):
@@ -211,7 +211,7 @@ REPRODUCTION = Reproduction(
             figure="objective",
             unit="%",
             most=0.1,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="The filter leaves out weights that are zero in the end.",
@@ -219,7 +219,7 @@ REPRODUCTION = Reproduction(
             figure="support",
             unit="%",
             least=99.0,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Lists of keys need be sent once (figure 12: caching them saves about half).",
@@ -236,7 +236,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Vector clocks take memory by ranges, and not by keys.",
@@ -245,7 +245,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="636 TB of data on 1,000 machines take fewer hours than earlier systems; 6,000 machines learn topics.",

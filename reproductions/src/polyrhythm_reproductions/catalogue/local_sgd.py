@@ -11,8 +11,8 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _BATCH = 8, 8
 _TARGET = Target("loss", 1.0)
@@ -28,13 +28,13 @@ _ARMS: dict[str, tuple[Strategy, int]] = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid."""
     grid = trial.size((0.03, 0.1, 0.3, 1.0), (0.1, 0.3))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Losses and bytes at equal samples, steps and seconds to a loss."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     one, batched, few, some, many = found.values()
@@ -47,7 +47,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     strategy, workers = _ARMS[arm]
     job = Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=trial.size(38400, 7680), width=64)
     return trial.train(arm, job, strategy, workers, Simulator(_NETWORK, _MACHINES, seed=trial.seed))
@@ -76,7 +76,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The speed-up is linear in the number of workers.",
@@ -93,7 +93,7 @@ REPRODUCTION = Reproduction(
             least=14.0,
             most=16.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Where an exchange takes as long as 25 steps, the target is reached sooner with local steps.",

@@ -7,8 +7,8 @@ from polyrhythm.core.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 from polyrhythm_reproductions.volume import AT_16, beside, times_fewer
 
 _WORKERS = 4
@@ -18,7 +18,7 @@ _SHAPES = ((_WIDTH, 20), (_WIDTH, _WIDTH), (10, _WIDTH))
 _BIASES = 2 * _WIDTH + 10
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The loss at the same number of samples: dense, of rank 2, and of rank 2 without error feedback."""
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(8, 2), width=_WIDTH)
     dense = trial.train("allreduce", job, "allreduce", _WORKERS)
@@ -51,7 +51,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The test performance is on par with SGD.",
@@ -59,7 +59,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Without error feedback quality is lost.",
@@ -77,7 +77,7 @@ REPRODUCTION = Reproduction(
             least=0.9,
             most=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Compression is by two orders of magnitude for large matrices, and less for small ones.",

@@ -18,8 +18,8 @@ from polyrhythm.topology.graphs.grid import line
 from polyrhythm.topology.graphs.mixing_weights import matrix
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _LOST = 16, 3
 _PEERS, _DIMENSIONS, _FAILING = 64, 2, 0.05
@@ -32,14 +32,14 @@ Averaging = Callable[[Values, int, npt.NDArray[np.bool_], np.random.Generator], 
 """One round: the values, its number, who is there, and a stream."""
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid, while nobody is lost."""
     grid = trial.size((0.03, 0.1, 0.3), (0.1,))
     arms = {**{arm: arm for arm in _ARMS}, _CHURN: _MOSHPIT}
     return {name: trial.best({rate: _train(trial, name, arm, rate) for rate in grid}) for name, arm in arms.items()}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Rounds of averaging alone, and the loss of training with and without crashes."""
     central = _train(trial, _CENTRAL, _CENTRAL, trial.tuned[_CENTRAL])
     whole = _train(trial, _MOSHPIT, _MOSHPIT, trial.tuned[_MOSHPIT])
@@ -58,7 +58,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, name: str, arm: str, rate: float, faults: tuple[Crash, ...] = ()) -> Result:
+def _train(trial: ArmTrial, name: str, arm: str, rate: float, faults: tuple[Crash, ...] = ()) -> Result:
     job = Teacher(SgdRecipe(rate), epochs=trial.size(8, 1), batch_size=8)
     return trial.train(name, job, _ARMS[arm], _WORKERS, Simulator(seed=trial.seed, faults=faults))
 
@@ -131,7 +131,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1e-12,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Averaging converges exponentially fast in spite of failing peers.",
@@ -140,7 +140,7 @@ REPRODUCTION = Reproduction(
             unit="rounds",
             most=12.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="It needs fewer rounds than gossip.",
@@ -164,7 +164,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Training goes on when peers are lost.",
@@ -172,7 +172,7 @@ REPRODUCTION = Reproduction(
             figure="churn",
             unit="ratio",
             most=1.1,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
     ),
 )

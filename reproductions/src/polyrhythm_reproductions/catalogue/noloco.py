@@ -12,8 +12,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import AllReduce, Gossip, RandomPairs, Tree
 from polyrhythm_reproductions.jobs.chars import Chars
 from polyrhythm_reproductions.jobs.recipes import AdamWRecipe
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _BATCH, _TAU = 8, 8, 20
 _NETWORK = Network.uniform("internet", "100 Mbit/s", "50 ms")
@@ -25,13 +25,13 @@ _ARMS = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of AdamW of each, from the same grid."""
     grid = trial.size((2e-3, 4e-3, 8e-3), (4e-3,))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Bits per character at equal samples, and for how long workers wait."""
     diloco, noloco, pairs = (_train(trial, arm, trial.tuned[arm]) for arm in _ARMS)
     return {
@@ -41,7 +41,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     steps = trial.size(320, 80)
     job = Chars(AdamWRecipe(rate), samples=steps * _WORKERS * _BATCH, batch_size=_BATCH, context=32, layers=1, width=48, heads=2)
     return trial.train(arm, job, _ARMS[arm], _WORKERS, Simulator(network=_NETWORK, seed=trial.seed))
@@ -75,7 +75,7 @@ REPRODUCTION = Reproduction(
             figure="bits",
             unit="ratio",
             most=1.03,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Its momentum is of use beside averages of pairs.",

@@ -21,8 +21,8 @@ from polyrhythm.workloads.workload import Workload
 from polyrhythm_reproductions.jobs.chars import Chars
 from polyrhythm_reproductions.jobs.recipes import AdagradRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS, _WARMUP, _TIMED, _FRAMES = 4, 10, 8, 1024
 _RATES, _MIDDLE = (0.02, 0.04, 0.08), 0.04
@@ -33,17 +33,17 @@ _FORGETFUL = Strategy(codec=Warmup(_WARMUP, Striped(PerTensor(OneBit()))), name=
 _LAYERWISE = Strategy(codec=Warmup(_WARMUP, Striped(PerTensor(ErrorFeedback(OneBitTensorwise())))), name="one scale a layer")
 
 
-def points_job(trial: Trial, rate: float) -> Workload:
+def points_job(trial: ArmTrial, rate: float) -> Workload:
     """Classes of points, under AdaGrad, as the paper trains."""
     return Teacher(AdagradRecipe(rate), epochs=trial.size(8, 3), samples=trial.size(8192, 4096))
 
 
-def text_job(trial: Trial, rate: float) -> Workload:
+def text_job(trial: ArmTrial, rate: float) -> Workload:
     """Characters: the columns of an embedding are as uneven as letters are rare."""
     return Chars(AdagradRecipe(rate), samples=trial.size(10_240, 1024), batch_size=8, context=32, layers=1, width=64, heads=2)
 
 
-ARMS: dict[str, tuple[Callable[[Trial, float], Workload], Strategy]] = {
+ARMS: dict[str, tuple[Callable[[ArmTrial, float], Workload], Strategy]] = {
     "dense": (points_job, find("allreduce")),
     "onebit": (points_job, _BITS),
     "without residual": (points_job, _FORGETFUL),
@@ -52,7 +52,7 @@ ARMS: dict[str, tuple[Callable[[Trial, float], Workload], Strategy]] = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The best rate of each arm, of the same three; in a quick run the middle one."""
     if trial.quick:
         return dict.fromkeys(ARMS, _MIDDLE)
@@ -62,7 +62,7 @@ def tune(trial: Trial) -> Figures:
     }
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Losses and accuracies at equal samples, bytes of columns, and seconds of steps."""
     ends = {name: trial.train(name, make(trial, trial.tuned[name]), each, _WORKERS) for name, (make, each) in ARMS.items()}
     loss = {name: end.final for name, end in ends.items()}
@@ -120,7 +120,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="AdaGrad does not suffer under quantization (the paper: it even improves slightly).",
@@ -129,7 +129,7 @@ REPRODUCTION = Reproduction(
             figure="loss gained",
             unit="%",
             most=5.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Without error feedback training does not converge well.",
@@ -152,7 +152,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1e-9,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="8 GPUs are 3.6 times as fast as one at 2,880 frames a batch (6.3 times at 16,000).",

@@ -7,8 +7,8 @@ from polyrhythm.core.strategy import Strategy
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 from polyrhythm_reproductions.volume import AT_16, beside
 
 _WORKERS = 4
@@ -17,7 +17,7 @@ _WARMUP = 0.15
 """Of all steps: the least of the paper's 15 to 25 %."""
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The loss at the same number of samples: Adam, 1-bit Adam, and Adam on one-bit gradients with error feedback."""
     job = Teacher(AdamWRecipe(2e-3, weight_decay=0.0), epochs=trial.size(8, 2), batch_size=_BATCH)
     warmup = round(_WARMUP * job.epochs * job.samples / (_WORKERS * _BATCH))
@@ -52,7 +52,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="It converges by samples as Adam does.",
@@ -60,7 +60,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Adam on gradients compressed with error feedback does not converge as Adam.",

@@ -8,16 +8,16 @@ from polyrhythm.core.simulator import Simulator
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
 from polyrhythm_reproductions.jobs.sized import Vectors
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import StepCost, step_cost, timed
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _SMALL, _LARGE = 10_000, 90_000
 """Numbers in a model."""
 _ON = Simulator(network=Network.uniform("10 Gbit/s, 50 us", "10 Gbit/s", "50 us"), devices=Profile("no computing", (1e-9,)))
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """A step's messages, the bytes by which it grows with the model, and its seconds, for powers of two of workers."""
     workers = [2**k for k in range(1, trial.size(8, 7))]
     small, large = ([_step(numel, count) for count in workers] for numel in (_SMALL, _LARGE))
@@ -52,7 +52,7 @@ REPRODUCTION = Reproduction(
             unit="messages/step",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Each of these messages is a whole model M: 2 (P - 1) M.",
@@ -61,7 +61,7 @@ REPRODUCTION = Reproduction(
             unit="bytes/step",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Communication takes O(M log P).",
@@ -70,7 +70,7 @@ REPRODUCTION = Reproduction(
             unit="correlation",
             least=0.99,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="A GPU trains a convolutional network faster than a CPU, the more so the larger the batch.",

@@ -20,8 +20,8 @@ from polyrhythm.workloads import Lasso, MatrixFactorization
 from polyrhythm.workloads.block_schedules import BlockSchedule, RandomBlocks, Strads
 from polyrhythm_reproductions.jobs.clock_schedules import violations
 from polyrhythm_reproductions.jobs.scheduled_lasso import ScheduledLasso, least_objective, updates_one_by_one
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS = 8
 _SLACKS = (2, 4, 10)
@@ -37,14 +37,14 @@ _PARALLEL = 32
 _LASSO = Lasso(samples=200, features=240, group=10, correlation=0.95, flight=0, parallel=_PARALLEL, rounds=_ROUNDS)
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Schedules of the clock table; factors on workers that stall now and then; then coefficients by three schedules."""
     draw = random.Random(trial.seed)
     broken = sum(violations(draw, slack=number % 4, workers=1 + number % 3) for number in range(_SCHEDULES))
     return {"violations": float(broken), **_factors(trial), **_coefficients(trial)}
 
 
-def _factors(trial: Trial) -> dict[str, float]:
+def _factors(trial: ArmTrial) -> dict[str, float]:
     job = MatrixFactorization(ratings=4000, batch_size=20, epochs=trial.size(12, 8))
     lockstep = Strategy(consistency=LocalSteps(1, BulkSynchronous()), topology=Server(), merge=Mean(), name=_LOCKSTEP)
     free = Strategy(consistency=LocalSteps(1, Asynchronous()), topology=Server(), merge=Mean(), name="unbounded")
@@ -71,7 +71,7 @@ def _after(result: Result, steps: int) -> float:
     return measured[0].metrics["training_rmse"]
 
 
-def _coefficients(trial: Trial) -> dict[str, float]:
+def _coefficients(trial: ArmTrial) -> dict[str, float]:
     schedules: dict[str, BlockSchedule] = {
         "random": RandomBlocks(_PARALLEL),
         "strads": Strads(_PARALLEL, _LASSO.theta, _LASSO.epsilon),
@@ -121,7 +121,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="With a staleness of 0 it is bulk synchronous.",
@@ -130,7 +130,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             most=0.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Bounded staleness hides stragglers.",
@@ -160,7 +160,7 @@ REPRODUCTION = Reproduction(
             figure="strads",
             unit="ratio",
             most=2.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Its programs are faster than those of general platforms, and fit larger models on as many machines.",

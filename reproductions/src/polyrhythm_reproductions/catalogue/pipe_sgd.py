@@ -10,8 +10,8 @@ from polyrhythm.systems import find
 from polyrhythm.tools.measuring.timing import simulate_timing
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS = 4
 _NETWORK = Network.uniform("1 Gbit/s", "1 Gbit/s", "50 us")
@@ -21,12 +21,12 @@ _SHARES = (0.25, 0.5, 1.0, 2.0)
 """Seconds of computing over those of a dense exchange."""
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Losses at the same number of samples by width and bits, and seconds a step by how long computing takes."""
     return {**_losses(trial), **_seconds()}
 
 
-def _losses(trial: Trial) -> Figures:
+def _losses(trial: ArmTrial) -> Figures:
     job = Teacher(SgdRecipe(0.1), epochs=trial.size(6, 2))
     steps = trial.size(64, 16)
     waiting = trial.train("allreduce", job, "allreduce", _WORKERS)
@@ -90,7 +90,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.1,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="A width of two is best: more brings no further speed.",
@@ -99,7 +99,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             least=0.98,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="With compression training is up to 5.4 times as fast, on four GPU machines.",
@@ -116,7 +116,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="K = 2 loses no accuracy.",
@@ -124,7 +124,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.02,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Truncating to 16 bits on each hop of the ring loses nothing.",
@@ -132,7 +132,7 @@ REPRODUCTION = Reproduction(
             figure="16 bits",
             unit="ratio",
             most=1.02,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Rounding to 8 bits on each hop of the ring loses nothing.",
@@ -140,7 +140,7 @@ REPRODUCTION = Reproduction(
             figure="8 bits",
             unit="ratio",
             most=1.02,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The first epochs are synchronous, as late gradients hurt most then.",

@@ -7,12 +7,12 @@ from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
 from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS, _BATCH, _SAMPLES, _TAU = 8, 32, 4096, 8
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Held-out accuracy of batches of 256, of post-local SGD, and of local steps from the beginning, at equal samples."""
     epochs = trial.size(32, 12)
     divided = (epochs // 2, 3 * epochs // 4)

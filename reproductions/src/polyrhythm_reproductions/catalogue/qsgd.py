@@ -14,8 +14,8 @@ from polyrhythm.core.tensors import Layout
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 from polyrhythm_reproductions.volume import AT_16, beside
 
 _WORKERS = 4
@@ -24,7 +24,7 @@ _BUCKET = 512
 _DRAWS = 400
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The loss at the same number of samples in 32 and in 4 bits, and the errors of many roundings of one vector."""
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(6, 2))
     dense = trial.train("allreduce", job, "allreduce", _WORKERS)
@@ -75,7 +75,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.3,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="With s levels the variance is at most min(n / s², √n / s) times the squared norm.",
@@ -84,7 +84,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.0,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="More levels trade bits for a smaller variance.",
@@ -100,7 +100,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Gradients of 4 bits train as well as those of 32.",
@@ -108,7 +108,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="4 bits are sent for each 32, and a norm for each bucket.",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 
 _WORKERS = 4
 _RANK, _WARMUP = 2, 10
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The loss at the same number of samples: dense, of rank 2, and of rank 2 with a singular value decomposition every 50 steps."""
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(8, 3))
     dense = trial.train("allreduce", job, "allreduce", _WORKERS)
@@ -44,7 +44,7 @@ REPRODUCTION = Reproduction(
             figure="refresh",
             unit="ratio",
             most=1.02,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="It trains like SGD.",
@@ -52,7 +52,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Bytes stay few, as a decomposition is rare.",

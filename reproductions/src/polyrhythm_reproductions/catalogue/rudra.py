@@ -19,8 +19,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import Server
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _STEP = Profile("a step of 10 ms", (0.01,))
 _EQUAL = Fleet((_STEP,), (Jitter(0.1),))
@@ -32,13 +32,13 @@ _HARD, _MEAN, _EACH = "hardsync", "1-softsync, uneven", "1-softsync, uneven, eac
 _ARMS = {_HARD: (find("rudra", groups=0), _EQUAL), _MEAN: (find("rudra"), _UNEQUAL), _EACH: (find("softsync"), _UNEQUAL)}
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, with the learners and the machines that it will have, from the same grid."""
     grid, steps = trial.size(_RATES, (0.1, 0.3)), trial.size(60, 30)
     return {arm: trial.best({rate: _arm(trial, arm, rate, steps) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Staleness by n, accuracies by rate and by batch, and what comes to the root."""
     learners, steps, rate = _learners(trial), trial.size(100, 40), trial.tuned
     off, beyond = zip(*(_staleness(trial, n, steps) for n in (1, 4, learners)), strict=True)
@@ -61,18 +61,18 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _learners(trial: Trial) -> int:
+def _learners(trial: ArmTrial) -> int:
     return trial.size(30, 10)
 
 
-def _arm(trial: Trial, arm: str, rate: float, steps: int) -> Result:
+def _arm(trial: ArmTrial, arm: str, rate: float, steps: int) -> Result:
     """One of what is tuned and compared."""
     learners = _learners(trial)
     strategy, machines = _ARMS[arm]
     return trial.train(arm, _job(rate, learners, steps), strategy, learners, _on(trial, machines))
 
 
-def _run(trial: Trial, job: Teacher, strategy: Strategy, learners: int, record_sends: bool = False) -> Attempt:
+def _run(trial: ArmTrial, job: Teacher, strategy: Strategy, learners: int, record_sends: bool = False) -> Attempt:
     """What is no arm: a run at a rate that was tuned for another one, or that is only counted."""
     return attempt(job, workers=learners, strategy=strategy, on=_on(trial, _EQUAL, record_sends), seed=trial.seed)
 
@@ -81,7 +81,7 @@ def _accuracy(tried: Attempt) -> float:
     return 0.0 if tried.error is not None else 100 * tried.outcome.summary.final["accuracy"]
 
 
-def _staleness(trial: Trial, n: int, steps: int) -> tuple[float, float]:
+def _staleness(trial: ArmTrial, n: int, steps: int) -> tuple[float, float]:
     """How far the mean staleness is from n, in percent of it, and the part of gradients that are staler than 2 n."""
     learners = _learners(trial)
     found = _run(trial, _job(_SMALL, learners, steps), find("rudra", groups=n), learners)
@@ -90,7 +90,7 @@ def _staleness(trial: Trial, n: int, steps: int) -> tuple[float, float]:
     return 100 * abs(sum(late) / len(late) / n - 1), sum(each > 2 * n for each in late) / len(late)
 
 
-def _by_total(trial: Trial, learners: int, kept: bool) -> float:
+def _by_total(trial: ArmTrial, learners: int, kept: bool) -> float:
     """Accuracy after as many samples in all; the product of batch and learners is kept, or grows with the learners."""
     together = _TOTAL if kept else _TOTAL // 4 * learners
     strategy = find("rudra", samples=_TOTAL) if kept else find("rudra")
@@ -99,7 +99,7 @@ def _by_total(trial: Trial, learners: int, kept: bool) -> float:
     return _accuracy(_run(trial, job, strategy, learners))
 
 
-def _coming(trial: Trial, system: str, fan_in: int) -> int:
+def _coming(trial: ArmTrial, system: str, fan_in: int) -> int:
     """Bytes that come to the root."""
     learners = _learners(trial)
     strategy = find(system, group_size=fan_in) if fan_in else find(system)
@@ -112,7 +112,7 @@ def _job(rate: float, learners: int, steps: int) -> Teacher:
     return Teacher(SgdRecipe(rate), epochs=1, batch_size=4, samples=4 * learners * steps, width=64)
 
 
-def _on(trial: Trial, devices: Fleet, record_sends: bool = False) -> Simulator:
+def _on(trial: ArmTrial, devices: Fleet, record_sends: bool = False) -> Simulator:
     return Simulator(network=_NETWORK, devices=devices, seed=trial.seed, record_sends=record_sends)
 
 
@@ -142,7 +142,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=20.0,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Staleness rarely exceeds 2 n.",
@@ -151,7 +151,7 @@ REPRODUCTION = Reproduction(
             unit="1",
             least=0.999,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="With the rate divided by the staleness, λ-softsync is as accurate as hardsync.",
@@ -159,7 +159,7 @@ REPRODUCTION = Reproduction(
             figure="divided",
             unit="points",
             most=1.5,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
             changed="what is run (the bound is the same): in a first run with five seeds both took the rate tuned for hardsync, and "
             "the difference was 25 points (not reproduced). Since then the rate is that times the root of the number of "
             "learners",
@@ -179,7 +179,7 @@ REPRODUCTION = Reproduction(
             figure="product kept",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="With the batch of a learner as it is, accuracy falls with learners.",
@@ -194,7 +194,7 @@ REPRODUCTION = Reproduction(
             figure="scaled each",
             unit="points",
             least=-0.5,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Aggregators relieve the root (Rudra-adv).",

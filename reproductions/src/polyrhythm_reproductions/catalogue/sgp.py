@@ -11,9 +11,9 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.step_cost import StepCost, step_cost, timed
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _BATCH = 16, 8
 _TARGET = Target("loss", 1.0)
@@ -24,13 +24,13 @@ _REDUCED, _PUSHED, _LATE = "allreduce", "sgp", "sgp, overlapped"
 _ARMS: dict[str, Strategy] = {_REDUCED: find("allreduce"), _PUSHED: find("sgp"), _LATE: find("sgp", overlap=1)}
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, from the same grid."""
     grid = trial.size((0.1, 0.3, 1.0), (0.1, 0.3))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Losses at equal samples, seconds to a loss, and what a step takes and sends."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     reduced, pushed, late = found.values()
@@ -43,7 +43,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     job = Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=trial.size(38400, 7680), width=64)
     return trial.train(arm, job, _ARMS[arm], _WORKERS, Simulator(_NEAR, _VARYING, seed=trial.seed))
 
@@ -79,7 +79,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Where communication is slow it is faster than the all-reduce (the paper: up to 3 times on 10 Gbit/s Ethernet).",
@@ -103,7 +103,7 @@ REPRODUCTION = Reproduction(
             figure="overlapped loss",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="A node sends one message an iteration, whatever their number.",
@@ -113,7 +113,7 @@ REPRODUCTION = Reproduction(
             least=0.99,
             most=1.01,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(paper="Times on 256 GPUs.", untestable="There are no GPUs here."),
     ),

@@ -6,8 +6,8 @@ from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.adversaries import Adversaries
 from polyrhythm_reproductions.jobs.recipes import AdamWRecipe, SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 from polyrhythm_reproductions.volume import AT_16, beside
 
 _WORKERS = 5
@@ -16,7 +16,7 @@ _ADVERSARIES = 2
 _VOTED, _AVERAGED = "signum, two adversaries", "SGD, two adversaries"
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each arm, of three."""
     best = {arm: trial.best({rate: _run(trial, arm, rate) for rate in rates}) for arm, rates in _RATES.items()}
     for arm, other in ((_VOTED, "signum"), (_AVERAGED, "SGD")):  # they have the rates of the arms without adversaries
@@ -24,14 +24,14 @@ def tune(trial: Trial) -> Figures:
     return best
 
 
-def _run(trial: Trial, arm: str, rate: float, adversaries: int = 0, name: str = "") -> Result:
+def _run(trial: ArmTrial, arm: str, rate: float, adversaries: int = 0, name: str = "") -> Result:
     recipe = AdamWRecipe(rate, weight_decay=0.0) if arm == "Adam" else SgdRecipe(rate)
     strategy = {"SGD": find("allreduce"), "Adam": find("allreduce"), "signsgd": find("signsgd"), "signum": find("signsgd", momentum=0.9)}
     job = Teacher(recipe, epochs=trial.size(4, 1))
     return trial.train(name or arm, Adversaries(job, adversaries) if adversaries else job, strategy[arm], _WORKERS)
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Losses at the same number of samples, each arm at its best rate; SGD and Signum also with two workers that invert their gradients."""
     sgd, adam, signs, signum = (_run(trial, arm, trial.tuned[arm]) for arm in _RATES)
     voted = _run(trial, "signum", trial.tuned["signum"], _ADVERSARIES, _VOTED)
@@ -72,7 +72,7 @@ REPRODUCTION = Reproduction(
             figure="signsgd",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Signum matches the speed of convergence of Adam (ICML 2018).",
@@ -80,7 +80,7 @@ REPRODUCTION = Reproduction(
             figure="signum",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The vote is robust where a minority of workers invert their gradients, more so than an average.",

@@ -9,8 +9,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import AllReduce, Ring
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _TAU = 8, 12
 _ARMS = {
@@ -19,13 +19,13 @@ _ARMS = {
 }
 
 
-def tune(trial: Trial) -> Figures:
+def tune(trial: ArmTrial) -> Figures:
     """The learning rate of each, from the same grid."""
     grid = trial.size((0.01, 0.03, 0.1), (0.01, 0.03))
     return {arm: trial.best({rate: _train(trial, arm, rate) for rate in grid}) for arm in _ARMS}
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Held-out loss, bytes and virtual seconds of both at equal samples."""
     local, slow = (_train(trial, arm, trial.tuned[arm]) for arm in _ARMS)
     return {
@@ -35,7 +35,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, rate: float) -> Result:
+def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
     job = Teacher(SgdRecipe(rate, 0.9), epochs=trial.size(4, 1), batch_size=8, samples=9216, width=64)
     return trial.train(arm, job, _ARMS[arm], _WORKERS)
 
@@ -71,7 +71,7 @@ REPRODUCTION = Reproduction(
             least=0.999,
             most=1.001,
             efficiency=Efficiency.EXACT,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Its runtime is on par with that of the base optimizer.",
@@ -80,7 +80,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.05,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
     ),
 )

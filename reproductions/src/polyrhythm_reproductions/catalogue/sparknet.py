@@ -9,9 +9,9 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction, Scaling
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm_reproductions.speedup import averaging_speedup
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _BATCH, _STEPS, _ALONE, _WORKERS = 8, 400, 1600, 5
 _COMPUTE = 0.01
@@ -19,7 +19,7 @@ _EXCHANGE = 20 * _COMPUTE
 _LOSS = Target("loss", 0.9)
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Rounds to the target where exchanges take no time, and seconds to it where they take 20 steps, beside what the model says."""
     taus = trial.size((1, 2, 5, 10, 25, 50), (1, 10, 50))
     alone = trial.train("alone", _job(1, _ALONE), "single", 1, _on(trial, Instant()))
@@ -43,7 +43,7 @@ def _error(alone: Result, free: Result, slow: Result, tau: int) -> float:
     return 100 * abs(predicted / (alone.seconds_to(_LOSS) / slow.seconds_to(_LOSS)) - 1)
 
 
-def _train(trial: Trial, arm: str, tau: int, workers: int, network: Network | Instant) -> Result:
+def _train(trial: ArmTrial, arm: str, tau: int, workers: int, network: Network | Instant) -> Result:
     return trial.train(arm, _job(workers, _STEPS), find("sparknet", tau=tau), workers, _on(trial, network))
 
 
@@ -51,7 +51,7 @@ def _job(workers: int, steps: int) -> Teacher:
     return Teacher(SgdRecipe(0.2), epochs=1, batch_size=_BATCH, samples=_BATCH * workers * steps, width=64)
 
 
-def _on(trial: Trial, network: Network | Instant) -> Simulator:
+def _on(trial: ArmTrial, network: Network | Instant) -> Simulator:
     return Simulator(network=network, devices=Profile("a step of 10 ms", (_COMPUTE,)), seed=trial.seed)
 
 
@@ -83,7 +83,7 @@ REPRODUCTION = Reproduction(
             unit="%",
             most=15.0,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.VALUE,
+            kind=ClaimKind.VALUE,
         ),
         Claim(
             paper="Where communication is slow, many local steps reach the target sooner than an exchange after each.",

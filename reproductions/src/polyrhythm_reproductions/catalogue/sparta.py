@@ -8,8 +8,8 @@ from polyrhythm.systems import find
 from polyrhythm.topology import AverageWeights, Ring
 from polyrhythm_reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 from polyrhythm_reproductions.volume import AT_16, beside
 
 _WORKERS = 4
@@ -19,7 +19,7 @@ def _every_weight(tau: int = 1) -> Strategy:
     return Strategy(consistency=LocalSteps(tau), topology=AverageWeights(Ring()), name="every weight")
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """The loss of the mean of all workers: every weight averaged at each step, 0.5 %, 0.1 %, and none before the end."""
     job = Teacher(AdamWRecipe(2e-3), epochs=trial.size(6, 2))
     dense = trial.train("every weight", job, _every_weight(), _WORKERS)
@@ -52,7 +52,7 @@ REPRODUCTION = Reproduction(
             figure="half",
             unit="ratio",
             most=1.05,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Averaging 0.1 % of the parameters at each step trains nearly as well.",
@@ -60,7 +60,7 @@ REPRODUCTION = Reproduction(
             figure="tenth",
             unit="ratio",
             most=1.1,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="A few parameters keep workers close to each other.",

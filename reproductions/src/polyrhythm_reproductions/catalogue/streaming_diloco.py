@@ -13,13 +13,13 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import AdamWRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _WORKERS, _TAU, _FRAGMENTS, _COMPUTE = 4, 20, 3, 0.05
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Held-out loss, bytes of the busiest step, and virtual seconds over those of computing alone."""
     diloco = _train(trial, "DiLoCo", find("diloco", tau=_TAU))
     full = _train(trial, "streaming", find("streaming-diloco", tau=_TAU, fragments=_FRAGMENTS, full_precision=True))
@@ -33,7 +33,7 @@ def measure(trial: Trial) -> Figures:
     }
 
 
-def _train(trial: Trial, arm: str, strategy: Strategy) -> Result:
+def _train(trial: ArmTrial, arm: str, strategy: Strategy) -> Result:
     steps = trial.size(600, 240)
     job = Teacher(AdamWRecipe(2e-3), epochs=1, batch_size=16, samples=steps * _WORKERS * 16, width=64, depth=6)
     runtime = Simulator(network=_network(), devices=Profile("a step of 50 ms", (_COMPUTE,)), seed=trial.seed)
@@ -68,7 +68,7 @@ REPRODUCTION = Reproduction(
             figure="loss",
             unit="ratio",
             most=1.02,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Fragments that are exchanged in turn reduce the peak bandwidth.",
@@ -84,7 +84,7 @@ REPRODUCTION = Reproduction(
             figure="four bits",
             unit="ratio",
             most=1.01,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Four bits and fewer at a time: less bandwidth in all.",
@@ -101,7 +101,7 @@ REPRODUCTION = Reproduction(
             unit="ratio",
             most=1.05,
             efficiency=Efficiency.SYSTEM,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
     ),
 )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from polyrhythm.systems import find
 from polyrhythm.workloads.digits import DigitsMlp
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.ranks import rank_correlation
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.trial import ArmTrial
 
 _TAU = 4e-3
 _TAUS = (2e-3, _TAU, 8e-3)
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Bytes and accuracy of the dense all-reduce, and of each tau, at equal samples."""
     workers = trial.size(4, 2)
     job = DigitsMlp(epochs=trial.size(10, 5), batch_size=32 // workers, learning_rate=0.02)
@@ -54,7 +54,7 @@ REPRODUCTION = Reproduction(
             figure="points lost",
             unit="points",
             most=1.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="The threshold sets how much is sent.",

@@ -7,14 +7,14 @@ import math
 from polyrhythm.systems import find
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Kind, Reproduction
-from polyrhythm_reproductions.trial import Trial
+from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
+from polyrhythm_reproductions.trial import ArmTrial
 from polyrhythm_reproductions.volume import AT_16, beside
 
 _WORKERS = 4
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """Accuracy at the same number of samples: dense, three values of clipped gradients, and three values of gradients as they are."""
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(8, 2))
     dense = trial.train("allreduce", job, "allreduce", _WORKERS)
@@ -44,7 +44,7 @@ REPRODUCTION = Reproduction(
             figure="points",
             unit="points",
             most=2.0,
-            kind=Kind.NO_WORSE,
+            kind=ClaimKind.NO_WORSE,
         ),
         Claim(
             paper="Clipping gradients at 2.5 σ improves convergence, as it bounds the variance.",

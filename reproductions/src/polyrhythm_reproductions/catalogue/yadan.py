@@ -7,13 +7,13 @@ from polyrhythm_reproductions.jobs.differences import largest_difference
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
 from polyrhythm_reproductions.protocol import Claim, Efficiency, Figures, Reproduction, Scaling
-from polyrhythm_reproductions.trial import Result, Trial
+from polyrhythm_reproductions.trial import ArmTrial, Result
 
 _BATCH = 64
 _NO_MODEL_AXIS = "It needs a model that is divided over workers, which is not here yet."
 
 
-def measure(trial: Trial) -> Figures:
+def measure(trial: ArmTrial) -> Figures:
     """One step at a learning rate of 1, so that weights differ by as much as gradients do."""
     whole = trial.train("single", _job(1), "single", 1)
     found = [trial.train(f"yadan on {workers}", _job(workers), "yadan", workers) for workers in (2, 4)]

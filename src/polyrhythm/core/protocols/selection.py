@@ -9,7 +9,7 @@ from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ParameterInfo:
     """A parameter that an exchange may take: its full `name`, the `module` that owns it and the module's own name for it (`local`).
 
     `workers` is how many workers the run has, `place` the number of the module among those that own trained parameters, from 0.
@@ -30,5 +30,5 @@ class Selection(Protocol):
     def may_be_empty(self) -> bool:
         """Whether a model may have no parameter that it takes; else that is refused, as a name that is misspelt."""
 
-    def takes(self, candidate: Candidate) -> bool:
+    def takes(self, candidate: ParameterInfo) -> bool:
         """Whether the parameter belongs to it."""

@@ -34,7 +34,7 @@ class ReduceSpec:
     whole: int = 0
 
 
-class Engine(Protocol):
+class Reducer(Protocol):
     """All tensors are contiguous and on the CPU, and those to be added up are of a type in `ADDS`.
 
     Raises ConnectionAbortedError when another rank was lost while it was waited for, or has begun another collective, or one of another

@@ -10,7 +10,7 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from polyrhythm.core.shared_memory.engine import ADDS, Attachment, Engine, ReduceSpec
+from polyrhythm.core.shared_memory.engine import ADDS, Attachment, Reducer, ReduceSpec
 from polyrhythm.core.shared_memory.portable import OPERATIONS, Portable
 from polyrhythm.core.shared_memory.segment import CHUNK, LINE, SharedSegment
 
@@ -55,7 +55,7 @@ class MemoryGroup:
         self.ranks = segment.ranks
         spins = _SPINS if segment.ranks <= len(os.sched_getaffinity(0)) else 0
         self._counts = segment.base[: LINE * segment.ranks].view(torch.int32)[:: LINE // 4]
-        self._engine: Engine = engine(Attachment(segment, rank, spins))
+        self._engine: Reducer = engine(Attachment(segment, rank, spins))
 
     def reduce(
         self, tensor: Tensor, into: Tensor, operation: Operation = Operation.SUM, divisor: float = 1.0, *, rotated: bool = False

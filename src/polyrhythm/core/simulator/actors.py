@@ -1,4 +1,4 @@
-"""Actors and their tasks: what each task waits for, and the mailboxes."""
+"""Actors, their tasks and mailboxes, and the channels between them. The scheduler makes one actor for each worker and server."""
 
 from __future__ import annotations
 
@@ -6,16 +6,36 @@ import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.message import Delivery
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.serial_queue import SerialQueue
 from polyrhythm.hardware.fleet import ComputeTimer
 
-if TYPE_CHECKING:
-    from polyrhythm.core.simulator.fifo_channel import FifoChannel
-    from polyrhythm.core.simulator.program import Program
+
+class BlockingProgram(Protocol):
+    """The user's blocking loop as the scheduler drives it; `since` is when it was last continued, `line` what it has begun in order."""
+
+    since: float
+
+    @property
+    def actor(self) -> VirtualActor: ...
+
+    @property
+    def line(self) -> SerialQueue[VirtualTask]: ...
+
+    @property
+    def ended(self) -> bool: ...
+
+    def run(self, value: Any, error: BaseException | None = None) -> Any: ...
+
+    def take_charge(self) -> float: ...
+
+    def take_begun(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]: ...
+
+    def kill(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -28,13 +48,13 @@ class VirtualTask:
 
     actor: VirtualActor
     coroutine: Coroutine[Effect[Any], Any, Any]
-    program: Program | None = None
+    program: BlockingProgram | None = None
     name: str = ""
     step: Callable[[Any], Effect[Any]] = field(init=False)
     waiting: Effect[Any] | None = None
     serial: int = 0
     grad: bool | None = None
-    beside: Program | None = None
+    beside: BlockingProgram | None = None
 
     def __post_init__(self) -> None:
         self.step = self.coroutine.send
@@ -50,7 +70,7 @@ class VirtualActor:
     name: str
     port: Port
     timing: ComputeTimer
-    program: Program | None = None
+    program: BlockingProgram | None = None
     mail: dict[str, deque[Delivery]] = field(default_factory=dict)
     waiters: dict[str, deque[VirtualTask]] = field(default_factory=dict)
     tasks: dict[VirtualTask, None] = field(default_factory=dict)
@@ -122,3 +142,27 @@ class VirtualActor:
         for task in tasks:
             task.serial += 1
             task.coroutine.close()
+
+
+@dataclass(slots=True, eq=False)
+class FifoChannel:
+    """The channel from one actor to another, and the messages on it, oldest first (None in the place of one that will be lost).
+
+    `loses` draws whether the next message, under a topic, is lost; `crosses` is whether it leads to another site. `fates` are, of
+    datagrams alone, the seconds by which each copy that arrives is late. A channel is its own token in the carrier, which keeps the order
+    of each channel: every arrival is that of the oldest message, in whatever order simultaneous arrivals are handled.
+    """
+
+    sender: VirtualActor
+    receiver: VirtualActor
+    loses: Callable[[str], bool] | None
+    crosses: bool = False
+    fates: deque[tuple[float, ...]] | None = None
+    line: deque[Delivery | None] = field(default_factory=deque)
+    left: deque[tuple[float, int]] = field(default_factory=deque)
+    """When each of `line` was sent, and its bytes, where that is recorded."""
+    nbytes: int = 0
+    messages: int = 0
+    busy: float = 0.0
+    since: float = 0.0
+    """What it has carried, as of `Carried`; `since` when a message set out on the empty line."""

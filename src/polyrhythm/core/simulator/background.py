@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from polyrhythm.core.simulator.actors import VirtualTask
+from polyrhythm.core.simulator.actors import BlockingProgram, VirtualTask
 from polyrhythm.core.simulator.event_queue import EventQueue, Work
-from polyrhythm.core.simulator.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class BackgroundTasks:
     over: Callable[[VirtualTask, Any, BaseException | None], None]
     worked: Callable[..., None]
 
-    def begin(self, program: Program, seconds: float) -> None:
+    def begin(self, program: BlockingProgram, seconds: float) -> None:
         """Schedule what `program` has begun within the `seconds` of computing that its device is about to be charged."""
         actor = program.actor
         start = max(actor.free_at, self.queue.now)
@@ -31,7 +30,7 @@ class BackgroundTasks:
             due: Work = (self.call, program, task)
             self.queue.at(start + seconds * part, (self.worked, (actor, actor.stalled), due))
 
-    def perform(self, program: Program, task: VirtualTask) -> None:
+    def perform(self, program: BlockingProgram, task: VirtualTask) -> None:
         """Run `task`, for which the program waits, after all that was begun."""
         if program.line.idle:
             self.wake(task, None)
@@ -39,17 +38,17 @@ class BackgroundTasks:
             program.line.join(task)
             self.call(program, task)
 
-    def call(self, program: Program, task: VirtualTask) -> None:
+    def call(self, program: BlockingProgram, task: VirtualTask) -> None:
         """`task` is due."""
         program.line.call(task)
         self._admit(program, None)
 
-    def end(self, program: Program, error: BaseException | None) -> None:
+    def end(self, program: BlockingProgram, error: BaseException | None) -> None:
         """A background coroutine of `program` has ended."""
         program.line.leave(error)
         self.queue.ready.append((self._admit, program, None))
 
-    def _admit(self, program: Program, _: None) -> None:
+    def _admit(self, program: BlockingProgram, _: None) -> None:
         """Wake the next task; after a failure the others are dropped, and the program gets the error."""
         task = program.line.admit()
         if task is None or program.actor.ended:

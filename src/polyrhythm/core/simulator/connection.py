@@ -4,14 +4,35 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from polyrhythm.core.simulator.flow_group import FlowGroup
-
+import numpy as np
+from numpy.typing import NDArray
 
 REMEMBERED = 65_536
 """Idle connections beyond this many are forgotten: random partners would otherwise fill the memory."""
+
+
+class GroupOfFlows(Protocol):
+    """Flows that share links, solved together: a `FlowGroup`. `end` is when the first ends; `changes` counts since it was solved."""
+
+    flows: list[Connection]
+    changes: int
+    end: float
+    key: int
+    generation: int
+
+    def add(self, flow: Connection, now: float) -> None: ...
+
+    def remove(self, flow: Connection, now: float) -> None: ...
+
+    def restart(self, flow: Connection, nbytes: int, now: float) -> None: ...
+
+    def disband(self, now: float) -> list[Connection]: ...
+
+    def solve(self, now: float, capacities: NDArray[np.float64]) -> None: ...
+
+    def collect_ended(self, limit: float, ended: list[Connection]) -> None: ...
 
 
 class SharedLink:
@@ -26,7 +47,7 @@ class SharedLink:
         self.index = index
         self.capacity = capacity
         self.flows: dict[int, Connection] = {}
-        self.group: FlowGroup | None = None
+        self.group: GroupOfFlows | None = None
         self.left = 0.0
         self.unsettled = 0
         self.mark = 0
@@ -109,7 +130,7 @@ class Connection:
         self.share = 0.0
         self.since = 0.0
         self.generation = 0
-        self.group: FlowGroup | None = None
+        self.group: GroupOfFlows | None = None
         self.slot = 0
         self.cuts = 0
         self.mark = 0

@@ -10,11 +10,10 @@ from typing import Any, Protocol
 from polyrhythm.core.kernel.effects import Send, SendAll, SendDatagram
 from polyrhythm.core.kernel.events import Carried, Delivered, Recorder, Sent
 from polyrhythm.core.kernel.message import ASIDE, Delivery, Message, wire_bytes
-from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
+from polyrhythm.core.simulator.actors import FifoChannel, VirtualActor, VirtualTask
 from polyrhythm.core.simulator.broadcasts import Broadcasts
 from polyrhythm.core.simulator.connection import REMEMBERED
 from polyrhythm.core.simulator.event_queue import EventQueue
-from polyrhythm.core.simulator.fifo_channel import FifoChannel
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.timetable import LinkKey
 

@@ -27,7 +27,7 @@ from polyrhythm.core.simulator.counting import OperationCounter
 from polyrhythm.core.simulator.isolation import ThreadState, refuse_unsafe_places
 from polyrhythm.core.simulator.mailroom import Mailroom
 from polyrhythm.core.simulator.randomness import Randomness
-from polyrhythm.core.simulator.requested_stop import RequestedStop
+from polyrhythm.core.simulator.requested_stop import VirtualStop
 from polyrhythm.errors import CompositionError
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ class SharedState:
     first: dict[int, tuple[str, Alignment]] = field(default_factory=dict)
     comparisons: Comparisons = field(default_factory=Comparisons)
     stopped: dict[str, int] = field(default_factory=dict)
-    stop: RequestedStop = field(default_factory=lambda: RequestedStop(0.0))
+    stop: VirtualStop = field(default_factory=lambda: VirtualStop(0.0))
 
 
 class Program:

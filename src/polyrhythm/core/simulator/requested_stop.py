@@ -11,7 +11,7 @@ from polyrhythm.errors import Stopped
 
 
 @dataclass(slots=True)
-class RequestedStop:
+class VirtualStop:
     """`grace` are the real seconds that the last checkpoint may take; 0 where none can be written. `clocks` are steps by worker."""
 
     grace: float

@@ -25,7 +25,7 @@ from polyrhythm.core.kernel.effects import (
 )
 from polyrhythm.core.kernel.events import Computed, Ended, Recorder, Waited
 from polyrhythm.core.kernel.job import Ending
-from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
+from polyrhythm.core.simulator.actors import BlockingProgram, VirtualActor, VirtualTask
 from polyrhythm.core.simulator.background import BackgroundTasks
 from polyrhythm.core.simulator.collectives import Reductions
 from polyrhythm.core.simulator.deadlock import deadlock
@@ -34,7 +34,6 @@ from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_log import FaultLog
 from polyrhythm.core.simulator.mailroom import Carrier, Mailroom
 from polyrhythm.core.simulator.memories import VirtualMemories
-from polyrhythm.core.simulator.program import Program
 from polyrhythm.errors import Stopped
 
 _PENDING = object()
@@ -179,7 +178,7 @@ class Scheduler:
         self.record(Ended(self.queue.now, actor.name, actor.bytes_sent, actor.messages_sent))
         actor.end()
 
-    def _proceed(self, program: Program, value: Any, error: BaseException | None = None) -> None:
+    def _proceed(self, program: BlockingProgram, value: Any, error: BaseException | None = None) -> None:
         """Resume a program until its next charge, `perform` or its end, and charge what it computes until then."""
         actor = program.actor
         if actor.ended:
@@ -202,15 +201,15 @@ class Scheduler:
             actor.tasks[task] = None
             self._charge(actor, seconds, (self._perform, program, task))
 
-    def _go_on(self, program: Program, _: None) -> None:
+    def _go_on(self, program: BlockingProgram, _: None) -> None:
         self._computed(program)
         self._proceed(program, None)
 
-    def _perform(self, program: Program, task: VirtualTask) -> None:
+    def _perform(self, program: BlockingProgram, task: VirtualTask) -> None:
         self._computed(program)
         self.beside.perform(program, task)
 
-    def _finish(self, program: Program, result: Any) -> None:
+    def _finish(self, program: BlockingProgram, result: Any) -> None:
         if program.actor.ended:
             return
         self._computed(program)
@@ -219,7 +218,7 @@ class Scheduler:
         self._end(program.actor)
         self._running -= 1
 
-    def _computed(self, program: Program) -> None:
+    def _computed(self, program: BlockingProgram) -> None:
         now = self.queue.now
         if now > program.since and not program.actor.ended:
             self.record(Computed(now, program.actor.name, now - program.since))

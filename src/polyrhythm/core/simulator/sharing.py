@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from heapq import heapify, heappop, heappush
 
-from polyrhythm.core.simulator.connection import Connection, SharedLink
+from polyrhythm.core.simulator.connection import Connection, GroupOfFlows, SharedLink
 from polyrhythm.core.simulator.filling import fill_few
 from polyrhythm.core.simulator.flow_group import FlowGroup
 from polyrhythm.core.simulator.routes import Routes
 
 FEW = 32
-"""Up to this many connected flows are solved one by one; more become a `FlowGroup`. The two cost about the same here."""
+"""Up to this many connected flows are solved one by one; more become a `GroupOfFlows`. The two cost about the same here."""
 
 TIDY = 1024
 
@@ -29,12 +29,12 @@ class Sharing:
         self._routes = routes
         self._begun: list[Connection] = []
         self._touched: list[SharedLink] = []
-        self._groups: list[FlowGroup] = []  # those with changes since they were solved
+        self._groups: list[GroupOfFlows] = []  # those with changes since they were solved
         self._groups_made = 0
         self._stamp = 0
         self._expected = 0
         self._tidy_at = TIDY
-        self.ends: list[tuple[float, int, int, Connection | FlowGroup]] = []
+        self.ends: list[tuple[float, int, int, Connection | GroupOfFlows]] = []
 
     @property
     def changed(self) -> bool:
@@ -160,12 +160,12 @@ class Sharing:
                     flow.rate = flow.share
                     self._expect(flow, now)
 
-    def _gather(self, seed: Connection) -> tuple[list[Connection], list[FlowGroup]]:
+    def _gather(self, seed: Connection) -> tuple[list[Connection], list[GroupOfFlows]]:
         """All flows that share links with `seed`, directly or through others, and the groups among them instead of their members."""
         stamp = self._stamp
         seed.mark = stamp
         flows = [seed]
-        groups: list[FlowGroup] = []
+        groups: list[GroupOfFlows] = []
         for flow in flows:  # grows as we go
             for link in flow.links:
                 if link.group is not None:
@@ -179,7 +179,7 @@ class Sharing:
                             flows.append(other)
         return flows, groups
 
-    def _merge(self, flows: list[Connection], groups: list[FlowGroup], now: float) -> None:
+    def _merge(self, flows: list[Connection], groups: list[GroupOfFlows], now: float) -> None:
         if groups:
             group = max(groups, key=lambda group: len(group.flows))
         else:
@@ -194,7 +194,7 @@ class Sharing:
             group.add(flow, now)
         self._disturb(group)
 
-    def _disturb(self, group: FlowGroup) -> None:
+    def _disturb(self, group: GroupOfFlows) -> None:
         if group not in self._groups:
             self._groups.append(group)
 

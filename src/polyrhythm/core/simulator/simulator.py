@@ -30,7 +30,7 @@ from polyrhythm.core.simulator.flows import Flows
 from polyrhythm.core.simulator.network_changes import plan_changes
 from polyrhythm.core.simulator.program import Program, SharedState
 from polyrhythm.core.simulator.randomness import Randomness
-from polyrhythm.core.simulator.requested_stop import RequestedStop
+from polyrhythm.core.simulator.requested_stop import VirtualStop
 from polyrhythm.core.simulator.scheduler import Scheduler
 from polyrhythm.errors import CompositionError, Stopped, WorkerFailed
 from polyrhythm.hardware import faults as hazards
@@ -188,7 +188,7 @@ class Simulator:
             scheduler.mailroom,
             Randomness() if self.separate_randomness else None,
             stopped=scheduler.stopped,
-            stop=RequestedStop(job.grace),
+            stop=VirtualStop(job.grace),
         )
         counter = OperationCounter()
         for shard in range(job.servers):

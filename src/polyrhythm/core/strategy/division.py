@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from polyrhythm.core.protocols.selection import Candidate
+from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.core.strategy.strategy_plan import PlannedExchange, StrategyPlan
 from polyrhythm.errors import CompositionError
 
@@ -93,12 +93,12 @@ def _trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[s
     return named
 
 
-def _candidates(model: nn.Module, named: Sequence[tuple[str, nn.Parameter]], workers: int) -> Iterator[Candidate]:
+def _candidates(model: nn.Module, named: Sequence[tuple[str, nn.Parameter]], workers: int) -> Iterator[ParameterInfo]:
     paths = [name.rpartition(".")[0] for name, _ in named]
     places = {path: place for place, path in enumerate(dict.fromkeys(paths))}
     for path, (name, parameter) in zip(paths, named, strict=True):
         local = name.rpartition(".")[2]
-        yield Candidate(name, parameter, model.get_submodule(path), local, workers, places[path])
+        yield ParameterInfo(name, parameter, model.get_submodule(path), local, workers, places[path])
 
 
 _MANY = 6

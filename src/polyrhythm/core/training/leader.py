@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from polyrhythm.core.training.loops import Loop
+from polyrhythm.core.training.loops import UserLoop
 
 
 class Leader:
     """Which pass is drawn from first, between two steps: when it is asked for more, the iteration before is complete."""
 
     def __init__(self) -> None:
-        self._leading: Loop | None = None
-        self._drawn: Loop | None = None
+        self._leading: UserLoop | None = None
+        self._drawn: UserLoop | None = None
 
     @property
     def waits(self) -> bool:
         """Whether the leading pass has handed out a batch on which no step was taken."""
         return self._leading is not None and not self._leading.over and self._leading.fresh
 
-    def drew(self, loop: Loop) -> None:
+    def drew(self, loop: UserLoop) -> None:
         """A batch was drawn from `loop`; one that a `for` iterates leads before one that `next()` does."""
         loop.fresh = True
         if self._drawn is None or (self._drawn.detached and not loop.detached):
             self._drawn = loop
 
-    def begins(self, loop: Loop, under_way: Iterable[Loop]) -> bool:
+    def begins(self, loop: UserLoop, under_way: Iterable[UserLoop]) -> bool:
         """Whether a request for an item of `loop` begins an iteration: all that was drawn for the one before is used."""
         if self._leading is None or self._leading.over:
             ready = not any(each.fresh for each in under_way)
@@ -35,7 +35,7 @@ class Leader:
             self._drawn = None
         return ready
 
-    def stepped(self, under_way: Iterable[Loop]) -> None:
+    def stepped(self, under_way: Iterable[UserLoop]) -> None:
         """A step was taken on what was drawn."""
         if not self.waits:
             self._leading = self._drawn or self._leading

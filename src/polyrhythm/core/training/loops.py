@@ -32,7 +32,7 @@ DATA = "data"
 
 
 @dataclass(slots=True)
-class Loop:
+class UserLoop:
     """A pass over data, or a loop over numbers, of which `taken` items were handed out.
 
     `number` counts the passes, and is -1 for a loop over numbers. It was begun when its `parent`, by its place in the list of all, had
@@ -57,7 +57,7 @@ class Loop:
     detached: bool = False
 
 
-def current(loops: Sequence[Loop], place: int) -> list[int]:
+def current(loops: Sequence[UserLoop], place: int) -> list[int]:
     """The places of the loops in whose iterations under way the loop at `place` was begun, the innermost first."""
     found = []
     while (parent := loops[place].parent) >= 0 and not loops[parent].over and loops[place].at == loops[parent].taken:
@@ -66,17 +66,17 @@ def current(loops: Sequence[Loop], place: int) -> list[int]:
     return found
 
 
-def export(loops: Sequence[Loop]) -> StateTree:
+def export(loops: Sequence[UserLoop]) -> StateTree:
     """As `pieces.state.Stateful`."""
     known = list(dict.fromkeys(loop.data for loop in loops))
     rows = [[each.number, known.index(each.data), *(getattr(each, name) for name in _RECORDED)] for each in loops]
     return {"data": [list(each) for each in known], "loops": rows}
 
 
-def restored(state: StateTree) -> list[Loop]:
+def restored(state: StateTree) -> list[UserLoop]:
     """The loops that were exported."""
     known = [DataFacts(*each) for each in state["data"]]
-    return [Loop(number, known[data], **dict(zip(_RECORDED, rest, strict=True))) for number, data, *rest in state["loops"]]
+    return [UserLoop(number, known[data], **dict(zip(_RECORDED, rest, strict=True))) for number, data, *rest in state["loops"]]
 
 
 _RECORDED = ("parent", "at", "taken", "over", "used", "asked", "detached", "prefix")
@@ -90,7 +90,7 @@ class WayBack:
     done again, so loops `before` it hand out again all that they did. `asking` is the loop that goes on.
     """
 
-    def __init__(self, loops: Sequence[Loop], again: Sequence[int] = (), asking: int = -1) -> None:
+    def __init__(self, loops: Sequence[UserLoop], again: Sequence[int] = (), asking: int = -1) -> None:
         self.loops = loops
         self.again = frozenset(again)
         self.asking = asking
@@ -98,7 +98,7 @@ class WayBack:
         self.before = {place for place, loop in enumerate(loops) if place != asking and loop.taken == loop.prefix > 0}
         self.left = [place for place, loop in enumerate(loops) if self._begins(loop)]
 
-    def _begins(self, loop: Loop) -> bool:
+    def _begins(self, loop: UserLoop) -> bool:
         if not loop.over or loop.parent < 0:
             return True
         return loop.parent in self.again and loop.at == self.loops[loop.parent].taken
@@ -159,7 +159,7 @@ def ended_early(way: WayBack) -> str:
     )
 
 
-def too_short(loop: Loop, count: int) -> str:
+def too_short(loop: UserLoop, count: int) -> str:
     """Why a pass of which `loop.taken` batches were taken cannot go on over data that have `count`."""
     return (
         f"The checkpoint was written after {loop.taken} batches of a pass over the data that now has {count}: resume it with the data and "
@@ -177,7 +177,7 @@ def other_loop(data: DataFacts, known: int | None) -> str:
     )
 
 
-def take_over(loop: Loop, data: DataFacts) -> None:
+def take_over(loop: UserLoop, data: DataFacts) -> None:
     """Go on in a pass with other data, after as many samples. Raises CheckpointError where these are no whole number of batches."""
     samples = loop.taken * loop.data.batch_size
     if not loop.over and samples % data.batch_size:

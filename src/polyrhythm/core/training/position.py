@@ -10,7 +10,7 @@ from polyrhythm.core.protocols.shuffle import Batch
 from polyrhythm.core.training import loops
 from polyrhythm.core.training.callers import iterated_by_for
 from polyrhythm.core.training.leader import Leader
-from polyrhythm.core.training.loops import DATA, NUMBERS, REQUEST, SAVE, STEP, DataFacts, Loop, WayBack
+from polyrhythm.core.training.loops import DATA, NUMBERS, REQUEST, SAVE, STEP, DataFacts, UserLoop, WayBack
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CheckpointError, WorkloadError
 
@@ -42,7 +42,7 @@ class DataPosition:
     """
 
     def __init__(self, between: Callable[[], None], arrived: Callable[[str], None]) -> None:
-        self.loops: list[Loop] = []
+        self.loops: list[UserLoop] = []
         self.sources: list[object] = []
         self.returning = False
         self.spare = False
@@ -52,7 +52,7 @@ class DataPosition:
         self.begins: Callable[[], None] = _begun
         self._passes = 0
         self._way = WayBack(())
-        self._unskipped: list[Loop] = []
+        self._unskipped: list[UserLoop] = []
         self._open: list[int] = []
         self._leader = Leader()
         self._number = 0
@@ -137,9 +137,9 @@ class DataPosition:
         place, parent = len(self.loops), self._innermost()
         at = self.loops[parent].taken if parent >= 0 else 0
         if data is NUMBERS:
-            self.loops.append(Loop(-1, data, parent, at))
+            self.loops.append(UserLoop(-1, data, parent, at))
         else:
-            self.loops.append(Loop(self._passes, data, parent, at))
+            self.loops.append(UserLoop(self._passes, data, parent, at))
             self._passes += 1
         self._request(place)
         return place
@@ -157,7 +157,7 @@ class DataPosition:
         loops.take_over(self.loops[known], data)
         return known
 
-    def _catch_up(self, loop: Loop, skip: Skip) -> None:
+    def _catch_up(self, loop: UserLoop, skip: Skip) -> None:
         """Have the data where they are after the passes that are not made again, this one too if it was over."""
         mine = [each for each in self._unskipped if each.data == loop.data and each.number <= loop.number]
         if mine:
@@ -166,12 +166,12 @@ class DataPosition:
                 for each in mine:
                     skip(each.number, each.taken)
 
-    def _anew(self, rest: Iterator[Batch], loop: Loop) -> Iterator[Batch]:
+    def _anew(self, rest: Iterator[Batch], loop: UserLoop) -> Iterator[Batch]:
         """What the pass had handed out before the first step, once more, since it is used in the same way again. It is counted already."""
         for self._number in range(loop.taken):
             yield 0, next(rest)[1]
 
-    def _skipped(self, rest: Iterator[Batch], loop: Loop) -> Batch | None:
+    def _skipped(self, rest: Iterator[Batch], loop: UserLoop) -> Batch | None:
         """The last of the batches that were taken: they are loaded so that what loading processes draw at random goes on."""
         last = None
         if loop.taken:
@@ -216,7 +216,7 @@ class DataPosition:
         if loop.number >= 0:
             self._leader.drew(loop)
 
-    def _under_way(self) -> Iterator[Loop]:
+    def _under_way(self) -> Iterator[UserLoop]:
         return (self.loops[place] for place in self._open)
 
     def _request(self, place: int) -> None:

@@ -17,7 +17,7 @@ from polyrhythm.tools.cli import resume
 from polyrhythm.tools.cli.failures import notice, show_error
 from polyrhythm.tools.cli.planned_run import COMMAND, PlannedRun
 from polyrhythm.tools.cli.prepare import Prepared
-from polyrhythm.tools.cli.record import Comparison, place, tuning_place
+from polyrhythm.tools.cli.record import ComparisonRecord, place, tuning_place
 from polyrhythm.tools.cli.request import Request
 from polyrhythm.tools.cli.tuning import Tuning, choices, chosen, judge
 from polyrhythm.tools.pools.pools import HOST, pool_of
@@ -29,7 +29,7 @@ Settings = Mapping[str, Mapping[str, str]]
 class ComparisonResult:
     """A comparison that was made, the outcomes of its runs, and those of the runs that tuned it."""
 
-    comparison: Comparison
+    comparison: ComparisonRecord
     outcomes: list[Outcome]
     tried: list[Outcome]
 
@@ -52,7 +52,9 @@ class SystemComparison:
         shown_settings = own if any(own.values()) else {}
         summaries = [outcome.summary for outcome in outcomes]
         request = self.request
-        comparison = Comparison(request.typed.job, request.goal, summaries, request.rules.seeds, shown_settings, tuning, request.command())
+        comparison = ComparisonRecord(
+            request.typed.job, request.goal, summaries, request.rules.seeds, shown_settings, tuning, request.command()
+        )
         return ComparisonResult(comparison, outcomes, tried)
 
     def _tune(self, settings: Settings) -> tuple[Tuning, list[Outcome]]:

@@ -27,7 +27,7 @@ _LONGEST = 200
 """Characters; most file systems take 255 bytes."""
 
 
-class Comparison(msgspec.Struct):
+class ComparisonRecord(msgspec.Struct):
     """What `polyrhythm compare --json` prints. `target` is the metric and value of `--to`, or null.
 
     `settings` are those of each system, as text, where any were given or tuned; `tuning` is what `--tune` tried, or null; `command` makes
@@ -54,7 +54,7 @@ def tuning_place(system: str, choice: Mapping[str, str]) -> str:
     return f"tuning/{system}/{name if len(name) <= _LONGEST else sha256(name.encode()).hexdigest()}"
 
 
-def keep(comparison: Comparison, outcomes: Sequence[Outcome], directory: Path) -> Path:
+def keep(comparison: ComparisonRecord, outcomes: Sequence[Outcome], directory: Path) -> Path:
     """Write compare.json and report.html into `directory`; the runs have written their own directories there."""
     path = directory / COMPARISON
     try:
@@ -104,9 +104,9 @@ def _runs_in(directory: Path) -> list[Path]:
     return below or [joined if (joined / RUN).is_file() else directory]
 
 
-def _parsed(path: Path) -> Comparison:
+def _parsed(path: Path) -> ComparisonRecord:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Comparison)
+        return msgspec.json.decode(path.read_bytes(), type=ComparisonRecord)
     except (OSError, *UNREADABLE) as error:
         raise CompositionError(f"{path} is not what polyrhythm compare writes: {reason(error)}.") from None
 

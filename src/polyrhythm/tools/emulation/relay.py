@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from polyrhythm.hardware.description import Description
+from polyrhythm.hardware.description import NetworkDescription
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.timetable import timetable
 from polyrhythm.tools.emulation import frames
@@ -35,7 +35,7 @@ _TICK = 0.01
 def main() -> None:
     """Receive the hosts' devices, notify the hosts that all are there, and carry what they send."""
     orders = msgspec.json.decode(read_line(), type=RelayOrders)
-    network = Network.described(msgspec.json.decode(orders.network, type=Description))
+    network = Network.described(msgspec.json.decode(orders.network, type=NetworkDescription))
     links = fair_links(network, len(orders.hosts))
     fabric = Fabric(ways(network, len(orders.hosts), orders.impairments, links))
     sockets = [socket.socket(fileno=descriptor) for descriptor in orders.hosts]

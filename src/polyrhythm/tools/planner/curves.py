@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from statistics import StatisticsError, linear_regression
 
 from polyrhythm.core.records.metrics import Target
-from polyrhythm.tools.planner.measured import Point, Training
+from polyrhythm.tools.planner.measured import CurvePoint, TrainedRun
 
 _FURTHEST = 64.0
 """No curve is believed further than so many times its samples."""
@@ -15,7 +15,7 @@ _LATER_PART = 0.25
 """A curve is followed from this part of its samples on: how training begins says little of how it goes on."""
 
 
-def samples_needed(training: Training, target: Target) -> float:
+def samples_needed(training: TrainedRun, target: Target) -> float:
     """Samples of all workers to the target: those that were needed, or a power law through the later part of the curve.
 
     The error of a metric that is best at 1, such as accuracy, and a loss fall with a power of the samples (Hestness et al., 2017,
@@ -37,7 +37,7 @@ def samples_needed(training: Training, target: Target) -> float:
     return later[-1].samples * factor if factor <= _FURTHEST else math.inf
 
 
-def _error(target: Target, points: Sequence[Point]) -> Callable[[float], float]:
+def _error(target: Target, points: Sequence[CurvePoint]) -> Callable[[float], float]:
     """What is linear in the logarithm of the samples."""
     values = [target.value, *(point.value for point in points)]
     if target.higher_is_better and max(values) < 1 and min(values) >= 0:
@@ -50,10 +50,10 @@ def _error(target: Target, points: Sequence[Point]) -> Callable[[float], float]:
 class Race:
     """Several curves up to the same samples: how many samples the best of them need to a value, and to the target."""
 
-    def __init__(self, curves: Sequence[Sequence[Point]], target: Target) -> None:
+    def __init__(self, curves: Sequence[Sequence[CurvePoint]], target: Target) -> None:
         self.target = target
         points = sorted((point for curve in curves for point in curve if math.isfinite(point.value)), key=lambda point: point.samples)
-        self.front: list[Point] = []
+        self.front: list[CurvePoint] = []
         for point in points:
             if point.samples > 0 and (not self.front or self._better(point.value, self.front[-1].value)):
                 self.front.append(point)
@@ -64,11 +64,11 @@ class Race:
         reached = [point.samples for point in self.front if self.target.met_by(point.value)]
         return reached[0] if reached else max((point.samples for point in self.front), default=1.0)
 
-    def undecided(self, curve: Sequence[Point]) -> bool:
+    def undecided(self, curve: Sequence[CurvePoint]) -> bool:
         """Whether nothing has changed yet: a system that exchanges after many steps has no result before."""
         return len({point.value for point in curve}) <= 1
 
-    def efficiency(self, curve: Sequence[Point]) -> float:
+    def efficiency(self, curve: Sequence[CurvePoint]) -> float:
         """The part of its samples within which the best of all come to its last value; 0 where it has none that is finite."""
         last = curve[-1] if curve else None
         if last is None or not math.isfinite(last.value) or not last.samples:

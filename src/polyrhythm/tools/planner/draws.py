@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from polyrhythm.core.training.run import Attempt
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.findings import LEEWAY, Findings
-from polyrhythm.tools.planner.measured import Training
+from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.pools.pools import Followed
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Draws:
         for other in self.space.neighbours(candidate):
             self.study.enqueue_trial(self.space.parameters(other), skip_if_exists=True)
 
-    def _value(self, candidate: Candidate, training: Training) -> float:
+    def _value(self, candidate: Candidate, training: TrainedRun) -> float:
         """What there is to be little of: the logarithm of the cost, and more where the target was not reached."""
         search, cost = self.search, self.search.cost_of(candidate)
         if cost < math.inf:

@@ -16,7 +16,7 @@ from polyrhythm.tools.planner.candidate import ALONE, Candidate
 from polyrhythm.tools.planner.curves import samples_needed
 from polyrhythm.tools.planner.lengths import Observed
 from polyrhythm.tools.planner.measure_cache import MeasureCache
-from polyrhythm.tools.planner.measured import Training
+from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import TIME, Objective, Spent
 from polyrhythm.tools.planner.scenario import Scenario
 from polyrhythm.tools.planner.shapes import Shapes
@@ -41,7 +41,7 @@ class Findings:
     space: Space
     cache: MeasureCache
     most_bytes: float = math.inf
-    trainings: dict[Candidate, dict[int, Training]] = field(default_factory=dict)
+    trainings: dict[Candidate, dict[int, TrainedRun]] = field(default_factory=dict)
     refused: dict[Candidate, str] = field(default_factory=dict)
     runs: int = 0
     kept: int = 0
@@ -66,7 +66,7 @@ class Findings:
 
     # What is known of a candidate, under the first seed
 
-    def training(self, candidate: Candidate) -> Training | None:
+    def training(self, candidate: Candidate) -> TrainedRun | None:
         """Its run, as far as one is known."""
         return self.trainings.get(candidate, {}).get(self.scenario.seed)
 
@@ -192,9 +192,9 @@ class Findings:
         name, own = self.space.batch
         return max(1, round(counted * float(dict(candidate.settings).get(name, own)) / own))
 
-    def read(self, candidate: Candidate, attempt: Attempt, steps: int) -> Training:
+    def read(self, candidate: Candidate, attempt: Attempt, steps: int) -> TrainedRun:
         """What a run of it says, which was to take so many steps."""
-        return Training.of(attempt, self.scenario.target, steps, 0 if self.counts else self.batch(candidate))
+        return TrainedRun.of(attempt, self.scenario.target, steps, 0 if self.counts else self.batch(candidate))
 
     @property
     def counts(self) -> bool:
@@ -242,7 +242,7 @@ class Findings:
     def take_kept(self, candidate: Candidate, seed: int, steps: int, most: float) -> bool:
         """Whether a run of it is known that went as far as one would now."""
         held = self.trainings.setdefault(candidate, {})
-        known = [held[seed]] if seed in held else [self.cache.get(self._key(candidate, seed, cut), Training) for cut in (False, True)]
+        known = [held[seed]] if seed in held else [self.cache.get(self._key(candidate, seed, cut), TrainedRun) for cut in (False, True)]
         for training in known:
             if training is not None and self._far(candidate, training, steps, most):
                 self.kept += seed not in held
@@ -251,7 +251,7 @@ class Findings:
                 return True
         return False
 
-    def _far(self, candidate: Candidate, known: Training, steps: int, most: float) -> bool:
+    def _far(self, candidate: Candidate, known: TrainedRun, steps: int, most: float) -> bool:
         if known.cut == TIME_IS_UP:
             return False
         if known.end is not None:
@@ -260,7 +260,7 @@ class Findings:
             return self.objective.cost(Spent(known.seconds, known.nbytes, candidate.workers)) >= most
         return known.over or known.limit >= steps
 
-    def keep(self, candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> Training:
+    def keep(self, candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> TrainedRun:
         """Note what came of a run. One that was too late replaces none, and says nothing of a further seed."""
         training, known = self.read(candidate, attempt, steps), self.trainings.setdefault(candidate, {})
         self.runs += 1

@@ -31,7 +31,7 @@ Options = Sequence[Mapping[str, float]]
 
 
 @dataclass(slots=True)
-class Trial:
+class ObservedRun:
     """A run that was looked at: its `options` step by step, and the `moments` of these by the clock; whether it was `cut` short, whether
     samples were `shared` among workers, and how many batches a pass over the data has; the first values of its metrics.
     """
@@ -91,9 +91,9 @@ class Look:
         names = seen.metrics.union(one.metrics, two.metrics, short.metrics)
         return replace(seen, unit=unit, divided=divided, scheduled=scheduled, metrics=names)
 
-    def trial(self, train: Train, steps: int | None, evaluated: bool = False) -> Trial:
+    def trial(self, train: Train, steps: int | None, evaluated: bool = False) -> ObservedRun:
         """A run of at most so many steps, in its seconds from the first step on, which may load what all need. Raises what the run did."""
-        found = Trial()
+        found = ObservedRun()
         held: list[Worker] = []
         limited = Limited(_watched(train, found, held, evaluated), steps or 1 << 40, moments=_first_moment)
 
@@ -116,7 +116,7 @@ class Look:
         return found
 
 
-def _watched(train: Train, found: Trial, held: list[Worker], evaluated: bool) -> Train:
+def _watched(train: Train, found: ObservedRun, held: list[Worker], evaluated: bool) -> Train:
     """`train`, and what it asks its worker for."""
 
     def watched(worker: Any) -> object:

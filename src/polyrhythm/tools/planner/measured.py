@@ -16,7 +16,7 @@ from polyrhythm.tools.planner.objective import Objective, Spent
 from polyrhythm.tools.planner.tasks import CUT, HELD, REAL
 
 
-class Point(msgspec.Struct, frozen=True):
+class CurvePoint(msgspec.Struct, frozen=True):
     """An evaluation: what had been used by then, by all workers, and the metric's value."""
 
     seconds: float
@@ -29,7 +29,7 @@ class Point(msgspec.Struct, frozen=True):
         return Spent(self.seconds, self.nbytes, workers)
 
 
-class Training(msgspec.Struct, frozen=True):
+class TrainedRun(msgspec.Struct, frozen=True):
     """A run with real gradients, over `limit` steps of each worker at most.
 
     `reached` is the place of the first evaluation that meets the target, -1 where none does; `seconds`, `nbytes` and `samples` are those
@@ -38,7 +38,7 @@ class Training(msgspec.Struct, frozen=True):
     bytes that worker 0 held between steps, 0 where that is not known, and `real` the seconds that the run took by the clock.
     """
 
-    curve: list[Point]
+    curve: list[CurvePoint]
     reached: int
     seconds: float
     nbytes: float
@@ -52,13 +52,13 @@ class Training(msgspec.Struct, frozen=True):
     begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     @staticmethod
-    def of(attempt: Attempt, target: Target, limit: int, uncounted: int = 0) -> Training:
+    def of(attempt: Attempt, target: Target, limit: int, uncounted: int = 0) -> TrainedRun:
         """From a run, whole or broken off; a step has `uncounted` samples where the JOB counts none."""
         steps_taken = [event for event in attempt.outcome.events if isinstance(event, Stepped)]
         first, stepped = {event.actor: event for event in reversed(steps_taken)}, {event.actor: event for event in steps_taken}
         taken, steps = Taken(steps_taken, uncounted), max((event.clock for event in stepped.values()), default=0)
         curve = [
-            Point(event.time, event.bytes_sent, taken.by(event.time), event.metrics[target.metric])
+            CurvePoint(event.time, event.bytes_sent, taken.by(event.time), event.metrics[target.metric])
             for event in curve_of(attempt.outcome, target.metric)
         ]
         reached = next((place for place, point in enumerate(curve) if target.met_by(point.value)), -1)
@@ -68,7 +68,7 @@ class Training(msgspec.Struct, frozen=True):
         held = int(attempt.outcome.settings.get(HELD, 0))
         real = float(attempt.outcome.settings.get(REAL, 0.0))
         error = "" if isinstance(attempt.error, BrokenOff) or attempt.error is None else str(attempt.error)
-        return Training(
+        return TrainedRun(
             curve,
             reached,
             seconds,
@@ -84,7 +84,7 @@ class Training(msgspec.Struct, frozen=True):
         )
 
     @property
-    def end(self) -> Point | None:
+    def end(self) -> CurvePoint | None:
         """The evaluation that reached the target; None where none did."""
         return self.curve[self.reached] if self.reached >= 0 else None
 

@@ -13,7 +13,7 @@ from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.circumstances import REMEDIES, RISKS, Circumstance
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.scenario import Scenario
-from polyrhythm.tools.pools.pools import Done, Followed, Pool, Task, work
+from polyrhythm.tools.pools.pools import Done, Followed, Pool, RunTask, work
 
 _PART = 8
 """These runs have a part of the samples that the target took."""
@@ -74,7 +74,7 @@ class Outlook:
         if not training.cut:  # one for which time was short says nothing
             self.rates[candidate, name] = training.seconds / training.samples if not training.error and training.samples else None
 
-    def _task(self, candidate: Candidate, circumstance: Circumstance) -> Task | None:
+    def _task(self, candidate: Candidate, circumstance: Circumstance) -> RunTask | None:
         found, training = self.found, self.found.training(candidate)
         if training is None:
             return None

@@ -20,7 +20,7 @@ from polyrhythm.tools.planner.candidate import Candidate, first_of_each
 from polyrhythm.tools.planner.circumstances import Circumstance, links
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.scenario import Scenario
-from polyrhythm.tools.pools.pools import Done, Pool, Task
+from polyrhythm.tools.pools.pools import Done, Pool, RunTask
 
 FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _SYSTEMS = 4
@@ -131,7 +131,7 @@ class PhaseMaps:
     def _time(self, places: Sequence[Place]) -> None:
         begun: list[tuple[Place, int]] = []
 
-        def tasks() -> Iterator[tuple[int, Task, Path | None]]:
+        def tasks() -> Iterator[tuple[int, RunTask, Path | None]]:
             for place in places:
                 candidate, axis, factor = place
                 if self.left() <= 0 or self.found.impossible(candidate):

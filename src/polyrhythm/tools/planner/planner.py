@@ -19,7 +19,7 @@ from polyrhythm.tools.planner.circumstances import CAUSES, REMEDIES, RISKS
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.forecast import Interval, deviation, extrapolated, forecast
 from polyrhythm.tools.planner.invocation import Invocation
-from polyrhythm.tools.planner.measured import Training
+from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import Spent
 from polyrhythm.tools.planner.outlook import Outlook
 from polyrhythm.tools.planner.phase_map import PhaseMaps
@@ -253,7 +253,7 @@ class Planner:
             executed=executed,
         )
 
-    def _spent(self, candidate: Candidate, reached: Sequence[Training]) -> tuple[Spent, Interval]:
+    def _spent(self, candidate: Candidate, reached: Sequence[TrainedRun]) -> tuple[Spent, Interval]:
         """What it takes to the target, and between which bounds its seconds lie."""
         if reached:
             ends = [training.end for training in reached if training.end is not None]

@@ -13,7 +13,7 @@ from polyrhythm.tools.planner.budget import Budget
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.forecast import Interval
-from polyrhythm.tools.planner.measured import Training
+from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.tasks import TIME_IS_UP, TrainingTask
 from polyrhythm.tools.pools.pools import Done, Followed, Pool, work
 
@@ -38,7 +38,7 @@ class Rehearsal:
         found, printed = self.found, self.found.printed(candidate, samples, whole=True)
         steps = found.steps(candidate, 2 * samples)
         late = self.budget.day() + max(self.budget.left(_LATE), (_LATE - 1) * self.budget.seconds)
-        runs: dict[int, Training] = {}
+        runs: dict[int, TrainedRun] = {}
 
         def tasks() -> Iterator[Followed]:
             for seed in self._in_time(candidate, samples):
@@ -59,7 +59,7 @@ class Rehearsal:
             if not place or self.found.real_seconds(candidate, steps) <= _SMALL_PART * self.budget.left():
                 yield seed
 
-    def _ended(self, candidate: Candidate, seed: int, runs: dict[int, Training], attempt: Attempt) -> None:
+    def _ended(self, candidate: Candidate, seed: int, runs: dict[int, TrainedRun], attempt: Attempt) -> None:
         runs[seed] = self.found.read(candidate, attempt, 0)
         self.found.runs += 1
 

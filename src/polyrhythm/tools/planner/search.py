@@ -17,7 +17,7 @@ from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.curves import Race
 from polyrhythm.tools.planner.draws import Draws
 from polyrhythm.tools.planner.findings import LEEWAY, Findings
-from polyrhythm.tools.planner.measured import Training
+from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.pools.pools import Done, Followed, Pool, work
 
 _PARTS = (1 / 64, 1 / 8, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -182,7 +182,7 @@ class Search:
         return None
 
     @staticmethod
-    def _dear(training: Training) -> str:
+    def _dear(training: TrainedRun) -> str:
         rate = show_seconds(training.seconds / max(1.0, training.samples))
         return f"a sample takes {rate}: on the fewest samples that any needed it would still cost more than the best"
 

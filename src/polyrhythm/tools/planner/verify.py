@@ -20,7 +20,7 @@ from polyrhythm.tools.planner.answer import Choice, Plan, Refusal
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.forecast import deviation, forecast
-from polyrhythm.tools.planner.measured import Training
+from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import Spent
 from polyrhythm.tools.planner.tasks import TrainingTask
 from polyrhythm.tools.pools.pools import Done, Pool
@@ -76,7 +76,7 @@ class Verification:
             plan.remedies = []  # they are what would help the former first choice
         return plan
 
-    def _runs(self, choices: Sequence[Choice], seeds: Sequence[int]) -> dict[str, list[Training]]:
+    def _runs(self, choices: Sequence[Choice], seeds: Sequence[int]) -> dict[str, list[TrainedRun]]:
         """Of every choice that could be timed, under each seed."""
         scenario, found = self.found.scenario, self.found
         wanted: list[tuple[Candidate, int, Fleet, int]] = []
@@ -88,7 +88,7 @@ class Verification:
                 self.failed(choice.name, problem)
                 continue
             wanted += [(candidate, seed, machines, found.steps(candidate, _LONGER * choice.samples)) for seed in seeds]
-        runs: dict[str, list[Training]] = {}
+        runs: dict[str, list[TrainedRun]] = {}
 
         def done(place: int, attempt: Attempt) -> None:
             candidate, _, _, steps = wanted[place]
@@ -117,7 +117,7 @@ class Verification:
         slowed = tuple(map(slower, machines.machines))
         return Fleet(slowed, machines.paces, slowed[0])
 
-    def _corrected(self, choice: Choice, runs: Sequence[Training], spread: tuple[float, int]) -> Choice:
+    def _corrected(self, choice: Choice, runs: Sequence[TrainedRun], spread: tuple[float, int]) -> Choice:
         objective = self.found.objective
         ends = [run.end for run in runs if run.end is not None]
         cost = median(run.cost(objective, choice.workers) for run in runs)

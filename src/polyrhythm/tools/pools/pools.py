@@ -17,7 +17,7 @@ HOST = "host"
 _POOLS = {HOST: "polyrhythm.tools.pools.run_pool:RunPool", "ray": "polyrhythm.tools.pools.ray_pool:RayPool"}
 
 
-class Task(Protocol):
+class RunTask(Protocol):
     """A run that is to be made."""
 
     @property
@@ -34,7 +34,7 @@ class Task(Protocol):
 class Pool(Protocol):
     """Makes several runs at once."""
 
-    def work(self, plans: Iterable[tuple[int, Task, Path | None]]) -> None:
+    def work(self, plans: Iterable[tuple[int, RunTask, Path | None]]) -> None:
         """Make all runs, each with its place among the plans and the directory for its record; whatever ends this ends those under way.
 
         The next plan is asked for when there is room for it, so that it may depend on the runs that have ended.
@@ -43,7 +43,7 @@ class Pool(Protocol):
         """
 
 
-Followed = tuple[Task, Callable[[Attempt], object]]
+Followed = tuple[RunTask, Callable[[Attempt], object]]
 """A run, and what is called with it when it has ended."""
 
 
@@ -51,7 +51,7 @@ def work(pool: Callable[[Done], Pool], runs: Iterable[Followed]) -> None:
     """Make all runs; the next one is asked for when there is room for it. Raises what the pool does."""
     under_way: dict[int, Callable[[Attempt], object]] = {}
 
-    def plans() -> Iterator[tuple[int, Task, Path | None]]:
+    def plans() -> Iterator[tuple[int, RunTask, Path | None]]:
         for place, (task, then) in enumerate(runs):
             under_way[place] = then
             yield place, task, None

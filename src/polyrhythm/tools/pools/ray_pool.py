@@ -18,7 +18,7 @@ from polyrhythm.core.records import directory as directories
 from polyrhythm.core.records.progress import ProgressLine
 from polyrhythm.core.training.run import Attempt
 from polyrhythm.errors import CompositionError, PolyrhythmError, RunError
-from polyrhythm.tools.pools.pools import Done, Task
+from polyrhythm.tools.pools.pools import Done, RunTask
 
 _LOOK_SECONDS = 0.25
 
@@ -33,9 +33,9 @@ class RayPool:
     size: int
     board: ProgressLine
     done: Done
-    _busy: dict[Any, tuple[int, Task, Path | None]] = field(default_factory=dict)
+    _busy: dict[Any, tuple[int, RunTask, Path | None]] = field(default_factory=dict)
 
-    def work(self, plans: Iterable[tuple[int, Task, Path | None]]) -> None:
+    def work(self, plans: Iterable[tuple[int, RunTask, Path | None]]) -> None:
         """Start all runs in their order, and wait for them. Whatever ends this ends the runs under way.
 
         Raises the PolyrhythmError of a run that could not be begun.
@@ -93,7 +93,7 @@ def _make(packed: bytes, path: list[str], folder: str, threads: int) -> Attempt 
         os.chdir(folder)
     torch.set_num_threads(threads)
     importlib.import_module("torch._dynamo")  # as in `RunPool`: else the first run here would take seconds more than the others
-    plan: Task = pickle.loads(packed)
+    plan: RunTask = pickle.loads(packed)
     try:
         return plan.attempt(None, lambda event: None)
     except PolyrhythmError as problem:

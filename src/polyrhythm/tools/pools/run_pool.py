@@ -26,7 +26,7 @@ from polyrhythm.core.records.outcome import State
 from polyrhythm.core.records.progress import ProgressLine
 from polyrhythm.core.training.run import Attempt
 from polyrhythm.errors import PolyrhythmError, RunError, sentence
-from polyrhythm.tools.pools.pools import Done, Task
+from polyrhythm.tools.pools.pools import Done, RunTask
 
 _FORK = multiprocessing.get_context("fork")
 _LOOK_SECONDS = 0.25
@@ -37,7 +37,7 @@ class _Running:
     """A run that is under way: its place among the plans, what it is, the process that makes it, and where its record is."""
 
     place: int
-    plan: Task
+    plan: RunTask
     process: ForkProcess
     directory: Path | None
 
@@ -56,7 +56,7 @@ class RunPool:
     done: Done
     _busy: dict[Connection, _Running] = field(default_factory=dict)
 
-    def work(self, plans: Iterable[tuple[int, Task, Path | None]]) -> None:
+    def work(self, plans: Iterable[tuple[int, RunTask, Path | None]]) -> None:
         """Start all runs in their order, and wait for them. Whatever ends this ends the runs under way.
 
         Raises the PolyrhythmError of a run that could not be begun.
@@ -80,7 +80,7 @@ class RunPool:
                 running.process.join()
                 running.killed("The run was interrupted together with those beside it", "interrupted")
 
-    def _start(self, place: int, plan: Task, directory: Path | None) -> None:
+    def _start(self, place: int, plan: RunTask, directory: Path | None) -> None:
         ours, theirs = _FORK.Pipe(duplex=False)
         process = _FORK.Process(target=_make, args=(plan, directory, theirs, os.getpid(), self.board.output.seen))
         with warnings.catch_warnings():
@@ -121,7 +121,7 @@ class RunPool:
         self.done(running.place, received)
 
 
-def _make(plan: Task, directory: Path | None, connection: Connection, parent: int, seen: set[str]) -> None:
+def _make(plan: RunTask, directory: Path | None, connection: Connection, parent: int, seen: set[str]) -> None:
     """The main function of a copy of the process: makes one run, and sends its events, its result, and lines that were not `seen`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this process
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -152,6 +152,6 @@ def _make(plan: Task, directory: Path | None, connection: Connection, parent: in
             connection.send(attempt)
 
 
-def _died(plan: Task, how: str) -> Attempt:
+def _died(plan: RunTask, how: str) -> Attempt:
     """The attempt of a process that ended without a result."""
     return plan.failed(RunError(f"The process of this run was lost: {how}. If memory ran out, give fewer --jobs."))

@@ -15,7 +15,7 @@ _SPLITS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StepTimeShift:
     """From some moment on a worker's steps take `factor` times as long."""
 
     since: float
@@ -38,7 +38,7 @@ class StepTimes:
         """Of each worker; the first step, which warms up, is left out where there are more."""
         return {name: median(seconds for _, seconds in (times[1:] or times)) for name, times in sorted(self.times.items())}
 
-    def changes(self) -> dict[str, Change]:
+    def changes(self) -> dict[str, StepTimeShift]:
         """Of the workers that slow down, and so much more than the others do; none where these are fewer than half."""
         found = {name: change for name, times in sorted(self.times.items()) if (change := _change(times)) is not None}
         slower = {}
@@ -49,7 +49,7 @@ class StepTimes:
         return slower if 2 * len(slower) <= len(found) else {}
 
 
-def _change(times: Sequence[tuple[float, float]]) -> Change | None:
+def _change(times: Sequence[tuple[float, float]]) -> StepTimeShift | None:
     """The split of a worker's steps whose parts deviate least from their own medians; a factor of 1 where the later part is not longer."""
     own = times[1:]
     if len(own) < _FEWEST:
@@ -60,7 +60,7 @@ def _change(times: Sequence[tuple[float, float]]) -> Change | None:
         key=lambda place: _deviation(seconds[:place]) + _deviation(seconds[place:]),
     )
     before, after = median(seconds[:place]), median(seconds[place:])
-    return Change(own[place - 1][0], after / before) if before and after > before else Change(0.0, 1.0)
+    return StepTimeShift(own[place - 1][0], after / before) if before and after > before else StepTimeShift(0.0, 1.0)
 
 
 def _deviation(values: Sequence[float]) -> float:

@@ -17,7 +17,7 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.driven import driven
 from polyrhythm.topology.server_ring.key_cache import KnownKeys
 from polyrhythm.topology.server_ring.range_clocks import RangeClocks
-from polyrhythm.topology.server_ring.ring_records import LIST, Kind, told
+from polyrhythm.topology.server_ring.ring_records import LIST, RingMessage, told
 from polyrhythm.topology.server_ring.shard_copy import ShardCopy
 from polyrhythm.topology.server_ring.step_order import StepOrder
 from polyrhythm.topology.servers.server_records import REQUESTS, Done, Fetch, Join, Push, Wake, Wanted, from_numbers, to_numbers
@@ -99,7 +99,7 @@ class Primary:
                 self.outbox.append(effect)
                 return None
             case Send(message=message) if message.topic == self.requests:
-                return await self.part.port.send(self.part.port.name, told(Kind.WAKE))
+                return await self.part.port.send(self.part.port.name, told(RingMessage.WAKE))
             case Spawn():
                 return await self.part.port.spawn(effect.name, driven(effect.coroutine, self._handle))
         return await effect
@@ -155,14 +155,14 @@ class Primary:
         return self.early.popleft() if self.early else await self.part.receive()
 
     async def _take(self, delivery: Delivery) -> None:
-        match Kind(int(delivery.message.numbers[0])):
-            case Kind.REQUEST:
+        match RingMessage(int(delivery.message.numbers[0])):
+            case RingMessage.REQUEST:
                 await self._request(delivery)
-            case Kind.STORED:
+            case RingMessage.STORED:
                 self.part.copy.stored = int(delivery.message.numbers[1])
-            case Kind.GOODBYE:
+            case RingMessage.GOODBYE:
                 self.part.left.add(delivery.sender)
-            case Kind.WAKE:
+            case RingMessage.WAKE:
                 self.woken = True
                 if delivery.message.text not in self.part.workers:
                     self.order.lose(delivery.message.text)
@@ -217,12 +217,12 @@ class Primary:
         """Wait until the last replica has the last state; what comes meanwhile waits, but for losses."""
         while self.part.copy.stored < self.part.copy.number:
             delivery = await self.part.receive()
-            kind = Kind(int(delivery.message.numbers[0]))
-            if kind is Kind.STORED:
+            kind = RingMessage(int(delivery.message.numbers[0]))
+            if kind is RingMessage.STORED:
                 await self._take(delivery)
             else:
                 self.early.append(delivery)
-            if kind is Kind.WAKE:
+            if kind is RingMessage.WAKE:
                 await self.part.copy.send_again()
 
     def _mark(self) -> object:

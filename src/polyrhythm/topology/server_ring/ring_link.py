@@ -11,7 +11,7 @@ from polyrhythm.core.protocols.losses import GONE
 from polyrhythm.core.protocols.topology import WorkerEndpoint
 from polyrhythm.topology.server_ring.chain import chains
 from polyrhythm.topology.server_ring.key_cache import SentKeys, list_in
-from polyrhythm.topology.server_ring.ring_records import INBOX, LIST, Kind, scope_of, told
+from polyrhythm.topology.server_ring.ring_records import INBOX, LIST, RingMessage, scope_of, told
 from polyrhythm.topology.servers.server_records import REQUESTS, Push, Wanted, from_numbers
 
 
@@ -56,7 +56,7 @@ class RingLink:
         self.over = True
         for k, chain in enumerate(self.chains):
             for name in chain.living:
-                await self.port.send(name, _to(k, told(Kind.GOODBYE)))
+                await self.port.send(name, _to(k, told(RingMessage.GOODBYE)))
 
     async def handle(self, effect: Effect[Any]) -> Any:
         """Carry out an effect of the client."""
@@ -75,7 +75,7 @@ class RingLink:
         asks = not isinstance(request, Push) or request.wanted is not Wanted.NOTHING
         if asks:
             self.asking[shard] = self.count
-        numbered = Message(INBOX, (float(Kind.REQUEST), float(self.count), *message.numbers), message.text, message.tensors)
+        numbered = Message(INBOX, (float(RingMessage.REQUEST), float(self.count), *message.numbers), message.text, message.tensors)
         self.logs[shard].append(Logged(self.count, clock, asks, numbered))
         await self._send(shard, numbered)
 

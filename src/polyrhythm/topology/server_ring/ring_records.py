@@ -12,7 +12,7 @@ LIST = "list"
 """A list of keys that a server has asked for."""
 
 
-class Kind(IntEnum):
+class RingMessage(IntEnum):
     """The first number of a message to a server."""
 
     REQUEST = 0
@@ -32,6 +32,6 @@ def scope_of(shard: int) -> str:
     return f"r{shard}/"
 
 
-def told(kind: Kind, *numbers: float, text: str = "") -> Message:
+def told(kind: RingMessage, *numbers: float, text: str = "") -> Message:
     """A message without tensors."""
     return Message(INBOX, (float(kind), *numbers), text)

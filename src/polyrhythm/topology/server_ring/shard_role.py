@@ -12,7 +12,7 @@ from polyrhythm.core.protocols.snapshots import Snapshots
 from polyrhythm.core.protocols.topology import ServerEndpoint
 from polyrhythm.topology.server_ring.chain import Chain
 from polyrhythm.topology.server_ring.primary import Primary, RoleSettings
-from polyrhythm.topology.server_ring.ring_records import INBOX, Kind, scope_of, told
+from polyrhythm.topology.server_ring.ring_records import INBOX, RingMessage, scope_of, told
 from polyrhythm.topology.server_ring.shard_copy import ShardCopy
 
 
@@ -57,12 +57,12 @@ class ShardRole:
 
     async def _take(self, delivery: Delivery) -> None:
         """As a replica: requests come before a notice that the primary was lost, and wait for it."""
-        match Kind(int(delivery.message.numbers[0])):
-            case Kind.REQUEST:
+        match RingMessage(int(delivery.message.numbers[0])):
+            case RingMessage.REQUEST:
                 self.early.append(delivery)
-            case Kind.STATE:
+            case RingMessage.STATE:
                 await self.copy.take(delivery)
-            case Kind.GOODBYE:
+            case RingMessage.GOODBYE:
                 self.left.add(delivery.sender)
 
     async def lose(self, name: str) -> None:
@@ -72,4 +72,4 @@ class ShardRole:
             await self.port.send(self.port.name, Message(GONE, text=name))
         elif not self.chain.lose(name):
             return
-        await self.port.send(self.port.name, told(Kind.WAKE, text=name))
+        await self.port.send(self.port.name, told(RingMessage.WAKE, text=name))

@@ -13,7 +13,7 @@ from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
 
 from polyrhythm.core.processes.rendezvous.found import Found
 from polyrhythm.core.processes.rendezvous.hosts import Names
-from polyrhythm.core.processes.rendezvous.places import DEFAULT_PORT, Kept, MeetingPlace, RankZero
+from polyrhythm.core.processes.rendezvous.places import DEFAULT_PORT, KeptStore, MeetingPlace, RankZero
 from polyrhythm.errors import CompositionError
 
 Variables = Mapping[str, str]
@@ -24,7 +24,7 @@ _AGENT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Launcher:
+class LauncherVariables:
     """A launcher that says in the variable `rank` which process this is, and in the first of `workers` that is set how many there are.
 
     `place` is where they meet, by all variables. `traces` are variables that show it at work where it gives no rank or no number.
@@ -73,7 +73,7 @@ def _kept(text: str) -> MeetingPlace:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
         raise CompositionError(f"POLYRHYTHM_STORE={text!r} is no host:port: set it to where the launcher keeps its store.")
-    return Kept(host.strip("[]"), int(port))
+    return KeptStore(host.strip("[]"), int(port))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +147,18 @@ def _kubernetes(given: Variables) -> MeetingPlace:
 
 
 LAUNCHERS = (
-    Launcher("torchrun, or whatever sets RANK", "RANK", ("WORLD_SIZE",), _by_variables, ("LOCAL_RANK", "TORCHELASTIC_RUN_ID")),
-    Launcher(
+    LauncherVariables("torchrun, or whatever sets RANK", "RANK", ("WORLD_SIZE",), _by_variables, ("LOCAL_RANK", "TORCHELASTIC_RUN_ID")),
+    LauncherVariables(
         "Open MPI",
         "OMPI_COMM_WORLD_RANK",
         ("OMPI_COMM_WORLD_SIZE",),
         _mpi("PMIX_NAMESPACE", ("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE")),
     ),
-    Launcher("MPICH or Intel MPI", "PMI_RANK", ("PMI_SIZE",), _mpi("PMI_JOBID", ("MPI_LOCALNRANKS", "PMI_SIZE"))),
-    Launcher("SLURM", "SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), _slurm),
-    Launcher("PMIx", "PMIX_RANK", ("PMIX_SIZE", "WORLD_SIZE"), _mpi("PMIX_NAMESPACE", ("PMIX_LOCAL_SIZE", "PMIX_SIZE"))),
-    Launcher("Kubernetes", "JOB_COMPLETION_INDEX", ("WORLD_SIZE",), _kubernetes),
-    Launcher("Ray", "RANK", ("WORLD_SIZE",), _by_variables, ("RAY_RAYLET_PID",)),
-    Launcher("Spark", "RANK", ("WORLD_SIZE",), _by_variables, ("SPARK_BUFFER_SIZE", "SPARK_REUSE_WORKER")),
+    LauncherVariables("MPICH or Intel MPI", "PMI_RANK", ("PMI_SIZE",), _mpi("PMI_JOBID", ("MPI_LOCALNRANKS", "PMI_SIZE"))),
+    LauncherVariables("SLURM", "SLURM_PROCID", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), _slurm),
+    LauncherVariables("PMIx", "PMIX_RANK", ("PMIX_SIZE", "WORLD_SIZE"), _mpi("PMIX_NAMESPACE", ("PMIX_LOCAL_SIZE", "PMIX_SIZE"))),
+    LauncherVariables("Kubernetes", "JOB_COMPLETION_INDEX", ("WORLD_SIZE",), _kubernetes),
+    LauncherVariables("Ray", "RANK", ("WORLD_SIZE",), _by_variables, ("RAY_RAYLET_PID",)),
+    LauncherVariables("Spark", "RANK", ("WORLD_SIZE",), _by_variables, ("SPARK_BUFFER_SIZE", "SPARK_REUSE_WORKER")),
 )
 """The first that describes a process does: who starts processes inside another's job overrides that one's variables."""

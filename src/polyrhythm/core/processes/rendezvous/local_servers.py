@@ -11,7 +11,7 @@ from polyrhythm.core.processes.runtime import failure
 from polyrhythm.core.processes.spawn import fork_client
 from polyrhythm.core.processes.spawn.supervisor import SupervisedChild, Supervisor
 from polyrhythm.core.processes.transport.addresses import Address
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.errors import PolyrhythmError, WorkerFailed
 
 _TOGETHER_SECONDS = 1.0
@@ -21,7 +21,7 @@ _TOGETHER_SECONDS = 1.0
 class LocalServers:
     """Observes the supervisor of these servers; `on_failure` is called in the loop's thread when one failed."""
 
-    def __init__(self, loop: Loop, record: Recorder, on_failure: Callable[[PolyrhythmError], None]) -> None:
+    def __init__(self, loop: EventLoop, record: Recorder, on_failure: Callable[[PolyrhythmError], None]) -> None:
         self._record = record
         self._on_failure = on_failure
         self._loop = loop

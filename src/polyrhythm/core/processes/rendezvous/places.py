@@ -116,7 +116,7 @@ class RankZero:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptStore:
     """A launcher keeps a `StoreServer` for the run at `host` and `port`, and gave its processes the `secret` of it, if it has one."""
 
     host: str

@@ -10,7 +10,7 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import _get_default_store
 
 from polyrhythm.core.processes.rendezvous.found import Found
-from polyrhythm.core.processes.rendezvous.launchers import LAUNCHERS, Launcher, Variables
+from polyrhythm.core.processes.rendezvous.launchers import LAUNCHERS, LauncherVariables, Variables
 from polyrhythm.core.processes.rendezvous.places import MeetingPlace, RankZero
 from polyrhythm.errors import CompositionError
 
@@ -57,7 +57,7 @@ def default_store() -> Store:
     return _get_default_store()
 
 
-def _refuse_half(launcher: Launcher, given: Variables) -> None:
+def _refuse_half(launcher: LauncherVariables, given: Variables) -> None:
     """Raise where some variables of `launcher` are there and others are not: each process would train alone, and nobody would notice."""
     found = launcher.shows(given)
     if not found or any(given.get(name) == "1" for name in launcher.workers):

@@ -9,10 +9,10 @@ import torch
 
 from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.core.processes.system.signals import DeferredSignals
-from polyrhythm.core.processes.transport.loop import Callback, Loop
+from polyrhythm.core.processes.transport.loop import Callback, EventLoop
 
 
-def drive(loop: Loop, first: Callback, completion: Completion, fail: Callable[[BaseException], None]) -> bool:
+def drive(loop: EventLoop, first: Callback, completion: Completion, fail: Callable[[BaseException], None]) -> bool:
     """Call `first` in `loop`, and serve that in this thread until `completion` is finished; False, and nothing done, if another one does.
 
     Handlers of signals run outside of the loop, in between, and what they raise comes out of here. What callbacks raise is given to `fail`,

@@ -27,7 +27,7 @@ from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.waiting import awaited
 from polyrhythm.core.processes.runtime.memory import share
-from polyrhythm.core.processes.transport.loop import Loop, LoopTimer
+from polyrhythm.core.processes.transport.loop import EventLoop, LoopTimer
 from polyrhythm.errors import DeadlockError
 
 Done = Callable[[Any, BaseException | None], None]
@@ -77,7 +77,7 @@ class ActorExecutor:
     calls its `done` with its result or its error; the error of a spawned one goes to `on_error`.
     """
 
-    def __init__(self, name: str, loop: Loop, outbox: Outbox, reduce: Reducing, on_error: Callable[[BaseException], None]) -> None:
+    def __init__(self, name: str, loop: EventLoop, outbox: Outbox, reduce: Reducing, on_error: Callable[[BaseException], None]) -> None:
         self.name = name
         self._loop = loop
         self._outbox = outbox

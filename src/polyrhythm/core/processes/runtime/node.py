@@ -27,7 +27,7 @@ from polyrhythm.core.processes.runtime.sums import Sums
 from polyrhythm.core.processes.transport.addresses import Address, Listeners
 from polyrhythm.core.processes.transport.frame_link import Wiring
 from polyrhythm.core.processes.transport.handshake import Credentials
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.core.processes.transport.peers import Peers
 from polyrhythm.errors import RunError
 
@@ -53,7 +53,7 @@ class Node:
         self.on_compare: Callable[[Comparison], None] = lambda comparison: None
         self.stop_point = StopPoint()
         self.origin = time.monotonic()
-        self.loop = Loop()
+        self.loop = EventLoop()
         self._role = role
         self._record = record
         self._peers = Peers(self.loop, Credentials(role.name, role.secret), wiring, listeners, self)

@@ -22,7 +22,7 @@ from polyrhythm.core.processes.runtime.whole_run import of_whole_run
 from polyrhythm.core.processes.spawn.fork_client import ForkClient
 from polyrhythm.core.processes.spawn.requested_stop import RequestedStop
 from polyrhythm.core.processes.spawn.supervisor import SupervisedChild, Supervisor
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.errors import CompositionError, PolyrhythmError, RunError, Stopped, WorkerFailed
 
 _LOOK_SECONDS = 1.0
@@ -40,7 +40,7 @@ class LaunchedRun:
         self._record = record
         self._startup = startup
         self._patience = patience
-        self._loop = Loop()
+        self._loop = EventLoop()
         self._supervisor = Supervisor(self._loop, self)
         self._collector = AgreementCollector()
         self._comparisons = Comparisons()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.processes.runtime.stop_point import StopVote
 from polyrhythm.core.processes.spawn.supervisor import Supervisor
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.errors import Stopped
 
 
@@ -22,7 +22,7 @@ class RequestedStop:
         self._workers = set(workers)
         self._end = end
 
-    def begin(self, loop: Loop, grace: float) -> None:
+    def begin(self, loop: EventLoop, grace: float) -> None:
         """Ask all workers how far they are; end after `grace` seconds in any case."""
         if grace <= 0:
             self._end(self.problem)

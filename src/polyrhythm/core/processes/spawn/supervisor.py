@@ -17,7 +17,7 @@ from polyrhythm.core.processes.runtime import failure
 from polyrhythm.core.processes.spawn.fork_client import ForkClient
 from polyrhythm.core.processes.transport.addresses import Address
 from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
-from polyrhythm.core.processes.transport.loop import READ, Loop
+from polyrhythm.core.processes.transport.loop import READ, EventLoop
 from polyrhythm.core.processes.transport.plain import Plain
 from polyrhythm.core.processes.transport.wire import CONTROL, Frame, Tally, packed
 from polyrhythm.errors import PolyrhythmError, RunError, WireError
@@ -64,7 +64,7 @@ class SupervisorObserver(Protocol):
 class Supervisor:
     """Children on `loop`, of which `observer` is notified."""
 
-    def __init__(self, loop: Loop, observer: SupervisorObserver) -> None:
+    def __init__(self, loop: EventLoop, observer: SupervisorObserver) -> None:
         self.children: dict[str, SupervisedChild] = {}
         self._loop = loop
         self._observer = observer

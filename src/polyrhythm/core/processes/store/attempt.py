@@ -11,7 +11,7 @@ from polyrhythm.core.processes.transport.addresses import Address
 from polyrhythm.core.processes.transport.connector import ConnectionFactory, Connector
 from polyrhythm.core.processes.transport.frame_link import FrameLink
 from polyrhythm.core.processes.transport.handshake import Credentials
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.core.processes.transport.wire import Frame, Tally
 from polyrhythm.errors import WireError
 
@@ -30,7 +30,7 @@ class StoreTarget:
 class StoreAttempt:
     """To connect as the worker `name` with the store at `target` within `seconds`, in the running `loop`."""
 
-    def __init__(self, loop: Loop, name: str, target: StoreTarget, seconds: float) -> None:
+    def __init__(self, loop: EventLoop, name: str, target: StoreTarget, seconds: float) -> None:
         credentials = Credentials(name, target.key)
         table = {name: Address("client", ""), STORE: Address("store", "", target.ip, target.port)}
         self._loop = loop

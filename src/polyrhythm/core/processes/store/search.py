@@ -13,7 +13,7 @@ _ATTEMPT_SECONDS = 10.0
 _UNPROVEN_SECONDS = 15.0
 
 
-class Search:
+class StoreLookup:
     """For the store that is called `where` within sentences, for at most `seconds`.
 
     Who does not have the secret is given up sooner: the store drops strangers without a word, and other strangers may be in the way for a

@@ -15,9 +15,9 @@ from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.core.processes.store.attempt import StoreAttempt, StoreTarget
 from polyrhythm.core.processes.store.dialogue import message, payload_of
 from polyrhythm.core.processes.store.dismissals import Absent, Dismissed, GivenUp, Silent, Unexpected, Unproven
-from polyrhythm.core.processes.store.search import Search
+from polyrhythm.core.processes.store.search import StoreLookup
 from polyrhythm.core.processes.transport.frame_link import FrameLink
-from polyrhythm.core.processes.transport.loop import Loop
+from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.core.processes.transport.wire import Frame
 from polyrhythm.errors import RunError
 
@@ -41,12 +41,12 @@ class StoreClient:
         self._requests: dict[int, Completion] = {}
         self._numbers = count()
         self._gone: RunError | None = None
-        self._loop = Loop()
+        self._loop = EventLoop()
         self._thread = threading.Thread(target=self._serve, name="polyrhythm-store-client", daemon=True)
         self._thread.start()
         self._closed = False
         try:
-            self.target, self._link = self._seek(find, Search(where, seconds))
+            self.target, self._link = self._seek(find, StoreLookup(where, seconds))
         except BaseException:
             self._stop()
             raise
@@ -94,7 +94,7 @@ class StoreClient:
         sent.wait()
         self._stop()
 
-    def _seek(self, find: Find, search: Search) -> tuple[StoreTarget, FrameLink]:
+    def _seek(self, find: Find, search: StoreLookup) -> tuple[StoreTarget, FrameLink]:
         while True:
             target = find()
             try:

@@ -12,7 +12,7 @@ from polyrhythm.core.processes.store.store_round import StoreRound
 from polyrhythm.core.processes.transport.connector import ConnectionFactory
 from polyrhythm.core.processes.transport.frame_link import FrameLink
 from polyrhythm.core.processes.transport.handshake import Credentials
-from polyrhythm.core.processes.transport.loop import Callback, Loop
+from polyrhythm.core.processes.transport.loop import Callback, EventLoop
 from polyrhythm.core.processes.transport.reception import Reception
 from polyrhythm.core.processes.transport.wire import Tally
 from polyrhythm.errors import CompositionError, PolyrhythmError, WireError, sentence
@@ -37,7 +37,7 @@ class StoreServer:
         self._workers = workers
         self._rounds_left = rounds - 1
         self._rounds = [StoreRound(workers)]
-        self._loop = Loop()
+        self._loop = EventLoop()
         self._factory = ConnectionFactory(self._loop, Credentials(STORE, secret), WIRING, self.tally)
         self._reception = Reception(self._factory, [listener], self._admit, is_worker)
         self._listening = True

@@ -13,7 +13,7 @@ from polyrhythm.core.processes.transport.addresses import Address, open_socket, 
 from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
 from polyrhythm.core.processes.transport.handshake import Credentials, Session, call
 from polyrhythm.core.processes.transport.handshake_driver import HandshakeDriver
-from polyrhythm.core.processes.transport.loop import WRITE, Loop, LoopTimer
+from polyrhythm.core.processes.transport.loop import WRITE, EventLoop, LoopTimer
 from polyrhythm.core.processes.transport.plain import Plain
 from polyrhythm.core.processes.transport.sealed import Sealed
 from polyrhythm.core.processes.transport.wire import Tally
@@ -33,7 +33,7 @@ _PROOFS = 5
 class ConnectionFactory:
     """What an actor's connections have in common; `table` has the addresses of all."""
 
-    loop: Loop
+    loop: EventLoop
     identity: Credentials
     wiring: Wiring
     tally: Tally

@@ -24,7 +24,7 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.processes.transport import wire
 from polyrhythm.core.processes.transport.addresses import Address
 from polyrhythm.core.processes.transport.decoder import Decoder
-from polyrhythm.core.processes.transport.loop import READ, Loop
+from polyrhythm.core.processes.transport.loop import READ, EventLoop
 from polyrhythm.core.processes.transport.wire import Limits
 from polyrhythm.errors import WireError
 
@@ -89,7 +89,7 @@ class DatagramPeer:
 class Datagrams:
     """One actor's datagrams; only for the loop's thread. `received` and `rejected` count what came."""
 
-    def __init__(self, loop: Loop, peer: DatagramPeer, limits: Limits) -> None:
+    def __init__(self, loop: EventLoop, peer: DatagramPeer, limits: Limits) -> None:
         self.received = 0
         self.rejected = 0
         self._loop = loop

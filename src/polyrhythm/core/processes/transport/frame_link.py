@@ -12,8 +12,8 @@ from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.processes.transport import slots, wire
 from polyrhythm.core.processes.transport.byte_stream import ByteStream, Piece
 from polyrhythm.core.processes.transport.decoder import Decoder
-from polyrhythm.core.processes.transport.loop import READ, WRITE, Loop
-from polyrhythm.core.processes.transport.path import Path, measure
+from polyrhythm.core.processes.transport.loop import READ, WRITE, EventLoop
+from polyrhythm.core.processes.transport.path import PathEstimate, measure
 from polyrhythm.core.processes.transport.wire import CONTROL, Frame, Limits, StripeSink, Tally
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, TamperedError, WireError
@@ -56,7 +56,7 @@ class FrameLink:
     link. Over a local socket, `share()` lets large payloads go through shared memory from then on.
     """
 
-    def __init__(self, loop: Loop, stream: ByteStream, wiring: Wiring, tally: Tally) -> None:
+    def __init__(self, loop: EventLoop, stream: ByteStream, wiring: Wiring, tally: Tally) -> None:
         self.on_frame: Callable[[FrameLink, Frame], None] = _ignore_frame
         self.on_close: Callable[[FrameLink, Exception | None], None] = _ignore_close
         self.closed = False
@@ -91,7 +91,7 @@ class FrameLink:
         """Take stripes too, and let `board` put them together."""
         self._decoder.board = board
 
-    def path(self) -> Path | None:
+    def path(self) -> PathEstimate | None:
         """What the system has measured of this connection; None within a host."""
         return None if self.closed else measure(self._socket)
 

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 
 from polyrhythm.core.processes.transport.handshake import Handshake, Session, Turn
-from polyrhythm.core.processes.transport.loop import READ, Loop
+from polyrhythm.core.processes.transport.loop import READ, EventLoop
 from polyrhythm.errors import WireError
 
 Proved = Callable[[socket.socket, Session], None]
@@ -21,7 +21,7 @@ class HandshakeDriver:
     What is read is plain bytes: descriptors that someone sends along are never received.
     """
 
-    def __init__(self, loop: Loop, connection: socket.socket, steps: Handshake, proved: Proved, failed: Failed) -> None:
+    def __init__(self, loop: EventLoop, connection: socket.socket, steps: Handshake, proved: Proved, failed: Failed) -> None:
         self.turns = 0
         """How many of the peer's messages have come."""
         self._loop = loop

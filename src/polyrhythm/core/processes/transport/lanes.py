@@ -14,7 +14,7 @@ from math import ceil
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
 from polyrhythm.core.processes.transport.loop import Callback
-from polyrhythm.core.processes.transport.path import Path
+from polyrhythm.core.processes.transport.path import PathEstimate
 from polyrhythm.core.processes.transport.stripes import can_be_cut, cut
 
 LEAST = 32 * 1024
@@ -34,7 +34,7 @@ _NEWS = 1.25
 """A rate is noted when it is so many times the one before."""
 
 
-def needed(paths: list[Path], rate: float, payload: int) -> int:
+def needed(paths: list[PathEstimate], rate: float, payload: int) -> int:
     """How many connections like these fill a path of `rate` bytes per second at once with `payload` bytes."""
     round_trip = min(path.round_trip for path in paths)
     if round_trip < _SHORT_SECONDS:
@@ -115,7 +115,7 @@ class Lanes:
             self._dialled += 1
             self._dial(self._dialled)
 
-    def _note(self, used: list[Path], payload: int) -> None:
+    def _note(self, used: list[PathEstimate], payload: int) -> None:
         """Remember how many would have been needed, unless the message is too small for an estimate."""
         if payload > sum(path.window for path in used) / len(used):
             self._needs.append(needed(used, self._rate, payload))

@@ -44,7 +44,7 @@ class LoopTimer:
         self.call = None
 
 
-class Loop:
+class EventLoop:
     """Runs callbacks when sockets are ready, when timers are due, and when another thread calls.
 
     All run in the thread of `run`, or of `drive` while one is there; never two at a time.

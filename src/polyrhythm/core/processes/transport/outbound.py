@@ -11,7 +11,7 @@ from polyrhythm.core.processes.transport.connector import ConnectionFactory, Con
 from polyrhythm.core.processes.transport.frame_link import FrameLink
 from polyrhythm.core.processes.transport.lanes import Lanes
 from polyrhythm.core.processes.transport.loop import Callback
-from polyrhythm.core.processes.transport.path import Path
+from polyrhythm.core.processes.transport.path import PathEstimate
 from polyrhythm.core.processes.transport.wire import CONTROL, Frame
 from polyrhythm.errors import WireError
 
@@ -37,7 +37,7 @@ class Outbound:
         self._closing: Callback | None = None
         self._backlog: deque[Message] = deque()
         self._after_backlog: list[Callback] = []
-        self._closed_paths: list[Path] = []
+        self._closed_paths: list[PathEstimate] = []
         self._nbytes = 0
         self._messages = 0
 
@@ -64,7 +64,7 @@ class Outbound:
         resent = sum(path.resent for path in paths)
         return Carried(now, sender, self._name, self._nbytes, self._messages, busy, latency, resent)
 
-    def _paths(self) -> list[Path]:
+    def _paths(self) -> list[PathEstimate]:
         links = self._lanes.links or ([] if self._link is None else [self._link])
         return [path for link in links if (path := link.path()) is not None]
 

@@ -28,7 +28,7 @@ _PACED = (b"bbr",)
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class PathEstimate:
     """The least round trip in seconds, the bytes per second that were delivered last, and the bytes that may be on the way now.
 
     `busy` are the seconds for which something was under way so far, `resent` the bytes that were sent again.
@@ -44,7 +44,7 @@ class Path:
     resent: int = 0
 
 
-def measure(connection: socket.socket) -> Path | None:
+def measure(connection: socket.socket) -> PathEstimate | None:
     """The path of a connection; None where it is local, or the system does not report it."""
     if connection.family == socket.AF_UNIX:
         return None
@@ -62,7 +62,7 @@ def measure(connection: socket.socket) -> Path | None:
     if control not in _PACED:
         packets = after_silence(packets, seen["silence"] / 1e3, seen["timeout"] / 1e6)
     window = float(min(packets * seen["segment"], seen["room"]))
-    return Path(seen["least"] / 1e6, float(seen["rate"]), window, seen["busy"] / 1e6, seen["resent"])
+    return PathEstimate(seen["least"] / 1e6, float(seen["rate"]), window, seen["busy"] / 1e6, seen["resent"])
 
 
 def after_silence(packets: int, silence: float, timeout: float) -> int:

@@ -17,7 +17,7 @@ from polyrhythm.core.processes.transport.datagrams import TOPICS, DatagramPeer, 
 from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
 from polyrhythm.core.processes.transport.handshake import Credentials
 from polyrhythm.core.processes.transport.inbound import Inbound
-from polyrhythm.core.processes.transport.loop import Callback, Loop
+from polyrhythm.core.processes.transport.loop import Callback, EventLoop
 from polyrhythm.core.processes.transport.outbound import Outbound
 from polyrhythm.core.processes.transport.reception import Reception
 from polyrhythm.core.processes.transport.wire import CONTROL, Frame, Limits, Tally
@@ -47,7 +47,7 @@ class Observer(Protocol):
 class Peers:
     """Sends to and receives from all other actors of a run, and counts what was sent as the wire would."""
 
-    def __init__(self, loop: Loop, identity: Credentials, wiring: Wiring, listeners: Listeners, observer: Observer) -> None:
+    def __init__(self, loop: EventLoop, identity: Credentials, wiring: Wiring, listeners: Listeners, observer: Observer) -> None:
         self.tally = Tally()
         self.bytes_sent = 0
         self.messages_sent = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polyrhythm.core.processes.transport.handshake_driver import HandshakeDriver
-from polyrhythm.core.processes.transport.loop import Loop, LoopTimer
+from polyrhythm.core.processes.transport.loop import EventLoop, LoopTimer
 
 MOST = 128
 """At once; each has a socket and less than a kilobyte of what it sent."""
@@ -20,7 +20,7 @@ class Strangers:
     each.
     """
 
-    def __init__(self, loop: Loop, dropped: Callable[[], None]) -> None:
+    def __init__(self, loop: EventLoop, dropped: Callable[[], None]) -> None:
         self._loop = loop
         self._dropped = dropped
         self._sources: dict[HandshakeDriver, str] = {}

@@ -32,7 +32,7 @@ class LoaderSource:
         indexed(loader.dataset)
         refuse_own_ways(loader)
         self.loads = Loads(loader)
-        self.plan = Plan()
+        self.plan = LoadOrder()
         batching = loader.batch_sampler
         if batching is None:  # the elements of the data set are batches already
             self.order, self.batch_size, self.drop_last, self.whole = order_of(loader.sampler), 1, False, True
@@ -56,7 +56,7 @@ class LoaderSource:
         self.loads.end(self.copy)
 
 
-class Plan:
+class LoadOrder:
     """What a copy of a loader loads at its next pass: the samples of each batch, or samples one by one."""
 
     def __init__(self) -> None:

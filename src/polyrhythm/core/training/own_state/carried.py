@@ -18,7 +18,7 @@ from polyrhythm.core.training.own_state.liveness import JUMPS, accesses, instruc
 from polyrhythm.core.training.own_state.readings import clock_variables
 
 
-class Path(NamedTuple):
+class VariablePath(NamedTuple):
     """A variable by its name, or an attribute or an item of what it refers to."""
 
     name: str
@@ -37,8 +37,8 @@ class _Region(NamedTuple):
 
     start: int
     end: int
-    carried: frozenset[Path]
-    targets: frozenset[Path]
+    carried: frozenset[VariablePath]
+    targets: frozenset[VariablePath]
     stored: frozenset[str]
 
 
@@ -68,7 +68,7 @@ def held(frame: FrameType) -> Iterator[Held]:
     for name in sorted((live_at(code, frame.f_lasti) | carried) & local.keys()):
         if name not in code.co_freevars and not name.startswith("__"):
             lasting = bool(under_way) and (name in carried or name not in here.stored)
-            yield Held(name, local[name], name in carried, Path(name) in here.carried and name in here.stored, lasting)
+            yield Held(name, local[name], name in carried, VariablePath(name) in here.carried and name in here.stored, lasting)
 
 
 def bound(frame: FrameType) -> Iterator[Held]:
@@ -95,7 +95,7 @@ def numbers(frame: FrameType) -> dict[str, Any]:
     return found
 
 
-def _value(path: Path, frame: FrameType, local: Mapping[str, Any]) -> Any:
+def _value(path: VariablePath, frame: FrameType, local: Mapping[str, Any]) -> Any:
     code = frame.f_code
     own = path.name in code.co_varnames or path.name in code.co_cellvars or path.name in code.co_freevars
     value = local.get(path.name) if own else local.get(path.name, frame.f_globals.get(path.name))
@@ -131,7 +131,7 @@ def _regions(code: CodeType) -> tuple[_Region, ...]:
         inside = [each for each in instructions(code) if start <= each.offset <= end]
         stored = frozenset(name for deed, name in accesses(inside) if deed == "STORE")
         names = (stored & _at_begin(inside, code)) - clock_variables(code)
-        carried = frozenset(map(Path, names)) | _in_place(inside) | _grown(inside, code) | nested
+        carried = frozenset(map(VariablePath, names)) | _in_place(inside) | _grown(inside, code) | nested
         regions.append(_Region(start, end, carried, _targets(inside), stored.union(path.name for path in nested)))
     return tuple(regions)
 
@@ -141,7 +141,7 @@ def _at_begin(inside: list[dis.Instruction], code: CodeType) -> frozenset[str]:
     return live(code)[inside[1 if inside[0].opname == "FOR_ITER" and len(inside) > 1 else 0].offset]
 
 
-def _carried(code: CodeType) -> frozenset[Path]:
+def _carried(code: CodeType) -> frozenset[VariablePath]:
     """What is read before it is written."""
     first: dict[str, str] = {}
     stored = set()
@@ -149,46 +149,46 @@ def _carried(code: CodeType) -> frozenset[Path]:
         first.setdefault(name, deed)
         if deed == "STORE":
             stored.add(name)
-    return frozenset(Path(name) for name in stored if first[name] == "LOAD")
+    return frozenset(VariablePath(name) for name in stored if first[name] == "LOAD")
 
 
-def _targets(inside: list[dis.Instruction]) -> frozenset[Path]:
+def _targets(inside: list[dis.Instruction]) -> frozenset[VariablePath]:
     """The variables of a `for` over these instructions."""
-    found: set[Path] = set()
+    found: set[VariablePath] = set()
     if inside and inside[0].opname == "FOR_ITER":
         for each in inside[1:]:
             if each.opname.startswith("STORE_") and each.opname.endswith(_VARIABLES):
-                found |= {Path(name) for _, name in accesses([each])}
+                found |= {VariablePath(name) for _, name in accesses([each])}
             elif each.opname != "UNPACK_SEQUENCE":
                 break
     stored = [name for deed, name in accesses(inside) if deed == "STORE"]
     return frozenset(path for path in found if stored.count(path.name) == 1)  # others say nothing about how far the loop is
 
 
-def _in_place(inside: Sequence[dis.Instruction]) -> frozenset[Path]:
+def _in_place(inside: Sequence[dis.Instruction]) -> frozenset[VariablePath]:
     """Attributes and items that an operation such as += changes."""
-    found: set[Path] = set()
+    found: set[VariablePath] = set()
     for place, each in enumerate(inside):
         before = inside[max(0, place - 4) : place]
         copies = sum(other.opname == "COPY" for other in before[-2:])
         if each.opname == "LOAD_ATTR" and copies == 1 and len(before) > 1 and before[-2].opname.startswith("LOAD_"):
-            found.add(Path(str(before[-2].argval), attribute=str(each.argval)))
+            found.add(VariablePath(str(before[-2].argval), attribute=str(each.argval)))
         elif copies == 2 and len(before) == 4 and before[1].opname == "LOAD_CONST" and isinstance(before[1].argval, str):
-            found.add(Path(str(before[0].argval), item=before[1].argval))
+            found.add(VariablePath(str(before[0].argval), item=before[1].argval))
     return frozenset(found)
 
 
-def _grown(inside: list[dis.Instruction], code: CodeType) -> frozenset[Path]:
+def _grown(inside: list[dis.Instruction], code: CodeType) -> frozenset[VariablePath]:
     """Lists of the function's own that items are added to."""
     return frozenset(
-        Path(before.argval)
+        VariablePath(before.argval)
         for before, each in pairwise(inside)
         if each.opname in ("LOAD_METHOD", "LOAD_ATTR") and str(each.argval) in _GROWING and before.opname.startswith("LOAD_")
         if isinstance(before.argval, str) and before.argval not in code.co_freevars and before.opname != "LOAD_GLOBAL"
     )
 
 
-def _nested(inner: CodeType, outer: CodeType) -> frozenset[Path]:
+def _nested(inner: CodeType, outer: CodeType) -> frozenset[VariablePath]:
     """Variables of a function, or of a script, that one defined in it changes."""
     here = inner.co_names if outer.co_name == "<module>" else outer.co_cellvars
     shared = {each.argval for each in instructions(inner) if each.opname in ("STORE_DEREF", "STORE_GLOBAL")}
@@ -196,9 +196,9 @@ def _nested(inner: CodeType, outer: CodeType) -> frozenset[Path]:
 
 
 @lru_cache(maxsize=128)
-def _of_methods(kind: type) -> frozenset[Path]:
+def _of_methods(kind: type) -> frozenset[VariablePath]:
     """Attributes that methods of a class of the user's change in place."""
-    found: set[Path] = set()
+    found: set[VariablePath] = set()
     for each in kind.__mro__:
         if not each.__module__.startswith(("torch", "builtins", "polyrhythm.core.training")):
             for value in vars(each).values():

@@ -65,7 +65,7 @@ def _is_of_user(value: Any) -> bool:
     return _of_user(kind)
 
 
-class Description:
+class ObjectTree:
     """Makes the tree of one variable, without what is in `mine`; tensors that are `known` from the beginning have been changed in place."""
 
     def __init__(self, mine: Collection[int], known: Mapping[int, weakref.ref[Tensor]] = _NONE) -> None:
@@ -160,23 +160,23 @@ class Description:
         return self.parts("iterator", list(there.parts), None, value) | {"value": there.mark if there.known else None}
 
 
-_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Description, Any], Node]], ...] = (
+_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[ObjectTree, Any], Node]], ...] = (
     (lambda v: isinstance(v, Enum), lambda d, v: {"kind": "member", "value": v.name}),
     (lambda v: type(v) is complex, lambda d, v: _array("number", np.asarray(v))),
     (lambda v: isinstance(v, np.generic) and not v.dtype.hasobject, lambda d, v: _array("number", np.asarray(v))),
     (lambda v: type(v) is np.ndarray and (v.dtype.hasobject or v.dtype.names is not None), lambda d, v: _unseen(v.reshape(-1).tolist())),
     (lambda v: type(v) is np.ndarray, lambda d, v: _array("array", v)),
-    (lambda v: type(v) in (Tensor, nn.Parameter) and _is_dense(v), Description.tensor),
+    (lambda v: type(v) in (Tensor, nn.Parameter) and _is_dense(v), ObjectTree.tensor),
     (lambda v: type(v) is list, lambda d, v: d.parts("list", v, None, v)),
     (lambda v: type(v) is deque, lambda d, v: d.parts("deque", v, None, v)),
     (lambda v: type(v) is tuple or (isinstance(v, tuple) and hasattr(v, "_make")), lambda d, v: d.parts("tuple", v, None, v)),
     (lambda v: type(v) is set and all(type(each) in (int, str) for each in v), lambda d, v: d.parts("set", _sequence(v), None, v)),
     (lambda v: type(v) in (set, frozenset, bytearray), lambda d, v: _unseen(v)),
-    (lambda v: isinstance(v, tuple(_CONTAINERS)) and _is_of_user(v), Description.extended),
+    (lambda v: isinstance(v, tuple(_CONTAINERS)) and _is_of_user(v), ObjectTree.extended),
     (lambda v: type(v) in _DICTS or (isinstance(v, dict) and _is_of_user(v)), lambda d, v: d.parts("dict", list(v.values()), list(v), v)),
-    (_is_of_user, Description.attributes),
-    (lambda v: bool(of_callable(v)), Description.behind),
-    (is_iterator, Description.iterator),
+    (_is_of_user, ObjectTree.attributes),
+    (lambda v: bool(of_callable(v)), ObjectTree.behind),
+    (is_iterator, ObjectTree.iterator),
 )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyrhythm.core.training.callers import is_ours, users
 from polyrhythm.core.training.own_state import carried
-from polyrhythm.core.training.own_state.contents import Description
+from polyrhythm.core.training.own_state.contents import ObjectTree
 from polyrhythm.core.training.own_state.nodes import MOST_BYTES, Node, bounded, fingerprint, lasting, plain, same, shown
 from polyrhythm.core.training.own_state.readings import attributes_set_anew, clock_attributes
 from polyrhythm.core.training.own_state.renewal import renewed
@@ -65,7 +65,7 @@ class OwnState:
             if function not in self._began:
                 self._began.add(function)
                 for each in self._of(frame, carried.bound(frame)):
-                    description = Description(mine)
+                    description = ObjectTree(mine)
                     node = description.of(each.value)
                     self._first[each.name] = fingerprint(node)
                     self._known |= description.tensors
@@ -111,7 +111,7 @@ class OwnState:
                 there, _, attribute = name.rpartition(":self.")
                 if there == function and attribute not in vars(owner) and name.rpartition(":")[2] not in self.accept:
                     value = renewed(None, self.before[name], False)
-                    if same(self.before[name], Description(()).of(value)):
+                    if same(self.before[name], ObjectTree(()).of(value)):
                         object.__setattr__(owner, attribute, value)
 
     def _put_back(self, each: Holder, there: Node) -> bool:
@@ -122,7 +122,7 @@ class OwnState:
             object.__setattr__(each.owner, each.attribute, value)
         elif value is not each.value:
             return False
-        return same(there, Description(self.mine()).of(value))
+        return same(there, ObjectTree(self.mine()).of(value))
 
     def moved_on(self) -> None:
         """The first step was taken by a run that did not arrive where the checkpoint was written: refuse what has begun anew."""
@@ -144,7 +144,7 @@ class OwnState:
         mine, met = self.mine(), set[int]()
         for frame in users():
             for each in self._of(frame, carried.held(frame)):
-                node = Description(mine, self._known).of(each.value)
+                node = ObjectTree(mine, self._known).of(each.value)
                 if node["kind"] == "opaque" or (node["kind"] in _SIMPLE and not (each.carried or each.owner is not None)):
                     continue
                 if node["kind"] == "iterator" and not (each.lasting or each.owner is not None):

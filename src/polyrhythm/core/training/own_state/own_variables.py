@@ -23,7 +23,7 @@ from polyrhythm.core.trees import StateTree, separate
 from polyrhythm.errors import CheckpointError, CompositionError, RecordWarning, WorkloadError
 
 
-class Kept(NamedTuple):
+class KeptState(NamedTuple):
     """How the state of an object is exported and restored; it `follows_steps` if it is changed after each.
 
     It may be a learning-rate `schedule`. The state of a `foreign` class may be more than a checkpoint can hold.
@@ -175,7 +175,7 @@ class OwnVariables:
             f"its value from this checkpoint. override=[{variable!r}] (--override {variable}) resumes with it as it is."
         )
 
-    def _objects(self) -> Iterator[tuple[str, Kept]]:
+    def _objects(self) -> Iterator[tuple[str, KeptState]]:
         mine, met = set(self.mine()), set()
         for frame in users():
             for name, value in _variables(frame):
@@ -214,23 +214,23 @@ def _variables(frame: FrameType) -> Iterator[tuple[str, Any]]:
                 yield from ((f"self.{each}", held) for each, held in list(getattr(value, "__dict__", {}).items()))
 
 
-def _kept(value: Any, mine: Collection[int]) -> Kept | None:
+def _kept(value: Any, mine: Collection[int]) -> KeptState | None:
     """How to keep an object that has a state; None for others."""
     if type(value) in PROXIES:
         return None
     if isinstance(value, torch.Generator):
-        return Kept(value.get_state, value.set_state)
+        return KeptState(value.get_state, value.set_state)
     if isinstance(value, random.Random):
-        return Kept(value.getstate, value.setstate)
+        return KeptState(value.getstate, value.setstate)
     if isinstance(value, (np.random.Generator, np.random.RandomState)):
         bits: Any = value.bit_generator if isinstance(value, np.random.Generator) else value._bit_generator
-        return Kept(lambda: _tree(bits.state), lambda state: setattr(bits, "state", _untree(state)))
+        return KeptState(lambda: _tree(bits.state), lambda state: setattr(bits, "state", _untree(state)))
     if isinstance(value, nn.Module):
         return _module(value, mine)
     if isinstance(value, type) or hasattr(type(value), "__iter__"):
         return None
     if all(callable(_method(value, name)) for name in ("state_dict", "load_state_dict")):
-        return Kept(
+        return KeptState(
             value.state_dict, value.load_state_dict, isinstance(value, LRScheduler), value if isinstance(value, LRScheduler) else None, True
         )
     return None
@@ -244,7 +244,7 @@ def _method(value: Any, name: str) -> Any:
         return None
 
 
-def _module(module: nn.Module, mine: Collection[int]) -> Kept | None:
+def _module(module: nn.Module, mine: Collection[int]) -> KeptState | None:
     """The parameters and buffers of a module that no attached model has: those of an average, or of a second network."""
     own = {name: tensor for name, tensor in (*module.named_parameters(), *module.named_buffers()) if id(tensor) not in mine}
     if not own:
@@ -256,7 +256,7 @@ def _module(module: nn.Module, mine: Collection[int]) -> Kept | None:
                 if name in state and state[name].shape == tensor.shape:
                     tensor.copy_(state[name])
 
-    return Kept(lambda: own, restore, follows_steps=True)
+    return KeptState(lambda: own, restore, follows_steps=True)
 
 
 def _tree(state: Any) -> StateTree:
