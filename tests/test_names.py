@@ -11,6 +11,8 @@ import pytest
 
 import polyrhythm
 
+ROOT = Path(__file__).resolve().parents[1]
+
 
 def promised() -> dict[str, tuple[str, str]]:
     """The imports under TYPE_CHECKING: name to (module, name there)."""
@@ -39,3 +41,22 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_the_root_does_not_import_torch() -> None:
     code = "import sys, polyrhythm; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_one_name_is_one_class() -> None:
+    places: dict[str, list[str]] = {}
+    for folder in (ROOT / "src", ROOT / "reproductions" / "src"):
+        for file in sorted(folder.rglob("*.py")):
+            for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_the_root_has_few_names() -> None:
+    assert len(polyrhythm.__all__) <= 45
+
+
+def test_a_piece_that_is_asked_of_the_root_is_found_for_the_user() -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute 'TopK': did you mean pr.codec.TopK\?"):
+        _ = polyrhythm.TopK

@@ -13,9 +13,9 @@ import torch
 from toy import Toy, weights
 
 from polyrhythm import systems
-from polyrhythm.codec import ErrorFeedback, MaxN, Partitions, TopK
+from polyrhythm.codec import ErrorFeedback, MaxN, Ranges, TopK
 from polyrhythm.consistency import Asynchronous, BulkSynchronous
-from polyrhythm.controllers import MEMBERS, BatchShares, LinkPartitions, Several, SharedPartitions, StepBytes, TotalBatch
+from polyrhythm.controllers import MEMBERS, BatchShares, LinkRanges, Several, SharedRanges, StepBytes, TotalBatch
 from polyrhythm.core.kernel.events import Adjusted, Stepped
 from polyrhythm.core.protocols.controller import ControlledSetting, Controller, Decision, Measurements, WorkerMeasure
 from polyrhythm.core.simulator import Simulator
@@ -38,10 +38,10 @@ def decided(controller: Controller, measured: Measurements = MEASURED) -> list[t
 
 
 def test_partitions_are_as_many_as_it_takes_for_one_to_leave_in_a_step() -> None:
-    assert decided(SharedPartitions()) == [(ControlledSetting.PARTITIONS, "", 4)]  # 40,000 bytes at 10,000 a step
-    assert decided(LinkPartitions()) == [(ControlledSetting.PARTITIONS, "worker/1", 20)]  # and at 2,000 a step
-    assert decided(LinkPartitions(most=8)) == [(ControlledSetting.PARTITIONS, "worker/1", 8)]
-    assert decided(SharedPartitions(), replace(MEASURED, group_size=5)) == [(ControlledSetting.PARTITIONS, "", 16)]
+    assert decided(SharedRanges()) == [(ControlledSetting.RANGES, "", 4)]  # 40,000 bytes at 10,000 a step
+    assert decided(LinkRanges()) == [(ControlledSetting.RANGES, "worker/1", 20)]  # and at 2,000 a step
+    assert decided(LinkRanges(most=8)) == [(ControlledSetting.RANGES, "worker/1", 8)]
+    assert decided(SharedRanges(), replace(MEASURED, group_size=5)) == [(ControlledSetting.RANGES, "", 16)]
 
 
 def test_a_packet_has_the_bytes_of_a_step_and_a_batch_its_share_by_speed() -> None:
@@ -69,7 +69,7 @@ def test_several_keep_their_states_apart_and_have_their_own_turns() -> None:
     assert state == {"1/batch": torch.tensor(8.0)}
 
 
-@pytest.mark.parametrize("controller", [SharedPartitions(), LinkPartitions(), StepBytes()], ids=repr)
+@pytest.mark.parametrize("controller", [SharedRanges(), LinkRanges(), StepBytes()], ids=repr)
 def test_a_worker_that_sends_nothing_learns_of_no_bandwidth(controller: Controller) -> None:
     """Nothing, sent to nobody, may take longer than a step where the machine is busy."""
     times = itertools.count(start=0.0, step=1.0)
@@ -85,8 +85,8 @@ def test_a_worker_that_sends_nothing_learns_of_no_bandwidth(controller: Controll
 
 def test_what_cannot_be_is_refused() -> None:
     for piece, wrong, reason in (
-        (SharedPartitions, {"every": 0}, "never decide"),
-        (LinkPartitions, {"most": 0}, "fewer than one partition"),
+        (SharedRanges, {"every": 0}, "never decide"),
+        (LinkRanges, {"most": 0}, "fewer than one partition"),
         (StepBytes, {"share": 0.0}, "send nothing"),
         (BatchShares, {"growth": 0.5}, "growth"),
         (Several, {"controllers": (StepBytes(), StepBytes())}, "two controllers of bytes"),
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_refused() -> None:
         with pytest.raises(CompositionError, match=reason):
             piece(**wrong)
     with pytest.raises(CompositionError, match="sets partitions, which TopK does not have"):
-        Strategy(consistency=Asynchronous(), topology=AllToAll(), codec=TopK(0.1), controller=SharedPartitions())
+        Strategy(consistency=Asynchronous(), topology=AllToAll(), codec=TopK(0.1), controller=SharedRanges())
     with pytest.raises(CompositionError, match="add shuffle=OwnPace"):
         Strategy(consistency=Asynchronous(), topology=AllToAll(), controller=BatchShares())
 
@@ -144,8 +144,8 @@ def test_batches_follow_the_speed_of_workers() -> None:
 
 
 @pytest.mark.parametrize("topology", [PartialExchange(), LinkExchange()], ids=repr)
-@pytest.mark.parametrize("codec", [Partitions(1), MaxN(100), ErrorFeedback(MaxN(100))], ids=repr)
-def test_one_partition_and_everything_are_all_to_all(topology: PartialExchange, codec: Partitions | MaxN) -> None:
+@pytest.mark.parametrize("codec", [Ranges(1), MaxN(100), ErrorFeedback(MaxN(100))], ids=repr)
+def test_one_partition_and_everything_are_all_to_all(topology: PartialExchange, codec: Ranges | MaxN) -> None:
     toy = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9), epochs=2)
     whole = weights(toy, 3, Strategy(consistency=BulkSynchronous(), topology=AllToAll()))
     assert torch.equal(weights(toy, 3, Strategy(consistency=BulkSynchronous(), topology=topology, codec=codec)), whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from polyrhythm.codec import Identity, Partitions
+from polyrhythm.codec import Identity, Ranges
 from polyrhythm.core.protocols.merge import AnyContribution, Contribution, EncodedContribution
 from polyrhythm.core.tensors import NO_GRADIENT, Layout
 from polyrhythm.merge.total import sum_of, total
@@ -18,7 +18,7 @@ def contributions(dtype: torch.dtype) -> list[AnyContribution]:
     own = torch.randn(10, generator=draw).to(dtype)
     own[7:] = NO_GRADIENT
     packets = [(torch.tensor([begin]), torch.randn(3, generator=draw).to(dtype)) for begin in (0, 2, 5, 7)]
-    ranged = [EncodedContribution(packet, Partitions(3), LAYOUT, (), f"worker/{k}", 1) for k, packet in enumerate(packets)]
+    ranged = [EncodedContribution(packet, Ranges(3), LAYOUT, (), f"worker/{k}", 1) for k, packet in enumerate(packets)]
     whole = EncodedContribution((torch.randn(10, generator=draw).to(dtype),), Identity(), LAYOUT, (), "worker/9", 1)
     return [Contribution(own), *ranged[:2], whole, *ranged[2:]]
 

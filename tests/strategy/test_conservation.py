@@ -11,7 +11,7 @@ from endpoints import context_of, server_end, worker_end
 from schedules import Schedule
 from torch import Tensor
 
-from polyrhythm.codec import ErrorFeedback, Identity, MaxN, Partitions, Relative, Striped, Threshold, TopK
+from polyrhythm.codec import ErrorFeedback, Identity, MaxN, Ranges, Relative, Striped, Threshold, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Intervals, LocalSteps
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import server, worker
@@ -40,7 +40,7 @@ FITTING = [
     if Payload.GRADIENT in topology.traits.payloads and topology.traits.pattern in codec.traits.patterns - {Pattern.COMBINED}
     if not topology.traits.replicas_differ
 ]
-PARTIAL = (*CODECS, Partitions(3), Partitions(20), ErrorFeedback(MaxN(20)))
+PARTIAL = (*CODECS, Ranges(3), Ranges(20), ErrorFeedback(MaxN(20)))
 SERVED = (*RULES, Intervals(), Intervals(push=2, fetch=3), Intervals(push=4))
 
 

@@ -39,9 +39,9 @@ from polyrhythm.codec.sparse.top_k import TopK
 from polyrhythm.codec.sparse.top_k_warmup import TopKWarmup
 from polyrhythm.codec.wrappers.clipped import Clipped
 from polyrhythm.codec.wrappers.kkt import KKT
-from polyrhythm.codec.wrappers.partitions import Partitions
 from polyrhythm.codec.wrappers.per_tensor import PerTensor
 from polyrhythm.codec.wrappers.random_skip import RandomSkip
+from polyrhythm.codec.wrappers.ranges import Ranges
 from polyrhythm.codec.wrappers.rate_scaled import RateScaled
 from polyrhythm.codec.wrappers.striped import Striped
 from polyrhythm.codec.wrappers.warmup import Warmup
@@ -61,7 +61,7 @@ MEMBERS: tuple[Codec, ...] = (
     Relative(0),
     Relative(0.5, decay=0.0, share=1.0),
     Threshold(0.5),
-    Partitions(3),
+    Ranges(3),
     MaxN(50),
     ErrorFeedback(MaxN(20)),
     OneBit(),
@@ -156,10 +156,10 @@ __all__ = [
     "MomentumCorrection",
     "OneBit",
     "OneBitTensorwise",
-    "Partitions",
     "PerTensor",
     "RandomK",
     "RandomSkip",
+    "Ranges",
     "RateScaled",
     "RefreshedLowRank",
     "Relative",

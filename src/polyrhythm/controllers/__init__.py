@@ -3,7 +3,7 @@
 from polyrhythm.controllers.batch_shares import BatchShares
 from polyrhythm.controllers.best_worker import BestWorker
 from polyrhythm.controllers.local_step_shares import LocalStepShares
-from polyrhythm.controllers.partitions import LinkPartitions, SharedPartitions
+from polyrhythm.controllers.ranges import LinkRanges, SharedRanges
 from polyrhythm.controllers.several import Several
 from polyrhythm.controllers.step_bytes import StepBytes
 from polyrhythm.controllers.total_batch import TotalBatch
@@ -13,8 +13,8 @@ MEMBERS = (
     Fixed(),
     BestWorker(),
     LocalStepShares(),
-    SharedPartitions(),
-    LinkPartitions(),
+    SharedRanges(),
+    LinkRanges(),
     StepBytes(),
     BatchShares(),
     TotalBatch(12),
@@ -27,10 +27,10 @@ __all__ = [
     "BatchShares",
     "BestWorker",
     "Fixed",
-    "LinkPartitions",
+    "LinkRanges",
     "LocalStepShares",
     "Several",
-    "SharedPartitions",
+    "SharedRanges",
     "StepBytes",
     "TotalBatch",
 ]

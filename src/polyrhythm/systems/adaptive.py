@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from polyrhythm.codec import ErrorFeedback, MaxN, Partitions
+from polyrhythm.codec import ErrorFeedback, MaxN, Ranges
 from polyrhythm.consistency import Asynchronous, Bounded
-from polyrhythm.controllers import BatchShares, BestWorker, LinkPartitions, Several, SharedPartitions, StepBytes
+from polyrhythm.controllers import BatchShares, BestWorker, LinkRanges, Several, SharedRanges, StepBytes
 from polyrhythm.core.protocols.controller import Controller, Fixed
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import BatchWeighted, Mean
@@ -23,9 +23,9 @@ def ako(partitions: int | None = None, slack: int | None = None) -> Strategy:
         name="ako",
         consistency=Asynchronous() if slack is None else Bounded(slack),
         topology=PartialExchange(),
-        codec=Partitions(4 if partitions is None else partitions),
+        codec=Ranges(4 if partitions is None else partitions),
         merge=Mean(),
-        controller=SharedPartitions() if partitions is None else Fixed(),
+        controller=SharedRanges() if partitions is None else Fixed(),
     )
 
 
@@ -40,9 +40,9 @@ def hong_chandra(partitions: int | None = None) -> Strategy:
         name="hong-chandra",
         consistency=Asynchronous(),
         topology=LinkExchange(),
-        codec=Partitions(4 if partitions is None else partitions),
+        codec=Ranges(4 if partitions is None else partitions),
         merge=Mean(),
-        controller=LinkPartitions() if partitions is None else Fixed(),
+        controller=LinkRanges() if partitions is None else Fixed(),
     )
 
 

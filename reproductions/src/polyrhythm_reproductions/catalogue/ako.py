@@ -8,7 +8,7 @@ from statistics import median
 
 import torch
 
-from polyrhythm.codec import Partitions
+from polyrhythm.codec import Ranges
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.protocols.context import ExchangeContext
@@ -81,7 +81,7 @@ def _deliveries() -> float:
     """How far from once any element of any of 100 values was sent over p consecutive exchanges, for p from 1 to 12."""
     worst, layout = 0.0, Layout(("x",), ((37,),))
     for count in range(1, 13):
-        codec, context = Partitions(count), ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "deliveries"))
+        codec, context = Ranges(count), ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "deliveries"))
         state, sent = codec.initial(layout), []
         for _ in range(100):
             encoded = codec.encode(torch.ones(layout.numel), layout, state, context)

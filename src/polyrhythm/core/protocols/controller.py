@@ -14,7 +14,7 @@ from polyrhythm.core.tensors import State
 class ControlledSetting(Enum):
     """What can be set while a run is under way."""
 
-    PARTITIONS = "partitions"
+    RANGES = "partitions"  # the word of Ako, as in the records
     """Into how many parts a codec divides the vector, of which it sends one at a time."""
     NBYTES = "bytes"
     """How many bytes a packet to a receiver may have."""

@@ -69,7 +69,7 @@ class Mirrors:
 class PartialExchange:
     """As AllToAll, but a worker merges its own contribution whole, as one among those that have come, whatever of it others are sent.
 
-    With Partitions it is the partial gradient exchange of Ako (Watcharapichat et al., SoCC 2016).
+    With Ranges it is the partial gradient exchange of Ako (Watcharapichat et al., SoCC 2016).
     """
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.PEERS, replicas_differ=True)

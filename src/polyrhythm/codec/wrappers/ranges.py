@@ -20,20 +20,20 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class Partitions:
+class Ranges:
     """One of `count` equal ranges an exchange, in turn, with the sum of what the last `count` exchanges gave it (Ako; SoCC 2016).
 
     In a pass over the vector every element of every value is sent once. A controller may change the number of ranges: what is left of
     a pass is then divided anew, in proportion, so that this stays true. What has no gradient keeps none.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, keeps=True, takes=frozenset({ControlledSetting.PARTITIONS}), ranged=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, keeps=True, takes=frozenset({ControlledSetting.RANGES}), ranged=True)
 
     count: int = 4
 
     def __post_init__(self) -> None:
         if self.count < 1:
-            raise CompositionError(f"Partitions(count={self.count}) would send nothing: give 1 range, which is the whole vector, or more.")
+            raise CompositionError(f"Ranges(count={self.count}) would send nothing: give 1 range, which is the whole vector, or more.")
 
     @property
     def width(self) -> int:
@@ -48,7 +48,7 @@ class Partitions:
         """The next range."""
         accrued = state["residual"] + value
         begin, left, count = state["place"].tolist()
-        wanted = max(1, round(context.controls.value(ControlledSetting.PARTITIONS, self.count, context.receiver)))
+        wanted = max(1, round(context.controls.value(ControlledSetting.RANGES, self.count, context.receiver)))
         if left == 0:
             begin, left = 0, wanted
         elif wanted != count:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.codec import ErrorFeedback, MaxN, Partitions
+from polyrhythm.codec import ErrorFeedback, MaxN, Ranges
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.protocols.context import ExchangeContext
@@ -33,7 +33,7 @@ def context(told: float) -> ExchangeContext:
     return ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "codec"), controls=Told(told))
 
 
-def sent(codec: Partitions, numel: int, counts: list[int]) -> list[tuple[int, int]]:
+def sent(codec: Ranges, numel: int, counts: list[int]) -> list[tuple[int, int]]:
     """The ranges of exchanges with these numbers of partitions, of values that are 1 everywhere, and that all was sent that accrued."""
     layout = Layout(("x",), ((numel,),))
     state: State = codec.initial(layout)
@@ -52,7 +52,7 @@ def sent(codec: Partitions, numel: int, counts: list[int]) -> list[tuple[int, in
 
 @given(numel=st.integers(1, 40), count=st.integers(1, 50))
 def test_over_as_many_exchanges_as_there_are_partitions_each_element_of_each_value_is_sent_once(numel: int, count: int) -> None:
-    ranges = sent(Partitions(count), numel, [count] * (2 * count))
+    ranges = sent(Ranges(count), numel, [count] * (2 * count))
     for first in range(count):
         times = torch.zeros(numel)
         for begin, end in ranges[first : first + count]:
@@ -65,7 +65,7 @@ def test_over_as_many_exchanges_as_there_are_partitions_each_element_of_each_val
 @given(numel=st.integers(1, 40), counts=st.lists(st.integers(1, 12), min_size=1, max_size=60))
 def test_a_pass_is_completed_in_order_however_the_number_of_partitions_changes(numel: int, counts: list[int]) -> None:
     at = 0
-    for begin, end in sent(Partitions(3), numel, counts):
+    for begin, end in sent(Ranges(3), numel, counts):
         assert begin in (at, 0 if at == numel else at)
         at = end
 

@@ -1,4 +1,4 @@
-"""As many partitions as the bandwidth asks for, so that what is sent leaves while the next step is computed."""
+"""As many ranges of the vector as the bandwidth asks for, so that what is sent leaves while the next step is computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class SharedPartitions:
+class SharedRanges:
     """One number for all receivers, p = ⌈bytes to all / (bandwidth · seconds of a step)⌉ (Ako; Watcharapichat et al., SoCC 2016).
 
     Each worker has its own, as in TF.AKO: from its own bandwidth and its own speed.
@@ -29,8 +29,8 @@ class SharedPartitions:
 
     @property
     def traits(self) -> ControllerTraits:
-        """Partitions."""
-        return ControllerTraits(frozenset({ControlledSetting.PARTITIONS}), self.every)
+        """The number of ranges."""
+        return ControllerTraits(frozenset({ControlledSetting.RANGES}), self.every)
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
         """Once enough was sent to tell."""
@@ -43,7 +43,7 @@ class SharedPartitions:
 
 @dataclass(frozen=True, slots=True)
 @checked
-class LinkPartitions:
+class LinkRanges:
     """A number for each receiver, from the bandwidth of the link to it and the worker's own speed (Hong and Chandra, 2018).
 
     Over `LinkExchange`, where even `most` are too few, exchanges become rarer: what is computed while a link is busy goes with the next
@@ -58,8 +58,8 @@ class LinkPartitions:
 
     @property
     def traits(self) -> ControllerTraits:
-        """Partitions."""
-        return ControllerTraits(frozenset({ControlledSetting.PARTITIONS}), self.every)
+        """The number of ranges."""
+        return ControllerTraits(frozenset({ControlledSetting.RANGES}), self.every)
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
         """For each receiver to which enough was sent to tell."""
@@ -70,10 +70,10 @@ class LinkPartitions:
 
 def _decided(wanted: float, most: int, receiver: str = "") -> Decision:
     """The next whole number, from 1 to `most`."""
-    return Decision(ControlledSetting.PARTITIONS, min(most, max(1, math.ceil(wanted))), receiver)
+    return Decision(ControlledSetting.RANGES, min(most, max(1, math.ceil(wanted))), receiver)
 
 
 def _check(piece: object, every: int, most: int) -> None:
     check_every(piece, every)
     if most < 1:
-        raise CompositionError(f"{piece!r} allows fewer than one partition: give most=1, which is the whole vector, or more.")
+        raise CompositionError(f"{piece!r} allows fewer than one range: give most=1, which is the whole vector, or more.")
