@@ -153,7 +153,7 @@ LAUNCHERS = {
 SCRIPT = """
 import sys; sys.path.insert(0, {folder!r})
 import endings_job, polyrhythm as pr
-pr.run(endings_job.train, workers={workers}, strategy={system!r}, directory={out!r}, checkpoint={ck!r})
+pr.run(endings_job.train, workers={workers}, strategy={system!r}, directory={out!r}, checkpoints=pr.Checkpoints({ck!r}))
 """
 SRUN = """
 import os, signal, subprocess, sys

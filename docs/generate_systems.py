@@ -262,8 +262,8 @@ continues, whatever the system: torchrun ends all workers when one is lost.
 
 def state_of(strategy: Strategy) -> str:
     """Where the optimizer's state is kept."""
-    agreement = strategy.agreement
-    held = strategy.topology.traits.pattern.is_held_elsewhere
+    agreement = strategy.exchange.agreement
+    held = strategy.exchange.topology.traits.pattern.is_held_elsewhere
     model_state = "at the servers" if held else "at every worker, equal"
     if agreement.payload.is_gradient:
         if agreement.rule is not None:
@@ -294,14 +294,14 @@ def section(name: str) -> list[str]:
     facts = {
         "paper": shown.paper or "none: the baseline",
         "pieces": composed,
-        "exchanged": strategy.agreement.payload.value + ", " + strategy.topology.traits.pattern.value,
+        "exchanged": strategy.exchange.agreement.payload.value + ", " + strategy.exchange.topology.traits.pattern.value,
         "options": options or "none",
         "optimizer state": state_of(strategy),
         "sent a step": SENT[name].text,
         "order of arrival": "matters" if strategy.order_matters else "does not matter",
         "a lost worker": shown.lost_worker,
     }
-    if strategy.topology.traits.pattern is Pattern.SHARED:
+    if strategy.exchange.topology.traits.pattern is Pattern.SHARED:
         facts["lost writes"] = "counted in real processes; not modelled in virtual time, where there are none"
     return [f"## {name}", "", shown.description, "", "| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts.items()), ""]
 

@@ -82,7 +82,13 @@ def continues_after_a_loss(on: Runtime, folder: Path, capfd: pytest.CaptureFixtu
     memory.mkdir()
     train = training(str(memory), at=27, deed="die")
     run = pr.run(
-        train, workers=2, strategy="allreduce", on=on, seed=3, checkpoint=folder / "checkpoints", every=10, directory=folder / "record"
+        train,
+        workers=2,
+        strategy="allreduce",
+        on=on,
+        seed=3,
+        checkpoints=pr.Checkpoints(folder / "checkpoints", every=10),
+        directory=folder / "record",
     )
     assert (memory / "done").exists()
     assert "worker/1 failed" in capfd.readouterr().err

@@ -9,7 +9,7 @@ import ray
 import torch
 
 import polyrhythm as pr
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import ProgressLine, Watch, ignore
 from polyrhythm.core.training.run import Attempt, attempt
@@ -39,7 +39,7 @@ class Small:
     name: str
     broken: bool = False
 
-    def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: CheckpointRequest | None = None) -> Attempt:
+    def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: Checkpoints | None = None) -> Attempt:
         if self.broken:
             raise WorkloadError("broken: mend it.")
         return attempt(train, workers=2, strategy=pr.systems.find(self.name), on=pr.Simulator(network="slow"), seed=3)

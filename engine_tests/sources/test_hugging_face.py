@@ -71,6 +71,6 @@ def test_a_stream_in_the_processes_of_a_loader_is_seen_once() -> None:
 
 @pytest.mark.parametrize("make", [made, lambda: pr.sources.HuggingFaceStream(made().to_iterable_dataset(num_shards=4).shuffle(seed=3))])
 def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(make: Any, tmp_path: Path) -> None:
-    _, whole = seen(make, 2, checkpoint=tmp_path, every=4, keep=9)
-    _, resumed = seen(make, 2, resume=tmp_path / "step-00000012")
+    _, whole = seen(make, 2, checkpoints=pr.Checkpoints(tmp_path, every=4, keep=9))
+    _, resumed = seen(make, 2, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000012"))
     assert resumed.summary.weights_sha256 == whole.summary.weights_sha256

@@ -85,10 +85,10 @@ def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(directory: Path, 
     if processes is not None:
         source = DataLoader(source, batch_size=50, num_workers=processes)
     program = partial(train, source=source)
-    whole = pr.run(program, workers=2, seed=3, on=pr.Simulator(network=Instant()), checkpoint=tmp_path, every=7, keep=9)
+    whole = pr.run(program, workers=2, seed=3, on=pr.Simulator(network=Instant()), checkpoints=pr.Checkpoints(tmp_path, every=7, keep=9))
     assert whole.summary.samples == 2 * ROWS
     for runtime in (pr.Simulator(network=Instant()), pr.Processes()):
-        resumed = pr.run(program, workers=2, seed=3, on=runtime, resume=tmp_path / "step-00000014")
+        resumed = pr.run(program, workers=2, seed=3, on=runtime, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000014"))
         assert resumed.summary.weights_sha256 == whole.summary.weights_sha256
 
 

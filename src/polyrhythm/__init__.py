@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from polyrhythm import systems as systems
     from polyrhythm import tables as tables
     from polyrhythm import topology as topology
+    from polyrhythm.core.checkpoints.request import Checkpoints as Checkpoints
     from polyrhythm.core.processes import Processes as Processes
     from polyrhythm.core.simulator import ClosedForm as ClosedForm
     from polyrhythm.core.simulator import Instant as Instant
@@ -60,6 +61,7 @@ _PACKAGES = (
     *("loggers", "merge", "parameters", "shuffle", "sources", "systems", "tables", "topology"),
 )
 _PLACES = {
+    "core.checkpoints.request": "Checkpoints",
     "core.processes": "Processes",
     "core.simulator": "ClosedForm Instant Messages Simulator",
     "core.strategy": "Exchange Hierarchical Leaders Strategy Stripes",

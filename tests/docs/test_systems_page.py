@@ -64,7 +64,7 @@ def per_step(name: str) -> tuple[float, float]:
 def sizes(name: str) -> tuple[int, int, int]:
     """Bytes of the model, of the model in the words of the codec once it has warmed up, and of a batch."""
     layout = Layout.of(model().named_parameters())
-    codec = find(name).codec
+    codec = find(name).exchange.agreement.codec
     for _ in range({"onebit": 2, "demo": 3}.get(name, 0)):
         codec = codec.inner
     context = ExchangeContext(Group.of_workers(1, 0), rng.stream(0, "packet"))

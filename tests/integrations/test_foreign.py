@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from toy import data, network
 
 from polyrhythm.codec import Rows
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Exchange, Strategy
 from polyrhythm.core.training.run import run
@@ -73,9 +74,9 @@ def test_it_steps_as_an_optimizer_of_torchs(system: str) -> None:
 
 
 def test_it_goes_on_where_a_run_was_broken_off(tmp_path: Path) -> None:
-    whole = weights(foreign, "diloco", checkpoint=tmp_path, every=3)
+    whole = weights(foreign, "diloco", checkpoints=Checkpoints(tmp_path, every=3))
     names = sorted(each.name for each in tmp_path.iterdir())
-    assert torch.equal(weights(foreign, "diloco", resume=tmp_path / names[0]), whole)
+    assert torch.equal(weights(foreign, "diloco", checkpoints=Checkpoints(resume=tmp_path / names[0])), whole)
 
 
 def test_systems_that_would_step_in_its_place_are_refused() -> None:

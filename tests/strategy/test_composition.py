@@ -24,7 +24,7 @@ from polyrhythm.core.simulator.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Exchange, Strategy
 from polyrhythm.core.strategy.fit import conflict
 from polyrhythm.core.training.run import run
-from polyrhythm.errors import CompositionError, UnknownNameError
+from polyrhythm.errors import CompositionError
 from polyrhythm.local_rules import Consensus, PlainSteps
 from polyrhythm.merge import Elastic, Mean, Nesterov, OuterOptimizer, StalenessScaled, Sum
 from polyrhythm.parameters import Named
@@ -275,10 +275,16 @@ def test_groups_that_would_never_fill_are_refused_before_anyone_waits(rule: Any,
 def test_a_strategy_takes_no_unknown_piece_and_no_piece_by_position() -> None:
     with pytest.raises(TypeError):
         Strategy(BulkSynchronous())  # type: ignore[misc]
-    with pytest.raises(UnknownNameError, match="No axis of a Strategy is called 'compression'"):
-        Strategy(compression=Identity())
-    with pytest.raises(UnknownNameError, match="No axis of a Strategy is called 'partition'"):
-        Strategy(partition="zero3")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'compression'"):
+        Strategy(compression=Identity())  # type: ignore[call-arg]
+
+
+def test_pieces_of_several_exchanges_are_not_taken_for_those_of_one() -> None:
+    strategy = systems.find("poseidon")
+    assert len(strategy.exchanges) > 1
+    for axis in ("agreement", "consistency", "topology", "codec", "merge", "local", "controller"):
+        with pytest.raises(CompositionError, match="ask one of them, such as"):
+            getattr(strategy, axis)
 
 
 def test_essential_actors_are_servers_worker_0_and_whoever_others_wait_for() -> None:

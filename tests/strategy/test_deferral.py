@@ -18,6 +18,7 @@ from toy import SLOW, Toy, data, network, trained, weights
 
 from polyrhythm.codec import MEMBERS
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.events import Evaluated, Reported
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.traits import Pattern, Payload
@@ -392,9 +393,11 @@ def test_state_dicts_and_settled_replicas_have_the_last_step_in_them() -> None:
 @pytest.mark.parametrize("strategy", [DEFERRED, Strategy(topology=Summation(1)), LAYERWISE], ids=repr)
 def test_a_run_goes_on_from_a_checkpoint(strategy: Strategy, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"workers": 3, "strategy": strategy, "on": Simulator(network=SLOW), "seed": 5}
-    whole = run(training(usual), checkpoint=tmp_path, every=1, keep=9, **settings).summary.weights_sha256
+    whole = run(training(usual), checkpoints=Checkpoints(tmp_path, every=1, keep=9), **settings).summary.weights_sha256
     for step in (1, 3):
-        assert run(training(usual), resume=tmp_path / f"step-{step:08d}", **settings).summary.weights_sha256 == whole
+        assert (
+            run(training(usual), checkpoints=Checkpoints(resume=tmp_path / f"step-{step:08d}"), **settings).summary.weights_sha256 == whole
+        )
 
 
 def test_a_copy_of_the_model_is_a_model_without_a_run() -> None:

@@ -181,6 +181,8 @@ def test_an_exchange_may_be_left_without_parameters_by_a_user_too() -> None:
 @pytest.mark.parametrize("on", [VIRTUAL, REAL], ids=lambda on: on.kind)
 def test_a_resumed_run_ends_with_the_bits_of_one_that_was_not_broken_off(strategy: Strategy, on: Any, tmp_path: Path) -> None:
     train = pr.load_workload("chars-gpt", GPT)
-    whole = pr.run(train, workers=2, strategy=strategy, on=on, seed=1, checkpoint=tmp_path, every=5).summary
-    again = pr.run(train, workers=2, strategy=strategy, on=on, seed=1, resume=tmp_path / "step-00000010").summary
+    whole = pr.run(train, workers=2, strategy=strategy, on=on, seed=1, checkpoints=pr.Checkpoints(tmp_path, every=5)).summary
+    again = pr.run(
+        train, workers=2, strategy=strategy, on=on, seed=1, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000010")
+    ).summary
     assert again.weights_sha256 == whole.weights_sha256

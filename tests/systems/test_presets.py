@@ -209,7 +209,7 @@ what was sent, in which the rest is again; gradients that would not move a weigh
 
 
 def test_codecs_of_presets_lose_nothing_or_nothing_on_average() -> None:
-    codecs: dict[str, Codec] = {system: systems.find(system).codec for system in PUBLISHED}
+    codecs: dict[str, Codec] = {system: systems.find(system).exchange.agreement.codec for system in PUBLISHED}
     assert {system for system, codec in codecs.items() if codec.traits.lossy and not codec.traits.unbiased} == BY_DESIGN
 
 

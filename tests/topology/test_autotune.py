@@ -11,6 +11,7 @@ from collectives import ask
 from torch import nn
 from toy import Toy, trained, weights
 
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator import Simulator
@@ -92,8 +93,8 @@ def test_tuning_changes_no_bit(on: Any) -> None:
 def test_a_resumed_search_goes_on(tmp_path: Any) -> None:
     toy = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05), epochs=2)
     tuned = Strategy(topology=Fused(tuning=Autotune(warmup=2, steps=1, samples=8)))
-    whole = run(toy, workers=2, strategy=tuned, on=ON, seed=5, checkpoint=tmp_path, every=5).summary
-    again = run(toy, workers=2, strategy=tuned, on=ON, seed=5, resume=tmp_path / "step-00000005").summary
+    whole = run(toy, workers=2, strategy=tuned, on=ON, seed=5, checkpoints=Checkpoints(tmp_path, every=5)).summary
+    again = run(toy, workers=2, strategy=tuned, on=ON, seed=5, checkpoints=Checkpoints(resume=tmp_path / "step-00000005")).summary
     assert again.weights_sha256 == whole.weights_sha256 == trained(toy, 2, "horovod").summary.weights_sha256
 
 

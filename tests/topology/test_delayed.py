@@ -11,6 +11,7 @@ from toy import Toy, data, network, trained, weights
 from polyrhythm.codec import ErrorFeedback, Striped, TopK
 from polyrhythm.consistency import LocalSteps, Switched
 from polyrhythm.core import rng
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.events import Stepped, Waited
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.local import LocalRule
@@ -194,9 +195,11 @@ def test_a_run_resumed_while_an_update_was_under_way_ends_with_the_same_bits(tmp
     late = streaming(4, 2, KeepLateSteps())
     strategy = Strategy(consistency=late.consistency, topology=late.topology, local=late.local, codec=Striped(ErrorFeedback(TopK(0.3))))
     virtual = Simulator(network=LATENT)
-    whole = run(silent, workers=2, strategy=strategy, on=virtual, seed=5, checkpoint=tmp_path, every=1, keep=100).summary
+    whole = run(silent, workers=2, strategy=strategy, on=virtual, seed=5, checkpoints=Checkpoints(tmp_path, every=1, keep=100)).summary
     for step, on in ((4, virtual), (5, virtual), (5, Processes()), (6, virtual)):
-        again = run(silent, workers=2, strategy=strategy, on=on, seed=5, resume=tmp_path / f"step-{step:08d}").summary
+        again = run(
+            silent, workers=2, strategy=strategy, on=on, seed=5, checkpoints=Checkpoints(resume=tmp_path / f"step-{step:08d}")
+        ).summary
         assert again.weights_sha256 == whole.weights_sha256
 
 

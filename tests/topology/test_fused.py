@@ -13,6 +13,7 @@ from torch import nn
 from toy import SLOW, Toy, trained, weights
 
 from polyrhythm.codec import Cast, ErrorFeedback, TopK
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.events import Reported
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Strategy
@@ -102,8 +103,8 @@ def test_fusion_saves_the_latencies_of_small_tensors_and_nothing_where_one_domin
 
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Any) -> None:
     on = Simulator(network=Instant())
-    whole = run(SGD, workers=2, strategy="horovod", on=on, seed=5, checkpoint=tmp_path, every=2).summary
-    again = run(SGD, workers=2, strategy="horovod", on=on, seed=5, resume=tmp_path / "step-00000004").summary
+    whole = run(SGD, workers=2, strategy="horovod", on=on, seed=5, checkpoints=Checkpoints(tmp_path, every=2)).summary
+    again = run(SGD, workers=2, strategy="horovod", on=on, seed=5, checkpoints=Checkpoints(resume=tmp_path / "step-00000004")).summary
     assert again.weights_sha256 == whole.weights_sha256
 
 

@@ -36,7 +36,7 @@ def main() -> None:
 
         sys.argv = ["polyrhythm", "join", __file__, "--system", system, "--out", "record"]
         polyrhythm()
-    worker = pr.join(system, directory="record", checkpoint="ck" if "checkpoint" in words else None)
+    worker = pr.join(system, directory="record", checkpoints=pr.Checkpoints("ck" if "checkpoint" in words else None))
     train(worker, "short" in words)
 
 

@@ -77,19 +77,19 @@ def at(directory: Path, step: int) -> Path:
 
 
 def resumed_alike(name: Any, directory: Path, steps: list[int]) -> None:
-    whole = run(train, name, checkpoint=directory, every=1, keep=100)
+    whole = run(train, name, checkpoints=pr.Checkpoints(directory, every=1, keep=100))
     assert run(train, name).summary.weights_sha256 == whole.summary.weights_sha256, "writing checkpoints changes nothing"
     for step in steps:
-        again = run(train, name, resume=at(directory, step))
+        again = run(train, name, checkpoints=pr.Checkpoints(resume=at(directory, step)))
         assert again.summary.weights_sha256 == whole.summary.weights_sha256, step
         assert (again.summary.steps, again.summary.samples) == (whole.summary.steps, whole.summary.samples)
         assert again.final == whole.final
 
 
 def resumed_without_loss(name: str, directory: Path, steps: list[int]) -> None:
-    whole = run(push, name, checkpoint=directory, every=1, keep=100)
+    whole = run(push, name, checkpoints=pr.Checkpoints(directory, every=1, keep=100))
     for step in steps:
-        again = run(push, name, resume=at(directory, step))
+        again = run(push, name, checkpoints=pr.Checkpoints(resume=at(directory, step)))
         torch.testing.assert_close(again.weights["weight"], whole.weights["weight"], rtol=1e-5, atol=1e-5, msg=f"{name} at {step}")
 
 
@@ -137,8 +137,8 @@ def test_what_a_site_has_yet_to_send_to_others_is_not_lost(among: Any, tmp_path:
     inner = pr.Exchange(consistency=pr.consistency.LocalSteps(1, pr.consistency.Bounded(0)), topology=pr.topology.Server(1))
     outer = pr.Exchange(consistency=pr.consistency.LocalSteps(1, pr.consistency.Bounded(20)), topology=among, merge=pr.merge.Sum())
     mirrored = pr.Strategy(exchange=pr.Hierarchical(inner=inner, outer=outer))
-    whole = run(push_much, mirrored, workers=6, checkpoint=tmp_path, every=5)
-    again = run(push_much, mirrored, workers=6, resume=at(tmp_path, 5))
+    whole = run(push_much, mirrored, workers=6, checkpoints=pr.Checkpoints(tmp_path, every=5))
+    again = run(push_much, mirrored, workers=6, checkpoints=pr.Checkpoints(resume=at(tmp_path, 5)))
     torch.testing.assert_close(again.weights["weight"], whole.weights["weight"], rtol=1e-5, atol=1e-5)
 
 
@@ -150,8 +150,8 @@ def test_the_momentum_with_which_servers_of_groups_merge_is_in_a_checkpoint(tmp_
         merge=pr.merge.OuterOptimizer(pr.merge.Nesterov(0.5, 0.9)),
     )
     mirrored = pr.Strategy(exchange=pr.Hierarchical(inner=inner, outer=outer, groups=2))
-    whole = run(push, mirrored, pr.Simulator(), checkpoint=tmp_path, every=6, keep=9)
-    again = run(push, mirrored, pr.Simulator(), resume=at(tmp_path, 6))
+    whole = run(push, mirrored, pr.Simulator(), checkpoints=pr.Checkpoints(tmp_path, every=6, keep=9))
+    again = run(push, mirrored, pr.Simulator(), checkpoints=pr.Checkpoints(resume=at(tmp_path, 6)))
     torch.testing.assert_close(again.weights["weight"], whole.weights["weight"], rtol=1e-5, atol=1e-5)
 
 
@@ -169,16 +169,16 @@ def saves_after_epochs(worker: pr.Worker) -> None:
 
 
 def test_on_its_way_back_a_run_overwrites_no_checkpoint(tmp_path: Path) -> None:
-    whole = run(saves_after_epochs, "allreduce", checkpoint=tmp_path, every=2, keep=9)
+    whole = run(saves_after_epochs, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
     before = (at(tmp_path, 8) / "worker-0.json").read_bytes()
-    again = run(saves_after_epochs, "allreduce", checkpoint=tmp_path, keep=9, resume=at(tmp_path, 8))
+    again = run(saves_after_epochs, "allreduce", checkpoints=pr.Checkpoints(tmp_path, keep=9, resume=at(tmp_path, 8)))
     assert (at(tmp_path, 8) / "worker-0.json").read_bytes() == before
     assert again.summary.weights_sha256 == whole.summary.weights_sha256
 
 
 def test_what_follows_the_last_save_is_reported(tmp_path: Path) -> None:
-    whole = run(saves_after_epochs, "allreduce", checkpoint=tmp_path)
-    assert run(saves_after_epochs, "allreduce", checkpoint=tmp_path, resume=True).final == whole.final
+    whole = run(saves_after_epochs, "allreduce", checkpoints=pr.Checkpoints(tmp_path))
+    assert run(saves_after_epochs, "allreduce", checkpoints=pr.Checkpoints(tmp_path, resume=True)).final == whole.final
 
 
 def begins_late(worker: pr.Worker) -> None:
@@ -206,8 +206,8 @@ def begins_late(worker: pr.Worker) -> None:
 
 
 def test_shared_weights_are_restored_before_anyone_reads_them(tmp_path: Path) -> None:
-    run(begins_late, "hogwild", pr.Processes(), 2, checkpoint=tmp_path, every=2, keep=9)
-    again = run(begins_late, "hogwild", pr.Processes(), 2, resume=at(tmp_path, 2))
+    run(begins_late, "hogwild", pr.Processes(), 2, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
+    again = run(begins_late, "hogwild", pr.Processes(), 2, checkpoints=pr.Checkpoints(resume=at(tmp_path, 2)))
     assert again.final["began"] == pytest.approx(sum(abs(w) for w in load_file(at(tmp_path, 2) / "worker-0.safetensors")[WEIGHTS].tolist()))
 
 
@@ -226,10 +226,10 @@ def test_passes_over_other_data_inside_an_epoch_are_not_left_out(tmp_path: Path)
                 if worker.clock % 2 == 0:
                     seen.append(sum(len(held) for (held,) in worker.batches((torch.zeros(32, 6),), 4)))
 
-    whole = run(validates, "allreduce", checkpoint=tmp_path, every=1, keep=99)
+    whole = run(validates, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=1, keep=99))
     for step in (3, 5, 9):
         seen.clear()
-        again = run(validates, "allreduce", resume=at(tmp_path, step))
+        again = run(validates, "allreduce", checkpoints=pr.Checkpoints(resume=at(tmp_path, step)))
         assert seen == [8] * 4 * (6 - step // 2)
         assert again.summary.weights_sha256 == whole.summary.weights_sha256
 
@@ -247,11 +247,11 @@ def test_data_that_are_shorter_than_the_position_are_refused(tmp_path: Path) -> 
 
         return passes
 
-    run(over(96), "allreduce", checkpoint=tmp_path, every=5)
+    run(over(96), "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=5))
     with pytest.raises(
         CheckpointError, match=r"over tensors of 96 samples in batches of 4, and now it is over tensors of 32 .*override=\['data'\]"
     ):
-        run(over(32), "allreduce", resume=tmp_path)
+        run(over(32), "allreduce", checkpoints=pr.Checkpoints(resume=tmp_path))
 
 
 FULL = {"zhang-asgd", "asysg-con"}
@@ -260,8 +260,8 @@ FULL = {"zhang-asgd", "asysg-con"}
 
 @pytest.mark.parametrize("name", fewest(name for name in OTHERS if name not in FULL))
 def test_where_order_matters_all_steps_are_taken(name: str, tmp_path: Path) -> None:
-    whole = run(train, name, checkpoint=tmp_path, every=1, keep=100)
-    again = run(train, name, resume=at(tmp_path, 7))
+    whole = run(train, name, checkpoints=pr.Checkpoints(tmp_path, every=1, keep=100))
+    again = run(train, name, checkpoints=pr.Checkpoints(resume=at(tmp_path, 7)))
     assert (again.summary.steps, again.summary.samples) == (whole.summary.steps, whole.summary.samples)
 
 
@@ -280,13 +280,13 @@ def test_at_twenty_random_steps(name: str, tmp_path: Path) -> None:
     "name", ["allreduce", "softsync", *(pytest.param(name, marks=pytest.mark.long) for name in ("diloco", "gossipgrad"))]
 )
 def test_real_processes_resume_what_real_processes_and_virtual_workers_have_written(name: str, tmp_path: Path) -> None:
-    whole = run(train, name, simulator(), 2, checkpoint=tmp_path / "virtual", every=4, keep=10)
+    whole = run(train, name, simulator(), 2, checkpoints=pr.Checkpoints(tmp_path / "virtual", every=4, keep=10))
     if name != "softsync":
-        real = run(train, name, pr.Processes(), 2, checkpoint=tmp_path / "real", every=4, keep=10)
+        real = run(train, name, pr.Processes(), 2, checkpoints=pr.Checkpoints(tmp_path / "real", every=4, keep=10))
         assert real.summary.weights_sha256 == whole.summary.weights_sha256
-        again = run(train, name, simulator(), 2, resume=at(tmp_path / "real", 8))
+        again = run(train, name, simulator(), 2, checkpoints=pr.Checkpoints(resume=at(tmp_path / "real", 8)))
         assert again.summary.weights_sha256 == whole.summary.weights_sha256
-    again = run(train, name, pr.Processes(), 2, resume=at(tmp_path / "virtual", 8))
+    again = run(train, name, pr.Processes(), 2, checkpoints=pr.Checkpoints(resume=at(tmp_path / "virtual", 8)))
     if name != "softsync":
         assert again.summary.weights_sha256 == whole.summary.weights_sha256
     assert again.summary.samples == whole.summary.samples
@@ -294,15 +294,17 @@ def test_real_processes_resume_what_real_processes_and_virtual_workers_have_writ
 
 def test_samples_that_travel_are_where_they_were(tmp_path: Path) -> None:
     moved = pr.Strategy(shuffle=RingShuffle())
-    whole = run(train, moved, checkpoint=tmp_path, every=1, keep=100)
+    whole = run(train, moved, checkpoints=pr.Checkpoints(tmp_path, every=1, keep=100))
     for step in (3, 6, 11, 14):
-        assert run(train, moved, resume=at(tmp_path, step)).summary.weights_sha256 == whole.summary.weights_sha256
+        assert (
+            run(train, moved, checkpoints=pr.Checkpoints(resume=at(tmp_path, step))).summary.weights_sha256 == whole.summary.weights_sha256
+        )
 
 
 def test_the_clock_goes_on_in_virtual_time(tmp_path: Path) -> None:
-    whole = run(train, "allreduce", checkpoint=tmp_path, every=9, keep=9)
+    whole = run(train, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=9, keep=9))
     written = json.loads((at(tmp_path, 9) / "manifest.json").read_text())
-    again = run(train, "allreduce", resume=tmp_path / "step-00000009")
+    again = run(train, "allreduce", checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000009"))
     assert written["step"] == 9
     assert min(event.time for event in again.outcome.events) == written["seconds"]
     assert again.summary.virtual_seconds == pytest.approx(whole.summary.virtual_seconds, rel=0.05)
@@ -314,18 +316,18 @@ def test_a_resumed_run_is_evaluated_at_no_time_before_its_checkpoint(tmp_path: P
         train(worker)
 
     for name in ("allreduce", "ssp"):
-        run(evaluated, name, checkpoint=tmp_path / name, every=9)
+        run(evaluated, name, checkpoints=pr.Checkpoints(tmp_path / name, every=9))
         checkpoint = Checkpoint(at(tmp_path / name, 9))
-        resumed = run(evaluated, name, resume=checkpoint.path)
+        resumed = run(evaluated, name, checkpoints=pr.Checkpoints(resume=checkpoint.path))
         times = [event.time for event in resumed.outcome.events if isinstance(event, Evaluated)]
         assert len(times) > 2
         assert min(times) >= checkpoint.manifest.seconds > 0
 
 
 def test_resume_takes_the_newest_and_begins_anew_where_there_is_none(tmp_path: Path) -> None:
-    first = run(train, "allreduce", checkpoint=tmp_path, every=5, resume=True)
+    first = run(train, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=5, resume=True))
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000010", "step-00000015"]
-    second = run(train, "allreduce", checkpoint=tmp_path, every=5, resume=True)
+    second = run(train, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=5, resume=True))
     assert first.summary.weights_sha256 == second.summary.weights_sha256
     assert second.outcome.settings["resumed"].endswith("after step 15")
 
@@ -343,9 +345,9 @@ def test_a_training_function_without_batches_goes_on_at_its_clock(tmp_path: Path
             if worker.clock == 6:
                 assert worker.save()
 
-    whole = run(loop, "allreduce", checkpoint=tmp_path)
+    whole = run(loop, "allreduce", checkpoints=pr.Checkpoints(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000006"]
-    assert run(loop, "allreduce", resume=tmp_path).summary.weights_sha256 == whole.summary.weights_sha256
+    assert run(loop, "allreduce", checkpoints=pr.Checkpoints(resume=tmp_path)).summary.weights_sha256 == whole.summary.weights_sha256
 
 
 def test_a_schedule_by_epochs_is_where_it_was(tmp_path: Path) -> None:
@@ -365,11 +367,11 @@ def test_a_schedule_by_epochs_is_where_it_was(tmp_path: Path) -> None:
                     rates.append(optimizer.param_groups[0]["lr"])
             schedule.step()
 
-    run(scheduled, "allreduce", checkpoint=tmp_path, every=1, keep=100)
+    run(scheduled, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=1, keep=100))
     whole = rates.copy()
     for step in (1, 2, 3, 5, 6):
         rates.clear()
-        run(scheduled, "allreduce", resume=at(tmp_path, step))
+        run(scheduled, "allreduce", checkpoints=pr.Checkpoints(resume=at(tmp_path, step)))
         assert rates == whole[step:]
 
 
@@ -390,12 +392,12 @@ def test_loops_that_are_left_early_stay_left(tmp_path: Path) -> None:
                 if worker.clock % 3 == 0:
                     break
 
-    run(leaving, "allreduce", checkpoint=tmp_path, every=1, keep=100)
+    run(leaving, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=1, keep=100))
     whole = seen.copy()
     assert len(whole) == 12
     for path in sorted(tmp_path.iterdir()):
         seen.clear()
-        run(leaving, "allreduce", resume=path)
+        run(leaving, "allreduce", checkpoints=pr.Checkpoints(resume=path))
         assert seen == whole[len(whole) - len(seen) :]
 
 
@@ -414,55 +416,58 @@ def test_several_models_resume_together(tmp_path: Path) -> None:
 
     for name in ("allreduce", "ssp"):
         directory = tmp_path / name
-        whole = run(two, name, checkpoint=directory, every=1, keep=100)
-        again = run(two, name, resume=at(directory, 4))
+        whole = run(two, name, checkpoints=pr.Checkpoints(directory, every=1, keep=100))
+        again = run(two, name, checkpoints=pr.Checkpoints(resume=at(directory, 4)))
         assert again.summary.samples == whole.summary.samples
         if name == "allreduce":
             assert again.summary.weights_sha256 == whole.summary.weights_sha256
 
 
 def test_another_run_is_refused(tmp_path: Path) -> None:
-    run(train, "allreduce", checkpoint=tmp_path, every=9)
+    run(train, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=9))
     with pytest.raises(CheckpointError, match=r"another strategy: consistency Bulk.*, topology AllReduce\S*, where this run has .* Resume"):
-        run(train, "sparknet", resume=tmp_path)
+        run(train, "sparknet", checkpoints=pr.Checkpoints(resume=tmp_path))
     with pytest.raises(CheckpointError, match="with another number of workers: 4, where this run has 3"):
-        run(train, "allreduce", workers=3, resume=tmp_path)
+        run(train, "allreduce", workers=3, checkpoints=pr.Checkpoints(resume=tmp_path))
     with pytest.raises(CheckpointError, match="with another seed: 5, where this run has 6"):
-        pr.run(train, workers=4, on=simulator(), seed=6, resume=tmp_path)
-    run(train, "hierarchical", checkpoint=tmp_path / "sites", every=9)
+        pr.run(train, workers=4, on=simulator(), seed=6, checkpoints=pr.Checkpoints(resume=tmp_path))
+    run(train, "hierarchical", checkpoints=pr.Checkpoints(tmp_path / "sites", every=9))
     with pytest.raises(CheckpointError, match="with another division into groups"):
-        run(train, "hierarchical", pr.Simulator(network="lan"), resume=tmp_path / "sites")
+        run(train, "hierarchical", pr.Simulator(network="lan"), checkpoints=pr.Checkpoints(resume=tmp_path / "sites"))
     with pytest.raises(CheckpointError, match="has no complete checkpoint"):
-        run(train, "allreduce", resume=tmp_path / "elsewhere")
+        run(train, "allreduce", checkpoints=pr.Checkpoints(resume=tmp_path / "elsewhere"))
 
 
 def test_a_new_run_where_another_has_checkpoints_is_refused(tmp_path: Path) -> None:
-    run(train, "allreduce", checkpoint=tmp_path, every=5)
+    run(train, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=5))
     before = sorted(tmp_path.iterdir())
     with pytest.raises(CheckpointError, match=r"has checkpoints of an earlier run, the newest is step-00000015: resume it"):
-        run(train, "allreduce", checkpoint=tmp_path, every=4)
+        run(train, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=4))
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_run_from_an_earlier_step_keeps_its_own_checkpoints(tmp_path: Path) -> None:
-    run(train, "allreduce", checkpoint=tmp_path, every=5)
-    run(train, "allreduce", checkpoint=tmp_path, every=6, resume=at(tmp_path, 10))
+    run(train, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=5))
+    run(train, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=6, resume=at(tmp_path, 10)))
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["step-00000012", "step-00000018"]
 
 
 def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for options, message in (
-        ({"every": 3}, r"give checkpoint \(--checkpoint\) too"),
-        ({"resume": True}, r"give checkpoint \(--checkpoint\) too"),
-        ({"checkpoint": tmp_path, "every": 0}, "every=0 is not a number of steps"),
-        ({"checkpoint": tmp_path, "keep": 0}, "keep=0 would keep no checkpoint"),
-        ({"checkpoint": tmp_path, "every": 2.5}, "every=2.5 is not a whole number"),
-        ({"checkpoint": tmp_path, "keep": "2"}, "keep='2' is not a whole number"),
-        ({"checkpoint": 3}, "checkpoint=3 is not a path"),
+        ({"every": 3}, r"give it too \(directory=, or --checkpoint\)"),
+        ({"resume": True}, r"give it too \(directory=, or --checkpoint\)"),
+        ({"directory": tmp_path, "every": 0}, "every=0 is not a number of steps"),
+        ({"directory": tmp_path, "keep": 0}, "keep=0 would keep no checkpoint"),
+        ({"directory": tmp_path, "every": 2.5}, "every=2.5 is not a whole number"),
+        ({"directory": tmp_path, "keep": "2"}, "keep='2' is not a whole number"),
+        ({"directory": 3}, "directory=3 is not a path"),
+        ({"directory": ""}, "directory='' is not a path: it is empty"),
+        ({"resume": "\0"}, "is not a path: it is empty or has a null character"),
+        ({"keep": None}, "keep=None is not a whole number"),
         ({"resume": None}, "resume=None is not a path"),
     ):
         with pytest.raises(CompositionError, match=message):
-            run(train, "allreduce", **options)
+            pr.Checkpoints(**options)
 
 
 def test_save_without_a_directory_is_refused() -> None:
@@ -494,7 +499,7 @@ def test_steps_that_differ_are_refused(tmp_path: Path) -> None:
                 worker.save()
 
     with pytest.raises(PolyrhythmError, match=r"after step 1 at one worker and after step 2 at another"):
-        run(apart, "downpour", workers=2, checkpoint=tmp_path)
+        run(apart, "downpour", workers=2, checkpoints=pr.Checkpoints(tmp_path))
 
 
 def test_a_worker_that_ends_early_ends_the_checkpoints_and_not_the_run(tmp_path: Path) -> None:
@@ -508,14 +513,14 @@ def test_a_worker_that_ends_early_ends_the_checkpoints_and_not_the_run(tmp_path:
             worker.count(1)
             optimizer.step()
 
-    run(uneven, "downpour", workers=2, checkpoint=tmp_path, every=4)
+    run(uneven, "downpour", workers=2, checkpoints=pr.Checkpoints(tmp_path, every=4))
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000004"]
 
 
 def test_a_lost_worker_ends_the_checkpoints_and_not_the_run(tmp_path: Path) -> None:
     whole = run(train, "downpour")
     lost = pr.Simulator(network="wan-3", faults=(pr.hardware.Crash("worker/2", (whole.summary.virtual_seconds or 0) / 2),))
-    again = run(train, "downpour", lost, checkpoint=tmp_path, every=2, keep=100)
+    again = run(train, "downpour", lost, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
     assert again.summary.lost == ["worker/2"]
     assert 0 < len(list(tmp_path.iterdir())) < 9
 
@@ -526,7 +531,7 @@ def test_a_full_disk_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("polyrhythm.core.checkpoints.actor_files.save_tensors", full)
     with pytest.warns(RecordWarning, match=r"The checkpoint after step (9|18) was not written: .* No space left on device"):
-        run(train, "ssp", checkpoint=tmp_path, every=9)
+        run(train, "ssp", checkpoints=pr.Checkpoints(tmp_path, every=9))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -544,9 +549,9 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 
         return small
 
-    run(build(2, 3), "allreduce", checkpoint=tmp_path, every=1)
+    run(build(2, 3), "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=1))
     with pytest.raises(CheckpointError, match="The checkpoint is of another model: weight differs"):
-        run(build(3, 2), "allreduce", resume=tmp_path)
+        run(build(3, 2), "allreduce", checkpoints=pr.Checkpoints(resume=tmp_path))
 
 
 def test_a_name_that_only_a_pass_sets_is_explained(tmp_path: Path) -> None:
@@ -562,6 +567,6 @@ def test_a_name_that_only_a_pass_sets_is_explained(tmp_path: Path) -> None:
                 optimizer.step()
             worker.report(loss=loss.item())
 
-    run(reporting, "allreduce", checkpoint=tmp_path, every=3, keep=9)
+    run(reporting, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=3, keep=9))
     with pytest.raises(WorkloadError, match=r"'loss'.*passes over the data that were used before the checkpoint have no batches now"):
-        run(reporting, "allreduce", resume=at(tmp_path, 3))
+        run(reporting, "allreduce", checkpoints=pr.Checkpoints(resume=at(tmp_path, 3)))

@@ -65,10 +65,10 @@ OTHERS = {
 @pytest.mark.parametrize("system", ["allreduce", "mxnet", "ssp", "easgd", "byteps", "gossipgrad"])
 def test_what_did_not_write_a_checkpoint_cannot_resume_it(system: str, tmp_path: Path) -> None:
     on = pr.Simulator(network="lan")
-    pr.run(training(kept=Kept("ours")), strategy=system, on=on, checkpoint=tmp_path, every=3)
+    pr.run(training(kept=Kept("ours")), strategy=system, on=on, checkpoints=pr.Checkpoints(tmp_path, every=3))
     for what, other in OTHERS.items():
         with pytest.raises(
             CheckpointError, match=r"resume it with the training function|Resume with the training function|resume with (SGD|the groups)"
         ) as refused:
-            pr.run(other, strategy=system, on=on, resume=tmp_path / "step-00000003")
+            pr.run(other, strategy=system, on=on, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000003"))
         assert "Traceback" not in str(refused.value), what

@@ -438,11 +438,11 @@ def go(program: Program, **options: Any) -> pr.Run:
 
 
 def resumed_alike(program: Program, directory: Path, steps: tuple[int, ...], every: int) -> None:
-    whole = go(program, checkpoint=directory, every=every, keep=100)
+    whole = go(program, checkpoints=pr.Checkpoints(directory, every=every, keep=100))
     written = [path for step in steps if (path := directory / f"step-{step:08d}").exists()]
     assert len(written) >= len(steps) // 2
     for path in written:
-        again = go(program, resume=path)
+        again = go(program, checkpoints=pr.Checkpoints(resume=path))
         assert again.summary.weights_sha256 == whole.summary.weights_sha256, path
         assert (again.summary.steps, again.summary.samples, again.final) == (whole.summary.steps, whole.summary.samples, whole.final), path
 
@@ -484,9 +484,9 @@ RARELY = {enumerated_around_a_bar, sliced, counted_by_another, with_a_best, own_
     ids=[program.__name__ for program, _ in REFUSED],
 )
 def test_a_loop_that_would_end_otherwise_is_refused_with_the_remedy(program: Program, message: str, tmp_path: Path) -> None:
-    go(program, checkpoint=tmp_path, every=2, keep=100)
+    go(program, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
     with pytest.raises(CheckpointError, match=message):
-        go(program, resume=tmp_path / "step-00000002")
+        go(program, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002"))
 
 
 def test_a_counter_that_was_no_variable_of_the_worker_takes_its_value_from_the_checkpoint(tmp_path: Path) -> None:
@@ -499,13 +499,15 @@ def test_a_counter_that_was_no_variable_of_the_worker_takes_its_value_from_the_c
                 if own.taken == 11:
                     return
 
-    whole = go(counted, checkpoint=tmp_path, every=2, keep=100)
-    assert go(corrected, resume=tmp_path / "step-00000002").summary.weights_sha256 == whole.summary.weights_sha256
+    whole = go(counted, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
+    assert (
+        go(corrected, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002")).summary.weights_sha256 == whole.summary.weights_sha256
+    )
 
 
 def test_a_variable_may_begin_anew_where_the_user_says_so(tmp_path: Path) -> None:
-    whole = go(with_a_list, checkpoint=tmp_path, every=2, keep=100)
-    again = go(with_a_list, resume=tmp_path / "step-00000002", override=["losses"])
+    whole = go(with_a_list, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
+    again = go(with_a_list, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002", override=["losses"]))
     assert again.summary.weights_sha256 == whole.summary.weights_sha256
 
 
@@ -518,9 +520,9 @@ def test_a_run_that_ends_before_it_has_come_back_is_refused(tmp_path: Path) -> N
             if worker.samples > 20:
                 break
 
-    go(good, checkpoint=tmp_path, every=1, keep=100)
+    go(good, checkpoints=pr.Checkpoints(tmp_path, every=1, keep=100))
     with pytest.raises(CheckpointError, match=r"ended before it came to where .* write `for epoch in worker.range\(n\):`"):
-        go(good, resume=tmp_path / "step-00000007")
+        go(good, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000007"))
 
 
 def test_steps_that_would_be_taken_twice_are_refused(tmp_path: Path) -> None:
@@ -541,9 +543,9 @@ def test_steps_that_would_be_taken_twice_are_refused(tmp_path: Path) -> None:
         for (x,) in steps.batches():
             steps.take(x)
 
-    go(warmed, checkpoint=tmp_path, every=1, keep=100)
+    go(warmed, checkpoints=pr.Checkpoints(tmp_path, every=1, keep=100))
     with pytest.raises(CheckpointError, match=r"A step is taken before .* count with worker.range\(n\) or worker.clock"):
-        go(warmed_again, resume=tmp_path / "step-00000005")
+        go(warmed_again, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000005"))
 
 
 def test_what_follows_a_step_outside_of_loops_is_not_lost_unseen(tmp_path: Path) -> None:
@@ -556,7 +558,7 @@ def test_what_follows_a_step_outside_of_loops_is_not_lost_unseen(tmp_path: Path)
             schedule.step()
 
     with pytest.raises(WorkloadError, match=r"what the iteration does after that with .*schedule would be missing .* worker.range\(n\)"):
-        go(scheduled, checkpoint=tmp_path, every=2)
+        go(scheduled, checkpoints=pr.Checkpoints(tmp_path, every=2))
 
 
 def test_saving_between_a_batch_and_its_step_is_refused(tmp_path: Path) -> None:
@@ -568,7 +570,7 @@ def test_saving_between_a_batch_and_its_step_is_refused(tmp_path: Path) -> None:
             steps.take(x)
 
     with pytest.raises(WorkloadError, match=r"after a batch was drawn and before the step on it"):
-        go(early, checkpoint=tmp_path)
+        go(early, checkpoints=pr.Checkpoints(tmp_path))
 
 
 def test_what_a_pass_that_is_empty_now_had_set_is_explained(tmp_path: Path) -> None:
@@ -580,9 +582,9 @@ def test_what_a_pass_that_is_empty_now_had_set_is_explained(tmp_path: Path) -> N
             found = [steps.model(x).mean().item() for (x,) in steps.batches()]
             worker.report(mean=sum(found) / len(found))
 
-    go(averaging, checkpoint=tmp_path, every=1, keep=100)
+    go(averaging, checkpoints=pr.Checkpoints(tmp_path, every=1, keep=100))
     with pytest.raises(PolyrhythmError, match=r"ZeroDivisionError: .* write `for epoch in worker.range\(n\):`"):
-        go(averaging, resume=tmp_path / "step-00000006")
+        go(averaging, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000006"))
 
 
 @pytest.mark.parametrize("steps", [0, -1, 2.5, True])

@@ -460,11 +460,11 @@ def go(program: Program, on: Any = None, **options: Any) -> pr.Run:
 
 
 def resumed_alike(program: Program, directory: Path, steps: tuple[int, ...], on: Any = None) -> None:
-    whole = go(program, on, checkpoint=directory, every=2, keep=100)
+    whole = go(program, on, checkpoints=pr.Checkpoints(directory, every=2, keep=100))
     for step in steps:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            again = go(program, on, resume=directory / f"step-{step:08d}")
+            again = go(program, on, checkpoints=pr.Checkpoints(resume=directory / f"step-{step:08d}"))
         assert again.summary.weights_sha256 == whole.summary.weights_sha256, step
         assert again.final == whole.final, step
 
@@ -476,10 +476,10 @@ def test_what_a_step_changes_in_place_goes_on(program: Program, tmp_path: Path) 
 
 @pytest.mark.parametrize(("program", "message"), REFUSED, ids=[program.__name__ for program, _ in REFUSED])
 def test_what_a_step_sets_anew_is_refused_with_the_remedy(program: Program, message: str, tmp_path: Path) -> None:
-    go(program, checkpoint=tmp_path, every=2, keep=100)
+    go(program, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
     step = 4 if "phase" in message or "frozen" in message else 2
     with pytest.raises(CheckpointError, match=message):
-        go(program, resume=tmp_path / f"step-{step:08d}")
+        go(program, checkpoints=pr.Checkpoints(resume=tmp_path / f"step-{step:08d}"))
 
 
 def test_the_corrected_script_takes_what_the_checkpoint_has(tmp_path: Path) -> None:
@@ -493,24 +493,26 @@ def test_the_corrected_script_takes_what_the_checkpoint_has(tmp_path: Path) -> N
                 steps.take(x, out.sum())
                 own.hidden = out.detach()
 
-    whole = go(with_a_hidden_state, checkpoint=tmp_path, every=2, keep=100)
-    assert go(corrected, resume=tmp_path / "step-00000006").summary.weights_sha256 == whole.summary.weights_sha256
+    whole = go(with_a_hidden_state, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
+    assert (
+        go(corrected, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000006")).summary.weights_sha256 == whole.summary.weights_sha256
+    )
 
 
 @pytest.mark.parametrize("program", [with_the_best_state_alone, averaged_in_a_dict], ids=lambda program: program.__name__)
 def test_it_begins_anew_where_the_user_says_so(program: Program, tmp_path: Path) -> None:
     variable = "best_state" if program is with_the_best_state_alone else "ema"
-    whole = go(program, checkpoint=tmp_path, every=2, keep=100)
-    again = go(program, resume=tmp_path / "step-00000006", override=[variable])
+    whole = go(program, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
+    again = go(program, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000006", override=[variable]))
     assert (again.summary.weights_sha256 == whole.summary.weights_sha256) == (variable == "best_state")
 
 
 def test_what_is_too_large_for_a_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyrhythm.core.training.own_state.own_state.MOST_BYTES", 20)
     with pytest.warns(RecordWarning, match=r"average of .* too large.* will be refused\. Give it.* worker.keep\(average=average\)"):
-        go(averaged_by_an_object, checkpoint=tmp_path, every=2, keep=100)
+        go(averaged_by_an_object, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
     with pytest.raises(CheckpointError, match=r"average of .* too large.* to be in the checkpoint\. Give it.* worker.keep\("):
-        go(averaged_by_an_object, resume=tmp_path / "step-00000002")
+        go(averaged_by_an_object, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002"))
 
 
 def test_what_an_iteration_computes_alone_is_no_state(tmp_path: Path) -> None:
@@ -525,8 +527,8 @@ def test_what_an_iteration_computes_alone_is_no_state(tmp_path: Path) -> None:
                 self.x = torch.ones(4, 6) * self.worker.clock
                 self.loss = self.steps.take(self.x)
 
-    go(lambda worker: Loop(worker).fit(), checkpoint=tmp_path, every=2, keep=100)
-    go(lambda worker: Loop(worker).fit(), resume=tmp_path / "step-00000004")
+    go(lambda worker: Loop(worker).fit(), checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
+    go(lambda worker: Loop(worker).fit(), checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000004"))
 
 
 @pytest.mark.parametrize("anew", [False, True])
@@ -543,9 +545,9 @@ def test_in_a_loop_without_batches_it_is_refused(anew: bool, tmp_path: Path) -> 
             else:
                 ema["weight"].copy_(mean)
 
-    go(averaged, checkpoint=tmp_path, every=2, keep=100)
+    go(averaged, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
     with pytest.raises(CheckpointError, match=r"The variable ema of .* was a dict of 1 where .* another now"):
-        go(averaged, resume=tmp_path / "step-00000004")
+        go(averaged, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000004"))
 
 
 def test_state_goes_on_in_processes(tmp_path: Path) -> None:
@@ -554,6 +556,6 @@ def test_state_goes_on_in_processes(tmp_path: Path) -> None:
 
 def test_state_is_refused_in_processes(tmp_path: Path) -> None:
     on = pr.Processes()
-    go(with_a_hidden_state, on, checkpoint=tmp_path, every=6)
+    go(with_a_hidden_state, on, checkpoints=pr.Checkpoints(tmp_path, every=6))
     with pytest.raises(CheckpointError, match=r"worker.variables\(hidden=...\)"):
-        go(with_a_hidden_state, on, resume=tmp_path / "step-00000006")
+        go(with_a_hidden_state, on, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000006"))

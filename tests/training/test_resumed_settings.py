@@ -59,9 +59,9 @@ def go(program: Program, strategy: str = "allreduce", **options: Any) -> pr.Run:
     ],
 )
 def test_other_settings_are_refused_by_name(now: dict[str, Any], message: str, tmp_path: Path) -> None:
-    go(train, checkpoint=tmp_path, every=2, keep=9)
+    go(train, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
     with pytest.raises(CheckpointError, match=message):
-        go(partial(train, **now), resume=tmp_path / "step-00000002")
+        go(partial(train, **now), checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002"))
 
 
 class Limited(torch.optim.SGD):
@@ -75,25 +75,25 @@ class Limited(torch.optim.SGD):
 
 def test_an_option_that_is_not_a_number_is_the_same_in_a_resumed_run(tmp_path: Path) -> None:
     own = partial(train, kind=Limited, limit=float("nan"), limits=(0.0, float("nan")))
-    whole = go(own, checkpoint=tmp_path, every=2, keep=9)
-    again = go(own, resume=tmp_path / "step-00000002")
+    whole = go(own, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
+    again = go(own, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002"))
     assert again.summary.weights_sha256 == whole.summary.weights_sha256
     with pytest.raises(CheckpointError, match=r"limits of Limited is \(0.0, 1.0\) here and was \(0.0, nan\)"):
-        go(partial(own, limits=(0.0, 1.0)), resume=tmp_path / "step-00000002")
+        go(partial(own, limits=(0.0, 1.0)), checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002"))
 
 
 def test_the_same_data_in_a_loader_are_no_other_data(tmp_path: Path) -> None:
-    whole = go(train, checkpoint=tmp_path, every=2, keep=9)
+    whole = go(train, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
     loader = DataLoader(TensorDataset(DATA), batch_size=4, shuffle=True)
-    again = go(lambda worker: train(worker, loader, None), resume=tmp_path / "step-00000002")  # type: ignore[arg-type]
+    again = go(lambda worker: train(worker, loader, None), checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002"))  # type: ignore[arg-type]
     assert again.summary.weights_sha256 == whole.summary.weights_sha256
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "mxnet", "sparknet"])
 def test_a_learning_rate_that_is_overridden_is_that_of_the_steps_to_come(strategy: str, tmp_path: Path) -> None:
-    go(train, strategy, checkpoint=tmp_path, every=2, keep=9)
+    go(train, strategy, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
     expected = go(partial(train, later=0.3), strategy)
-    again = go(partial(train, lr=0.3), strategy, resume=tmp_path / "step-00000002", override=["lr"])
+    again = go(partial(train, lr=0.3), strategy, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002", override=["lr"]))
     assert again.summary.weights_sha256 == expected.summary.weights_sha256
 
 
@@ -111,36 +111,42 @@ def test_a_rate_that_a_schedule_has_changed_is_changed_by_the_same_factor(tmp_pa
             rates.append(optimizer.param_groups[0]["lr"])
             schedule.step()
 
-    pr.run(partial(watched, lr=0.1), workers=1, strategy="single", on=pr.Simulator(), checkpoint=tmp_path, every=2, keep=9)
+    pr.run(partial(watched, lr=0.1), workers=1, strategy="single", on=pr.Simulator(), checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
     before = rates[2:].copy()
     rates.clear()
     resume = tmp_path / "step-00000002"
-    pr.run(partial(watched, lr=0.2), workers=1, strategy="single", on=pr.Simulator(), resume=resume, override=["lr"])
+    pr.run(
+        partial(watched, lr=0.2),
+        workers=1,
+        strategy="single",
+        on=pr.Simulator(),
+        checkpoints=pr.Checkpoints(resume=resume, override=["lr"]),
+    )
     assert rates == pytest.approx([2 * rate for rate in before])
 
 
 def test_other_options_can_be_overridden(tmp_path: Path) -> None:
-    whole = go(partial(train, weight_decay=0.0), checkpoint=tmp_path, every=2, keep=9)
-    again = go(partial(train, weight_decay=0.5), resume=tmp_path / "step-00000002", override=["weight_decay"])
+    whole = go(partial(train, weight_decay=0.0), checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
+    again = go(partial(train, weight_decay=0.5), checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002", override=["weight_decay"]))
     assert again.weights["weight"].norm() < whole.weights["weight"].norm()
 
 
 def test_data_that_are_overridden_go_on_after_as_many_samples(tmp_path: Path) -> None:
-    go(train, checkpoint=tmp_path, every=2, keep=9)
+    go(train, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
     resume, override = tmp_path / "step-00000002", ["data"]
-    assert go(partial(train, size=8), resume=resume, override=override).summary.samples == 64
+    assert go(partial(train, size=8), checkpoints=pr.Checkpoints(resume=resume, override=override)).summary.samples == 64
     with pytest.raises(CheckpointError, match=r"after 8 samples of a pass, which are no whole number of batches of 3"):
-        go(partial(train, size=3), resume=resume, override=override)
+        go(partial(train, size=3), checkpoints=pr.Checkpoints(resume=resume, override=override))
 
 
 def test_names_that_nothing_has_are_refused(tmp_path: Path) -> None:
-    go(train, checkpoint=tmp_path, every=2, keep=9)
+    go(train, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
     with pytest.raises(CheckpointError, match=r"override has 'rate', and there is no such setting: it can have .*data.*lr"):
-        go(train, resume=tmp_path / "step-00000002", override=["rate"])
+        go(train, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002", override=["rate"]))
     with pytest.raises(CompositionError, match=r"override=\['lr'\] was given without resume"):
-        go(train, override=["lr"])
+        go(train, checkpoints=pr.Checkpoints(override=["lr"]))
     with pytest.raises(CompositionError, match=r"override='lr' is not a list of names"):
-        go(train, resume=tmp_path / "step-00000002", override="lr")
+        go(train, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002", override="lr"))
 
 
 @pytest.mark.parametrize("name", sorted(systems.SYSTEMS))
@@ -150,8 +156,8 @@ def test_every_system_says_how_a_resumed_run_ends(name: str) -> None:
 
 
 def test_how_a_run_resumes_is_in_the_manifest_and_in_the_record(tmp_path: Path) -> None:
-    go(train, "ssp", checkpoint=tmp_path, every=2, keep=9)
-    again = go(train, "ssp", resume=tmp_path / "step-00000002")
+    go(train, "ssp", checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
+    again = go(train, "ssp", checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002"))
     manifest = json.loads((tmp_path / "step-00000002" / "manifest.json").read_text())
     assert manifest["resumes"].startswith("Under ssp results depend on the order in which messages arrive")
     assert again.outcome.settings["how it resumes"] == manifest["resumes"]
@@ -159,13 +165,13 @@ def test_how_a_run_resumes_is_in_the_manifest_and_in_the_record(tmp_path: Path) 
 
 
 def test_another_runtime_is_said_and_another_file_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go(train, checkpoint=tmp_path, every=2, keep=9)
+    go(train, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
     resume = tmp_path / "step-00000002"
-    again = pr.run(train, workers=2, on=pr.Simulator(network="lan"), seed=5, resume=resume)
+    again = pr.run(train, workers=2, on=pr.Simulator(network="lan"), seed=5, checkpoints=pr.Checkpoints(resume=resume))
     assert "and the run goes on in simulator lan" in again.outcome.settings["how it resumes"]
     monkeypatch.setattr("platform.python_version", lambda: "3.99")
     with pytest.warns(ResumedWarning, match=r"The checkpoint was written with Python .*, and the run goes on with 3.99"):
-        go(train, resume=resume)
+        go(train, checkpoints=pr.Checkpoints(resume=resume))
 
 
 def test_changes_are_sentences() -> None:

@@ -262,9 +262,9 @@ def test_it_goes_on(program: Program, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("program", "variable"), NOT_IN_CHECKPOINTS, ids=[program.__name__ for program, _ in NOT_IN_CHECKPOINTS])
 def test_what_cannot_be_in_a_checkpoint_is_said_with_the_first_and_refused(program: Program, variable: str, tmp_path: Path) -> None:
     with pytest.warns(RecordWarning, match=rf"variable {variable} of .* has changed since .* will be refused\. Give it"):
-        go(program, checkpoint=tmp_path, every=2, keep=100)
+        go(program, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
     with pytest.raises(CheckpointError, match=rf"variable {variable} of .* an(other| iterator).* worker.keep\({variable}="):
-        go(program, resume=tmp_path / "step-00000006")
+        go(program, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000006"))
 
 
 def padded(program: Program) -> Program:
@@ -288,9 +288,9 @@ def test_loops_may_be_long(program: Program, tmp_path: Path) -> None:
     if message is None:
         resumed_alike(padded(program), tmp_path, (6,))
     else:
-        go(padded(program), checkpoint=tmp_path, every=2, keep=100)
+        go(padded(program), checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
         with pytest.raises(CheckpointError, match=message):
-            go(padded(program), resume=tmp_path / "step-00000004")
+            go(padded(program), checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000004"))
 
 
 def test_a_variable_that_a_checkpoint_cannot_hold_is_refused_at_once() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 from toy import network
 
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator import Simulator
 from polyrhythm.core.training.run import run
@@ -122,11 +123,11 @@ SOURCES = {"known": Numbers(49), "unknown": Uneven([30, 19])}
 @pytest.mark.parametrize("known", SOURCES)
 def test_a_run_resumed_within_an_epoch_ends_with_the_same_bits(known: str, on: Any, tmp_path: Path) -> None:
     train = training(SOURCES[known])
-    whole = run(train, on=on, seed=5, checkpoint=tmp_path, every=3, keep=100)
+    whole = run(train, on=on, seed=5, checkpoints=Checkpoints(tmp_path, every=3, keep=100))
     paths = sorted(tmp_path.glob("step-*"))
     assert len(paths) > 2
     for path in paths if on.kind == "simulator" else paths[1:2]:
-        assert run(train, on=on, seed=5, resume=path).summary.weights_sha256 == whole.summary.weights_sha256, path
+        assert run(train, on=on, seed=5, checkpoints=Checkpoints(resume=path)).summary.weights_sha256 == whole.summary.weights_sha256, path
 
 
 def test_a_resumed_run_reads_nothing_that_it_does_not_use_where_the_number_is_known(tmp_path: Path) -> None:
@@ -138,17 +139,17 @@ def test_a_resumed_run_reads_nothing_that_it_does_not_use_where_the_number_is_kn
                 read.extend(rows)
                 yield rows
 
-    run(training(Watched(40), 1), on=Simulator(network="lan"), seed=5, checkpoint=tmp_path, every=4)
+    run(training(Watched(40), 1), on=Simulator(network="lan"), seed=5, checkpoints=Checkpoints(tmp_path, every=4))
     read.clear()
-    run(training(Watched(40), 1), on=Simulator(network="lan"), seed=5, resume=tmp_path / "step-00000004")
+    run(training(Watched(40), 1), on=Simulator(network="lan"), seed=5, checkpoints=Checkpoints(resume=tmp_path / "step-00000004"))
     assert sorted(read) == [*range(16, 20), *range(36, 40)]
 
 
 def test_a_source_that_does_not_repeat_its_order_is_resumed_between_epochs_only(tmp_path: Path) -> None:
     source = Uneven([16, 16], repeats=False)
-    whole = run(training(source), on=Simulator(network="lan"), seed=5, checkpoint=tmp_path, every=2, keep=9)
+    whole = run(training(source), on=Simulator(network="lan"), seed=5, checkpoints=Checkpoints(tmp_path, every=2, keep=9))
     with pytest.raises(CheckpointError, match=r"after 2 batches of an epoch of a Uneven, which does not repeat the order"):
-        run(training(source), on=Simulator(network="lan"), seed=5, resume=tmp_path / "step-00000002")
+        run(training(source), on=Simulator(network="lan"), seed=5, checkpoints=Checkpoints(resume=tmp_path / "step-00000002"))
     assert whole.summary.steps == 8
 
 
@@ -176,8 +177,8 @@ def test_processes_that_persist_read_the_next_epoch() -> None:
 def test_a_run_with_loading_processes_resumes_with_the_same_bits(tmp_path: Path) -> None:
     loader: Any = DataLoader(Numbers(50), batch_size=4, num_workers=2)  # type: ignore[arg-type]
     train = training(loader, size=4)
-    whole = run(train, on=Simulator(network="lan"), seed=5, checkpoint=tmp_path, every=5, keep=9)
-    resumed = run(train, on=Simulator(network="lan"), seed=5, resume=tmp_path / "step-00000010")
+    whole = run(train, on=Simulator(network="lan"), seed=5, checkpoints=Checkpoints(tmp_path, every=5, keep=9))
+    resumed = run(train, on=Simulator(network="lan"), seed=5, checkpoints=Checkpoints(resume=tmp_path / "step-00000010"))
     assert resumed.summary.weights_sha256 == whole.summary.weights_sha256
 
 

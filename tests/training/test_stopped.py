@@ -19,7 +19,7 @@ import torch
 from leftovers import descendants, soon
 from toy import network
 
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.checkpoints.store import CheckpointStore
 from polyrhythm.core.kernel.events import AnyEvent, Saved, Stepped
 from polyrhythm.core.processes import Processes
@@ -72,12 +72,12 @@ def test_a_run_in_virtual_time_is_stopped_by_what_asks_it_to_end(number: signal.
 def test_the_last_checkpoint_is_one_from_which_the_run_ends_with_the_same_bits(system: str, tmp_path: Path) -> None:
     train = at_step(3, lambda: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(Stopped) as caught:
-        go(train, system, directory=tmp_path / "record", checkpoint=tmp_path / "ck")
+        go(train, system, directory=tmp_path / "record", checkpoints=Checkpoints(tmp_path / "ck"))
     store = CheckpointStore(tmp_path / "ck")
     (whole,) = store.whole()
     assert caught.value.kept
     assert f"A last checkpoint was written, {whole}, " in (load(tmp_path / "record").summary.error or "")
-    resumed = go(train, system, checkpoint=tmp_path / "ck", resume=True)  # which does not come to that step again
+    resumed = go(train, system, checkpoints=Checkpoints(tmp_path / "ck", resume=True))  # which does not come to that step again
     assert torch.equal(flat(resumed), flat(go(trains(sgd, epochs=2), system)))
 
 
@@ -87,7 +87,7 @@ def test_a_second_signal_does_not_wait_for_a_checkpoint(tmp_path: Path) -> None:
         signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(Stopped):
-        go(at_step(3, twice), directory=tmp_path / "record", checkpoint=tmp_path / "ck")
+        go(at_step(3, twice), directory=tmp_path / "record", checkpoints=Checkpoints(tmp_path / "ck"))
     text = load(tmp_path / "record").summary.error or ""
     assert "No last checkpoint could be written (grace=20 seconds). There is no checkpoint." in text
 
@@ -99,24 +99,24 @@ def test_after_the_grace_time_the_run_is_broken_off(tmp_path: Path) -> None:
 
     began = time.monotonic()
     with pytest.raises(Stopped) as caught:
-        go(at_step(3, hang), checkpoint=tmp_path / "ck", grace=0.2)
+        go(at_step(3, hang), checkpoints=Checkpoints(tmp_path / "ck", grace=0.2))
     assert caught.value.kept is False
     assert time.monotonic() - began < 15
 
 
 def test_no_grace_asks_for_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(Stopped) as caught:
-        go(at_step(3, lambda: signal.raise_signal(signal.SIGTERM)), checkpoint=tmp_path / "ck", grace=0)
+        go(at_step(3, lambda: signal.raise_signal(signal.SIGTERM)), checkpoints=Checkpoints(tmp_path / "ck", grace=0))
     assert caught.value.kept is None
     with pytest.raises(CompositionError, match="grace=-1 is no time to write a last checkpoint in"):
-        CheckpointRequest(grace=-1)
+        Checkpoints(grace=-1)
 
 
 def test_a_handler_of_the_programs_own_is_respected(tmp_path: Path) -> None:
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
     try:
-        result = go(at_step(3, lambda: signal.raise_signal(signal.SIGTERM)), checkpoint=tmp_path / "ck")
+        result = go(at_step(3, lambda: signal.raise_signal(signal.SIGTERM)), checkpoints=Checkpoints(tmp_path / "ck"))
     finally:
         signal.signal(signal.SIGTERM, before)
     assert (came, result.summary.steps) == ([signal.SIGTERM], 12)
@@ -135,7 +135,7 @@ def stop_at_a_step(deed: Callable[[], object] = lambda: signal.raise_signal(sign
 
 
 def real(system: str, directory: Path, watch: Callable[[AnyEvent], None], epochs: int = 1000, grace: float = 20.0) -> Any:
-    wanted = CheckpointRequest(directory / "ck", grace=grace)
+    wanted = Checkpoints(directory / "ck", grace=grace)
     return attempt(
         trains(sgd, epochs=epochs),
         workers=2,

@@ -150,14 +150,14 @@ def test_a_cache_holds_no_more_than_its_bound_and_spares_reads() -> None:
 
 def test_two_real_processes_have_the_bits_of_virtual_ones_and_of_a_resumed_run(tmp_path: Path) -> None:
     virtual = go(wandering, BOUNDED_0)
-    real = pr.run(wandering, workers=2, strategy=BOUNDED_0, on=pr.Processes(), seed=5, checkpoint=tmp_path, every=2)
+    real = pr.run(wandering, workers=2, strategy=BOUNDED_0, on=pr.Processes(), seed=5, checkpoints=pr.Checkpoints(tmp_path, every=2))
     assert real.summary.weights_sha256 == virtual.summary.weights_sha256
     assert (real.summary.bytes_sent, real.summary.messages_sent) >= (virtual.summary.bytes_sent, virtual.summary.messages_sent)
-    again = go(wandering, BOUNDED_0, resume=tmp_path / "step-00000004")
+    again = go(wandering, BOUNDED_0, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000004"))
     assert again.summary.weights_sha256 == virtual.summary.weights_sha256
     assert again.summary.steps == CLOCKS
     with pytest.raises(CheckpointError, match="given 'other', which is not in the checkpoint: it has t"):
-        go(lambda worker: worker.table("other", rows=ROWS), BOUNDED_0, resume=tmp_path / "step-00000004")
+        go(lambda worker: worker.table("other", rows=ROWS), BOUNDED_0, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000004"))
 
 
 @pytest.mark.parametrize("rule", [pr.consistency.Bounded(2), pr.consistency.SoftSync(2)], ids=repr)
@@ -178,9 +178,9 @@ def test_a_checkpoint_loses_and_doubles_nothing_whatever_is_under_way(rule: Cons
         return run.weights["t.values"] if shown is None else shown.view(-1)
 
     expected = torch.tensor([8, 8, 8, 8, 32])
-    assert torch.equal(content(checkpoint=tmp_path, every=3, keep=9), expected)
+    assert torch.equal(content(checkpoints=pr.Checkpoints(tmp_path, every=3, keep=9)), expected)
     for step in (3, 6):
-        assert torch.equal(content(resume=tmp_path / f"step-{step:08d}"), expected)
+        assert torch.equal(content(checkpoints=pr.Checkpoints(resume=tmp_path / f"step-{step:08d}")), expected)
 
 
 def test_a_table_lies_beside_a_model_and_changes_nothing_of_it() -> None:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from toy import data, network
 
 from polyrhythm import systems
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.processes import Processes
 from polyrhythm.errors import PolyrhythmError
 
@@ -126,9 +127,9 @@ def test_a_resumed_run_with_nothing_left_ends_well(system: str, tmp_path: Path) 
             gradient(model, x, y)
             optimizer.step()
 
-    whole = go(train, system, checkpoint=tmp_path, every=1, keep=99)
+    whole = go(train, system, checkpoints=Checkpoints(tmp_path, every=1, keep=99))
     last = sorted(tmp_path.glob("step-*"))[-1]
-    assert go(train, system, resume=last).summary.weights_sha256 == whole.summary.weights_sha256
+    assert go(train, system, checkpoints=Checkpoints(resume=last)).summary.weights_sha256 == whole.summary.weights_sha256
 
 
 def test_what_is_done_with_a_model_after_its_run_is_not_looked_at() -> None:

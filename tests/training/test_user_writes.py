@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from toy import data, network
 
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.processes import Processes
 from polyrhythm.errors import CompositionError, WorkloadError
 
@@ -195,8 +196,8 @@ def test_a_resumed_run_does_not_begin_with_what_is_loaded_after_attach_once_more
             next(iter(model.parameters())).sub_(50 if worker.returning else 0)
         loop(worker, model, optimizer)
 
-    go(train, system, checkpoint=tmp_path, every=4)
-    assert is_loaded(dict(go(train, system, checkpoint=tmp_path, every=4, resume=True).weights))
+    go(train, system, checkpoints=Checkpoints(tmp_path, every=4))
+    assert is_loaded(dict(go(train, system, checkpoints=Checkpoints(tmp_path, every=4, resume=True)).weights))
 
 
 def test_what_is_written_after_resuming_a_loop_that_counts_steps_is_refused(tmp_path: Any) -> None:
@@ -210,9 +211,9 @@ def test_what_is_written_after_resuming_a_loop_that_counts_steps_is_refused(tmp_
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
 
-    go(train, checkpoint=tmp_path, every=3)
+    go(train, checkpoints=Checkpoints(tmp_path, every=3))
     with pytest.raises(CompositionError, match="resumed from a checkpoint"):
-        go(train, checkpoint=tmp_path, every=3, resume=True)
+        go(train, checkpoints=Checkpoints(tmp_path, every=3, resume=True))
 
 
 def test_weights_that_satisfy_a_constraint_do_so_after_resuming(tmp_path: Any) -> None:
@@ -221,8 +222,8 @@ def test_weights_that_satisfy_a_constraint_do_so_after_resuming(tmp_path: Any) -
         worker.constrain(clip)
         loop(worker, model, optimizer)
 
-    whole = go(train, "diloco", checkpoint=tmp_path, every=5)
-    again = go(train, "diloco", checkpoint=tmp_path, every=5, resume=True)
+    whole = go(train, "diloco", checkpoints=Checkpoints(tmp_path, every=5))
+    again = go(train, "diloco", checkpoints=Checkpoints(tmp_path, every=5, resume=True))
     assert whole.summary.weights_sha256 == again.summary.weights_sha256
     assert is_bounded(dict(again.weights))
 

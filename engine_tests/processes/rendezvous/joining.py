@@ -36,7 +36,9 @@ if __name__ == "__main__":
         rank, size = int(os.environ["OMPI_COMM_WORLD_RANK"]), int(os.environ["OMPI_COMM_WORLD_SIZE"])
         dist.init_process_group("gloo", init_method=f"file://{directory}/group", rank=rank, world_size=size)
     checkpoint = directory if deed == "kill" else None
-    worker = pr.join("allreduce", seed=1, checkpoint=checkpoint, every=2 if checkpoint else None, resume=checkpoint is not None)
+    worker = pr.join(
+        "allreduce", seed=1, checkpoints=pr.Checkpoints(checkpoint, every=2 if checkpoint else None, resume=checkpoint is not None)
+    )
     train(worker, deed, directory)
     run = worker.leave()
     if worker.rank == 0:

@@ -1,4 +1,4 @@
-"""What a user wants of checkpoints."""
+"""The checkpoints that a user wants. `run` and `join` are given them, and hand them to `CheckpointPlan`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,17 @@ from polyrhythm.errors import CompositionError
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointRequest:
-    """What a user wants: checkpoints in `directory` after `every` steps, the latest `keep` of them; and from which to go on.
+class Checkpoints:
+    """Checkpoints of a whole run: in `directory`, after `every` steps of each worker and whenever all workers call `worker.save()`.
 
-    `resume` is a checkpoint or the directory of a run; True takes the newest in `directory`, and begins anew where there is none.
-    A run that is asked to stop, by SIGTERM or SIGHUP, may take `grace` seconds to write a last one. `override` names settings of which a
-    resumed run takes its own, and not those of the checkpoint. Raises CompositionError for what cannot be.
+    The latest `keep` are kept. `resume` continues from a checkpoint: True from the newest in `directory` (from the beginning if there is
+    none yet), or its path, or that of a run's directory. A run that is asked to stop, by SIGTERM or SIGHUP, may take `grace` seconds to
+    write a last one. A resumed run has the settings of the run that wrote the checkpoint, or is refused: `override` names those of which it
+    takes its own, such as "lr" or "data". Raises CompositionError for what cannot be.
+
+    Examples:
+        >>> Checkpoints("checkpoints", every=100, resume=True).keep
+        2
     """
 
     directory: str | Path | None = None
@@ -34,26 +39,35 @@ class CheckpointRequest:
             if (number is not None or name == "keep") and (isinstance(number, bool) or not isinstance(number, SupportsIndex)):
                 raise CompositionError(f"{name}={shown(number)} is not a whole number: give 1 or more.")
         if self.directory is not None and not isinstance(self.directory, (str, PathLike)):
-            raise CompositionError(f"checkpoint={self.directory!r} is not a path: give that of a directory.")
-        for name, path in (("checkpoint", self.directory), ("resume", self.resume)):
+            raise CompositionError(f"directory={self.directory!r} is not a path: give that of a directory.")
+        for name, path in (("directory", self.directory), ("resume", self.resume)):
             if not isinstance(path, bool) and path is not None and (str(path) == "" or "\0" in str(path)):
                 raise CompositionError(f"{name}={shown(path)} is not a path: it is empty or has a null character: give another.")
         if not isinstance(self.resume, (bool, str, PathLike)):
-            raise CompositionError(f"resume={self.resume!r} is not a path: give that of a checkpoint, True or False.")
-        if isinstance(self.override, str) or not all(isinstance(name, str) for name in self.override):
+            raise CompositionError(f"resume={shown(self.resume)} is not a path: give that of a checkpoint, True or False.")
+        if not isinstance(self.override, (list, tuple, set, frozenset)) or not all(isinstance(name, str) for name in self.override):
             raise CompositionError(f"override={self.override!r} is not a list of names: give some such as override=['lr'].")
         if self.override and self.resume is False:
             raise CompositionError(f"override={list(self.override)} was given without resume: only a resumed run has settings to override.")
         if self.directory is None:
             if self.every is not None:
                 raise CompositionError(
-                    f"every={self.every} was given without a directory for checkpoints: give checkpoint (--checkpoint) too."
+                    f"every={self.every} was given without a directory for checkpoints: give it too (directory=, or --checkpoint)."
                 )
             if self.resume is True:
-                raise CompositionError("resume was given without a directory for checkpoints: give checkpoint (--checkpoint) too.")
+                raise CompositionError("resume was given without a directory for checkpoints: give it too (directory=, or --checkpoint).")
         if self.every is not None and self.every < 1:
             raise CompositionError(f"every={self.every} is not a number of steps: give 1 or more.")
         if isinstance(self.grace, bool) or not isinstance(self.grace, (int, float)) or not 0 <= self.grace < math.inf:
             raise CompositionError(f"grace={self.grace!r} is no time to write a last checkpoint in: give 0 or more seconds.")
         if self.keep < 1:
             raise CompositionError(f"keep={self.keep} would keep no checkpoint: give 1 or more.")
+
+
+def given_checkpoints(given: object) -> Checkpoints:
+    """`given`, or none at all. Raises CompositionError where it is something else, such as the path of a directory."""
+    if given is None:
+        return Checkpoints()
+    if not isinstance(given, Checkpoints):
+        raise CompositionError(f"checkpoints={shown(given)} are none: give such as pr.Checkpoints('directory', every=100).")
+    return given

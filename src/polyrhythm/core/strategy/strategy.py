@@ -22,10 +22,9 @@ from polyrhythm.core.protocols.traits import Pattern
 from polyrhythm.core.settings import checked, shown
 from polyrhythm.core.strategy.check import require_piece
 from polyrhythm.core.strategy.exchange import AnyExchange, Exchange
-from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.errors import CompositionError
 
 Selected = Sequence[tuple[Selection, AnyExchange]]
-_AXES = ("exchange", "selected", "consistency", "topology", "codec", "merge", "local", "controller", "shuffle", "buffers", "name")
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -38,7 +37,7 @@ class Strategy:
     `consistency`, `topology`, `codec`, `merge`, `local`, `controller`. `shuffle` is which samples a worker sees, and `buffers` with which
     batch-norm statistics the final weights are saved. `name` is its name in tables.
 
-    Raises CompositionError for pieces that do not fit together, and for an unknown axis.
+    Raises CompositionError for pieces that do not fit together.
 
     Examples:
         >>> Strategy().agreement.payload.value
@@ -54,23 +53,27 @@ class Strategy:
     def __init__(
         self,
         *,
+        consistency: Consistency | None = None,
+        topology: Topology | None = None,
+        codec: Codec | None = None,
+        merge: Merge | None = None,
+        local: LocalRule | None = None,
+        controller: Controller | None = None,
         exchange: AnyExchange | None = None,
         selected: Selected = (),
         shuffle: Shuffle | None = None,
         buffers: Buffers | None = None,
         name: str = "custom",
-        **pieces: Consistency | Topology | Codec | Merge | LocalRule | Controller,
     ) -> None:
-        for axis in pieces:
-            if axis not in _AXES:
-                raise unknown("axis of a Strategy", axis, _AXES)
         if exchange is not None:
             require_piece("exchange", exchange, Exchange())
         if not isinstance(selected, (list, tuple)):
             raise CompositionError(f"selected={shown(selected)} is no list: give pairs of a selection and an exchange.")
         for entry in selected:
             _require_pair(entry)
-        chosen = Exchange(**pieces) if exchange is None else exchange.with_pieces(pieces) if pieces else exchange  # type: ignore[arg-type]
+        axes = (("consistency", consistency), ("topology", topology), ("codec", codec), ("merge", merge))
+        pieces = {axis: piece for axis, piece in (*axes, ("local", local), ("controller", controller)) if piece is not None}
+        chosen = (exchange or Exchange()).with_pieces(pieces) if pieces else exchange or Exchange()
         object.__setattr__(self, "exchange", chosen)
         object.__setattr__(self, "selected", tuple(selected))
         object.__setattr__(self, "shuffle", GlobalShuffle() if shuffle is None else shuffle)
@@ -106,38 +109,47 @@ class Strategy:
 
     @property
     def agreement(self) -> Agreement:
-        """What the pieces of `exchange` have agreed on."""
-        return self.exchange.agreement
+        """The pieces of the one exchange. Raises CompositionError where there are several, each with its own."""
+        return self._only.agreement
 
     @property
     def consistency(self) -> Consistency:
-        """That of `exchange`."""
-        return self.agreement.consistency
+        """The consistency of the one exchange."""
+        return self._only.agreement.consistency
 
     @property
     def topology(self) -> Topology:
-        """That of `exchange`."""
-        return self.exchange.topology
+        """The topology of the one exchange."""
+        return self._only.topology
 
     @property
     def codec(self) -> Codec:
-        """That of `exchange`."""
-        return self.agreement.codec
+        """The codec of the one exchange."""
+        return self._only.agreement.codec
 
     @property
     def merge(self) -> Merge:
-        """That of `exchange`."""
-        return self.agreement.merge
+        """The merge of the one exchange."""
+        return self._only.agreement.merge
 
     @property
     def local(self) -> LocalRule:
-        """That of `exchange`."""
-        return self.agreement.local
+        """The rule for local steps of the one exchange."""
+        return self._only.agreement.local
 
     @property
     def controller(self) -> Controller:
-        """That of `exchange`."""
-        return self.agreement.controller
+        """The controller of the one exchange."""
+        return self._only.agreement.controller
+
+    @property
+    def _only(self) -> AnyExchange:
+        if self.selected:
+            raise CompositionError(
+                f"{self.name} has {len(self.exchanges)} exchanges, each with its own pieces: ask one of them, such as strategy.exchange, "
+                "or all strategy.exchanges."
+            )
+        return self.exchange
 
     @property
     def order_matters(self) -> bool:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from polyrhythm.core.checkpoints.checkpoint import Checkpoint
 from polyrhythm.core.checkpoints.manifest import Manifest
 from polyrhythm.core.checkpoints.plan import CheckpointPlan, path_given
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.checkpoints.store import CheckpointStore, find
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
@@ -42,7 +42,7 @@ def described(strategy: Strategy) -> dict[str, str]:
     return {axis: re.sub(r" at 0x[0-9a-f]+", "", repr(piece)) for axis, piece in strategy.pieces.items()}
 
 
-def planned(plan: StrategyPlan, wanted: CheckpointRequest, here: Mapping[str, str] = MappingProxyType({})) -> CheckpointPlan:
+def planned(plan: StrategyPlan, wanted: Checkpoints, here: Mapping[str, str] = MappingProxyType({})) -> CheckpointPlan:
     """Where a run by `plan` in the circumstances `here` writes checkpoints, and from which checkpoint it continues.
 
     Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, for a path that is not a checkpoint, or for a
@@ -78,7 +78,7 @@ def planned(plan: StrategyPlan, wanted: CheckpointRequest, here: Mapping[str, st
     return CheckpointPlan(store, wanted.every, resumed, grace, frozenset(wanted.override), here)
 
 
-def newest(wanted: CheckpointRequest) -> Checkpoint | None:
+def newest(wanted: Checkpoints) -> Checkpoint | None:
     """The newest checkpoint in the directory of a run, if there is any."""
     return None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep).newest()
 
@@ -94,7 +94,7 @@ def _resumed(store: CheckpointStore | None, resume: bool | str | Path) -> Checkp
     return find(path_given(resume))
 
 
-def recorded_checkpoints(wanted: CheckpointRequest, here: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+def recorded_checkpoints(wanted: Checkpoints, here: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """The settings about checkpoints, as the record of a run in the circumstances `here` shows them."""
     found = {}
     if wanted.directory is not None:
@@ -109,6 +109,6 @@ def recorded_checkpoints(wanted: CheckpointRequest, here: Mapping[str, str] = Ma
     return found
 
 
-def overridden(wanted: CheckpointRequest) -> list[str]:
+def overridden(wanted: Checkpoints) -> list[str]:
     """A sentence about settings of which the run takes its own."""
     return [f"Its own and not those of the checkpoint are: {', '.join(wanted.override)}."] if wanted.override else []

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from polyrhythm import systems
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
 from polyrhythm.core.kernel.names import worker as name_of
 from polyrhythm.core.kernel.stopping import StopSignals, tell
@@ -39,12 +39,7 @@ def join(
     seed: int = 0,
     directory: str | Path | None = None,
     timeout: float | None = None,
-    checkpoint: str | Path | None = None,
-    every: int | None = None,
-    keep: int = 2,
-    resume: bool | str | Path = False,
-    grace: float = 20.0,
-    override: Sequence[str] = (),
+    checkpoints: Checkpoints | None = None,
     loggers: Sequence[MetricsLogger] = (),
     bind: str | None = None,
 ) -> Worker:
@@ -56,17 +51,17 @@ def join(
     perhaps join another. With a `directory`, this worker's record is written to `directory`/worker-RANK from the beginning, as by `run`.
     A script succeeds by reaching its end or by `sys.exit(0)`, and then waits for the others; if it fails, all others fail too, with an
     error that names it. After waiting `timeout` seconds for a worker that makes no progress, the run stops with an error that names it;
-    without a timeout this is only reported on stderr. `checkpoint`, `every`, `keep`, `resume`, `grace` and `override` are those of `run`;
-    all hosts must share the directory. SIGTERM and the like end the script as they end `run`. Worker 0 has the `loggers`, as those of
-    `run`. `bind` is the address of this host to listen at, instead of that of the interface towards worker 0. Raises CompositionError if a
-    launcher is at work and gives no rank, if the number of processes is not what the strategy uses, or if their settings differ; RunError
-    if the others do not join.
+    without a timeout this is only reported on stderr. `checkpoints` are those of `run`; all hosts must share the directory.
+    SIGTERM and the like end the script as they end `run`. Worker 0 has the `loggers`, as those of `run`. `bind` is
+    the address of this host to listen at, instead of that of the interface towards worker 0. Raises CompositionError if a launcher is at
+    work and gives no rank, if the number of processes is not what the strategy uses, or if their settings differ; RunError if the others do
+    not join.
     """
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
     leave_failed()
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
-    wanted = CheckpointRequest(checkpoint, every, keep, resume, grace, override)
+    wanted = given_checkpoints(checkpoints)
     place = find_rank_environment()
     used = chosen.workers(place.workers)
     if used != place.workers:
@@ -79,9 +74,12 @@ def join(
     try:
         with attend(place, joining) as rendezvous:
             plan = StrategyPlan.of(chosen, locate(rendezvous), seed)
-            checkpoints = planned(plan, wanted, circumstances(sys.modules["__main__"], "processes"))
-            facts = {**described(chosen), "resumed from": "" if checkpoints.resumed is None else checkpoints.resumed.path.name}
-            joined = JoinedRun(make_job(_elsewhere, plan, checkpoints), log.record, rendezvous, replace(joining, facts=facts))
+            planned_checkpoints = planned(plan, wanted, circumstances(sys.modules["__main__"], "processes"))
+            facts = {
+                **described(chosen),
+                "resumed from": "" if planned_checkpoints.resumed is None else planned_checkpoints.resumed.path.name,
+            }
+            joined = JoinedRun(make_job(_elsewhere, plan, planned_checkpoints), log.record, rendezvous, replace(joining, facts=facts))
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
         signals.restore()
@@ -89,7 +87,7 @@ def join(
             tell(problem, name_of(place.rank))
         raise
     membership = Membership(joined, log, signals, records)
-    worker = Worker(joined.context, plan, checkpoints, membership.leave)
+    worker = Worker(joined.context, plan, planned_checkpoints, membership.leave)
     membership.of(worker)
     return worker
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.checkpoints.store import CheckpointStore
 from polyrhythm.errors import Stopped
 
 
-def last_checkpoint(problem: BaseException, wanted: CheckpointRequest) -> str:
+def last_checkpoint(problem: BaseException, wanted: Checkpoints) -> str:
     """A sentence without its full stop on the newest checkpoint of a run that `problem` interrupts; empty where it writes none."""
     if wanted.directory is None:
         return ""
@@ -21,7 +21,7 @@ def last_checkpoint(problem: BaseException, wanted: CheckpointRequest) -> str:
     return _untried(problem, wanted) + f"The newest checkpoint is {whole[-1]}"
 
 
-def _untried(problem: BaseException, wanted: CheckpointRequest) -> str:
+def _untried(problem: BaseException, wanted: Checkpoints) -> str:
     if not isinstance(problem, Stopped) or problem.kept is None:
         return ""
     return f"No last checkpoint could be written (grace={wanted.grace:g} seconds). "

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.events import AnyEvent
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.processes.system.signals import DeferredSignals
@@ -35,13 +35,13 @@ class Log:
         directory: str | Path | None,
         watch: Watch,
         loggers: Sequence[MetricsLogger] = (),
-        checkpoints: CheckpointRequest | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         outcome.state = "running"
         self.outcome = outcome
         self.troubles: list[str] = []
         self._watch = watch
-        self._checkpoints = checkpoints or CheckpointRequest()
+        self._checkpoints = checkpoints or Checkpoints()
         summary = outcome.summary
         run = RunDescription(summary.system, summary.workers, summary.on, summary.seed, outcome.settings)
         self._feed = MetricsFeed(loggers, run)

@@ -12,7 +12,7 @@ from typing import SupportsIndex
 import msgspec
 
 from polyrhythm import systems
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
 from polyrhythm.core.kernel.events import Overwritten
 from polyrhythm.core.kernel.job import Ending, Runtime, Work
@@ -54,12 +54,7 @@ def run(
     on: Runtime | None = None,
     seed: int | None = None,
     directory: str | Path | None = None,
-    checkpoint: str | Path | None = None,
-    every: int | None = None,
-    keep: int = 2,
-    resume: bool | str | Path = False,
-    grace: float = 20.0,
-    override: Sequence[str] = (),
+    checkpoints: Checkpoints | None = None,
     loggers: Sequence[MetricsLogger] = (),
     timeline: bool = False,
 ) -> Run:
@@ -69,15 +64,13 @@ def run(
     of all random streams, the runtime's own by default. With a `directory`, a record is created there at the start and events are written
     as they happen; if something cannot be written, the run continues and a RecordWarning is issued.
 
-    In the directory `checkpoint` the state of the whole run is written after `every` steps of each worker, and whenever all workers call
-    `worker.save()`; the latest `keep` are kept. `resume` continues from a checkpoint: True from the newest in `checkpoint` (from the
-    beginning if there is none yet), or its path. `train` is called again, and `worker.batches` yields the batches that were not yet used. A
-    resumed run ends with the same bits as an uninterrupted one if results do not depend on the order in which messages arrive. It has the
-    settings of the run that wrote the checkpoint, or is refused: `override` names those of which it takes its own, such as "lr" or "data".
+    `checkpoints` are where the state of the whole run is written, and from which of them it continues. In a resumed run `train` is called
+    again, and `worker.batches` yields the batches that were not yet used. It ends with the same bits as an uninterrupted run if results do
+    not depend on the order in which messages arrive.
 
     SIGTERM, SIGHUP and SIGQUIT end a run as Ctrl-C does, unless the program has handlers of its own: the record says so, no process is
     left, and the exception `Stopped`, a KeyboardInterrupt and a SystemExit, ends the program with exit code 128 plus the signal's number.
-    With a `checkpoint` directory the first SIGTERM or SIGHUP has a last checkpoint written, within `grace` seconds.
+    With `checkpoints` the first SIGTERM or SIGHUP has a last checkpoint written.
 
     What is measured goes to `loggers` too, as it comes (`CSV`, `TensorBoard`, `WandB`, `MLflow`); one that fails is left out, with a
     RecordWarning. With a `timeline`, every message and the phases of every tensor's exchange are recorded too, for `Run.trace`: that may be
@@ -85,7 +78,6 @@ def run(
     """
     refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
-    wanted = CheckpointRequest(checkpoint, every, keep, resume, grace, override)
     with stops_told(), progress(1, wanted=True) as begin:
         watch = begin(chosen.name)
         tried = attempt(
@@ -96,7 +88,7 @@ def run(
             seed=seed,
             directory=directory,
             watch=watch,
-            checkpoints=wanted,
+            checkpoints=checkpoints,
             loggers=loggers,
             timeline=timeline,
         )
@@ -119,7 +111,7 @@ def attempt(
     directory: str | Path | None = None,
     watch: Watch = ignore,
     notes: Mapping[str, str] | None = None,
-    checkpoints: CheckpointRequest | None = None,
+    checkpoints: Checkpoints | None = None,
     loggers: Sequence[MetricsLogger] = (),
     timeline: bool = False,
 ) -> Attempt:
@@ -141,7 +133,7 @@ def attempt(
         raise CompositionError(f"on={on!r} is not a runtime: give pr.Processes() or pr.Simulator(network=...).")
     runtime = on if on is not None else Processes()
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another 64-bit integer")
-    wanted = checkpoints or CheckpointRequest()
+    wanted = given_checkpoints(checkpoints)
     here = circumstances(train, " ".join(filter(None, (runtime.kind, runtime.network_name))))
     training, places = Training(train, strategy, workers, root, wanted, timeline, here), runtime.locations(workers)
     work = training if places is None else training.job(places)  # what can be refused is refused before a record is begun

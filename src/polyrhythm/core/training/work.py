@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.job import Job, Location, WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.records.event_lines import encoded
@@ -30,7 +30,7 @@ class Training:
     strategy: Strategy
     available: int
     seed: int
-    checkpoints: CheckpointRequest = field(default_factory=CheckpointRequest)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
     timeline: bool = False
     circumstances: Mapping[str, str] = field(default_factory=dict)
 

@@ -43,6 +43,7 @@ def join(
     The rank and the number of workers come from the variables of what has started it. Worker 0 prints the result; with --out each worker
     writes its record to a directory below that one.
     """
+    from polyrhythm.core.checkpoints.request import Checkpoints
     from polyrhythm.core.training import join as training
     from polyrhythm.errors import Stopped
     from polyrhythm.tools.cli.output import print_json, print_outcomes, reserved
@@ -60,12 +61,7 @@ def join(
             seed=seed,
             directory=out,
             timeout=timeout,
-            checkpoint=checkpoint,
-            every=every,
-            keep=keep,
-            grace=grace,
-            resume=resume,
-            override=override or [],
+            checkpoints=Checkpoints(checkpoint, every, keep, resume, grace, override or []),
             bind=bind,
         )
         try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.job import Runtime
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
 from polyrhythm.core.records.outcome import Outcome, Summary
@@ -35,7 +35,7 @@ class PlannedRun:
     loggers: Sequence[MetricsLogger] = ()
     timeline: bool = False
 
-    def attempt(self, directory: Path | None, watch: Watch, checkpoints: CheckpointRequest | None = None) -> Attempt:
+    def attempt(self, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None = None) -> Attempt:
         """Make the run, keeping its record in `directory`; without, and with a trouble, if none can be begun there."""
         try:
             return self._attempt(directory, watch, checkpoints)
@@ -51,7 +51,7 @@ class PlannedRun:
         summary = Summary(self.strategy.name, workers, self.on.kind, self.on.network_name, self.seed, error=str(error))
         return Attempt(Outcome(summary, state="failed"), error)
 
-    def _attempt(self, directory: Path | None, watch: Watch, checkpoints: CheckpointRequest | None) -> Attempt:
+    def _attempt(self, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None) -> Attempt:
         return attempt(
             self.train,
             workers=self.workers,

@@ -59,7 +59,9 @@ def published(name: str) -> Published:
     first = " ".join(text.split("\n\n")[0].split())
     cited = _CITATION.search(first)
     summary = first[: cited.start()].strip() if cited else first
-    pieces = {axis: short(getattr(strategy, axis)) for axis in AXES}
+    agreement = strategy.exchange.agreement
+    outermost = (agreement.consistency, strategy.exchange.topology, agreement.codec, agreement.merge, strategy.shuffle)
+    pieces = dict(zip(AXES, map(short, outermost), strict=True))
     exchanges = _exchanges(strategy)
     options = {
         key: Option(str(parameter.annotation), parameter.default) for key, parameter in inspect.signature(SYSTEMS[name]).parameters.items()

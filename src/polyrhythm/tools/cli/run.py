@@ -98,7 +98,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
-    from polyrhythm.core.checkpoints.request import CheckpointRequest
+    from polyrhythm.core.checkpoints.request import Checkpoints
     from polyrhythm.core.records.progress import progress
     from polyrhythm.tools.cli.loggers import loggers
     from polyrhythm.tools.cli.output import reserved
@@ -109,7 +109,7 @@ def run(
     from polyrhythm.tools.cli.runtimes import RuntimeOptions
 
     strategy, shown = compose(system, pairs(options or [], "--option")), loggers(log or ())
-    wanted = CheckpointRequest(checkpoint, every, keep, resume, grace, override or [])
+    wanted = Checkpoints(checkpoint, every, keep, resume, grace, override or [])
     given_options = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout, tuple(engine or ())))
     changes = [*repeated("--set", settings), *repeated("--option", options)]
     again = given_options.command("run", before=["--system", system], after=["--seed", str(seed), *changes])

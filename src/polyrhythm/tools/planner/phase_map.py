@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import Watch
 from polyrhythm.core.training.run import Attempt
@@ -51,7 +51,7 @@ class TimingTask:
         """In progress lines."""
         return f"{self.candidate.name}, timed"
 
-    def attempt(self, directory: Path | None, watch: Watch, checkpoints: CheckpointRequest | None = None) -> Attempt:
+    def attempt(self, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None = None) -> Attempt:
         """Make the run. What cannot be timed fails."""
         on = self.scenario.on(self.scenario.seed)
         try:

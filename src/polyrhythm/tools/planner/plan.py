@@ -143,15 +143,47 @@ class PlanRequest:
         return pool
 
 
-def plan(train: Train, to: str, **request: Any) -> Plan:
+def plan(
+    train: Train,
+    to: str,
+    *,
+    network: str | Path | Network = "lan",
+    devices: str | Path | Machine | Fleet = "cpu-core",
+    workers: Sequence[int] = WORKERS,
+    objective: str = "time",
+    prices: Prices | None = None,
+    budget: float = BUDGET,
+    memory: float | None = None,
+    systems: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+    pool: str = HOST,
+    cache: str | Path | None = None,
+) -> Plan:
     """Search for the way of training that brings `train` to a target soonest, or for the least bytes, money or energy, on given machines.
 
-    `to` is the target, such as "accuracy=0.96"; further keywords are the fields of `PlanRequest`. Every candidate trains with real
+    `to` is the target, such as "accuracy=0.96"; `PlanRequest` says what the keywords are. Every candidate trains with real
     gradients in virtual time: all systems for a while, the best quarter of them for longer (successive halving), and then what
     Optuna draws of options, workers, learning rates and batches around the leading ones. An interruption ends the search, and what is
     known by then is returned. `print(plan_text(plan))` shows the answer. Raises PolyrhythmErrors for what cannot be planned.
     """
-    wanted = PlanRequest(to, **request)
+    wanted = PlanRequest(
+        to,
+        network,
+        devices,
+        workers,
+        objective,
+        prices or Prices(),
+        budget,
+        memory,
+        systems,
+        settings or {},
+        seed,
+        jobs,
+        pool,
+        cache,
+    )
     with board(1, wanted=True) as line:
         bundled = str(getattr(train, "name", "")) if type(train).__module__.startswith("polyrhythm.workloads.") else ""
         name = bundled or str(getattr(train, "__name__", "train"))

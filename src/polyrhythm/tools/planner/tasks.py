@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, time
 
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.events import AnyEvent, Evaluated, Reported, Stepped
 from polyrhythm.core.records.metrics import Target
 from polyrhythm.core.records.outcome import Outcome, Summary
@@ -60,7 +60,7 @@ class TrainingTask:
         """The same run on other machines."""
         return replace(self, scenario=scenario)
 
-    def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: CheckpointRequest | None = None) -> Attempt:
+    def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: Checkpoints | None = None) -> Attempt:
         """Make the run. What is kept of its events are evaluations, and some of each worker's steps."""
         strategy, began, furthest = self.candidate.strategy, monotonic(), 0
         limited = Limited(self.scenario.trained(self.candidate), self.steps, strategy.chooses, Sparing(self.scenario.target))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from polyrhythm.core.checkpoints.request import CheckpointRequest
+from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.records.progress import ProgressLine, Watch
 from polyrhythm.core.training.run import Attempt
 from polyrhythm.errors import PolyrhythmError, unknown
@@ -24,7 +24,7 @@ class RunTask(Protocol):
     def name(self) -> str:
         """In progress and errors."""
 
-    def attempt(self, directory: Path | None, watch: Watch, checkpoints: CheckpointRequest | None = None) -> Attempt:
+    def attempt(self, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None = None) -> Attempt:
         """Make the run, keeping its record in `directory`."""
 
     def failed(self, error: PolyrhythmError) -> Attempt:

@@ -66,7 +66,7 @@ def model_findings(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[s
 def momentum_findings(strategy: Strategy, optimizer: torch.optim.Optimizer, workers: int) -> list[str]:
     """Whether the optimizer has momentum where updates come late and one by one: that is momentum too, and the two add up."""
     momentum = max((float(group.get("momentum", 0.0)) for group in optimizer.param_groups), default=0.0)
-    if workers < _SEVERAL or momentum < _MUCH or not strategy.agreement.consistency.traits.order_matters:
+    if workers < _SEVERAL or momentum < _MUCH or not strategy.exchange.agreement.consistency.traits.order_matters:
         return []
     return [
         f"The optimizer has momentum {momentum:g}, and under {strategy.name} the updates of {workers} workers come late and one by one, "
@@ -77,7 +77,7 @@ def momentum_findings(strategy: Strategy, optimizer: torch.optim.Optimizer, work
 
 def rate_findings(strategy: Strategy, workers: int, ratio: float, *, warms_up: bool) -> list[str]:
     """Whether the learning rate follows the batch: the training function multiplies it by `ratio` for `workers`, and perhaps `warms_up`."""
-    agreement = strategy.agreement
+    agreement = strategy.exchange.agreement
     context = ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "merge"))
     if workers == 1 or not agreement.payload.is_gradient or agreement.consistency.traits.order_matters:
         return []
