@@ -7,7 +7,7 @@ PolyrhythmError
 ├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
 ├── DataError            data that cannot be sharded over the workers
 ├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
-│   └── ScriptEnded      a JOB file that refused its own command line with a message of its own
+│   └── ScriptEnded      a JOB file that refused its command line with its own message
 ├── DivergedError        a loss or an update that is NaN or infinite
 └── RunError             a run that failed after it had started
     ├── WorkerFailed     a worker or server raised, or its process died
@@ -80,7 +80,7 @@ class DivergedError(PolyrhythmError, ArithmeticError):
 
 
 class BrokenOff(PolyrhythmError):
-    """A run was ended on purpose before its end, as it says."""
+    """A run was ended on purpose before its end; the text says why."""
 
 
 class RunError(PolyrhythmError, RuntimeError):
@@ -122,8 +122,8 @@ class TamperedError(WireError):
 class Stopped(KeyboardInterrupt, SystemExit):
     """A signal has asked this process to end, which it does with exit code 128 plus the signal's `number` if nothing catches this.
 
-    `kept` is whether a checkpoint was written before; None where none was tried. `reason` goes on with the
-    sentence "stopped by SIGTERM": who has sent it and why, as far as is known.
+    `kept` is true if a checkpoint was written before; None if none was tried. `reason` continues the
+    sentence "stopped by SIGTERM": who sent the signal and why, as far as is known.
     """
 
     def __init__(self, number: int, kept: bool | None = None, reason: str = "") -> None:
@@ -135,7 +135,7 @@ class Stopped(KeyboardInterrupt, SystemExit):
 
     @property
     def signal(self) -> str:
-        """Its name, such as SIGTERM."""
+        """The signal's name, such as SIGTERM."""
         return signal.Signals(self.number).name
 
     def __reduce__(self) -> tuple[type[Stopped], tuple[int, bool | None, str]]:
@@ -143,7 +143,7 @@ class Stopped(KeyboardInterrupt, SystemExit):
 
 
 class AliasWarning(UserWarning):
-    """A tensor that was made before `worker.attach` has the memory of a parameter, and keeps the numbers of then."""
+    """A tensor shared a parameter's memory before `worker.attach`; it keeps the values of then, and does not follow the parameter."""
 
 
 class DriftWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""What papers claim beside what is measured here: each reproduction is an experiment with thresholds that were fixed beforehand."""
+"""Reproductions of papers: their claims, compared with measurements here. Thresholds of each experiment were fixed beforehand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of a reproduction, with all that an honest report says of it."""
+"""One run of a reproduction, with all that an honest report says of it. `ArmTrial` makes arms; the report and the rules read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`polyrhythm reproduce`: a paper's claims beside what is measured here."""
+"""`polyrhythm reproduce`: a paper's claims, compared with measurements here."""
 
 from __future__ import annotations
 

@@ -18,5 +18,5 @@ def reproduction_names() -> tuple[str, ...]:
 
 
 def complete_reproductions(incomplete: str) -> list[str]:
-    """Names of reproductions."""
+    """The names of reproductions that begin with the typed text."""
     return [name for name in reproduction_names() if name.startswith(incomplete)]

@@ -26,7 +26,7 @@ TUNING_SEED = 1000
 
 @dataclass(frozen=True, slots=True)
 class ReproductionPlan:
-    """How reproductions are run: how many seeds each, on how many processes, and whether quickly."""
+    """The plan of reproductions: seeds of each, processes to run on, and whether to be quick."""
 
     seeds: int
     jobs: int
@@ -35,7 +35,7 @@ class ReproductionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What tuning has come to, and how many runs it took for each arm."""
+    """The settings that tuning chose, and the number of runs that it took for each arm."""
 
     settings: Mapping[str, float] = field(default_factory=dict)
     runs: Mapping[str, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One seed: its figures and its runs."""
+    """The result of one seed: its figures and its runs."""
 
     figures: Mapping[str, float]
     arms: Sequence[Arm]
@@ -59,7 +59,7 @@ class _TrialUnderWay:
 
 
 def tune(name: str, quick: bool) -> Tuned:
-    """What the reproduction `name` tunes before it measures."""
+    """Tune the settings that the reproduction `name` tunes before it measures."""
     torch.set_num_threads(1)
     chosen = find(name).tune
     if chosen is None:
@@ -70,7 +70,7 @@ def tune(name: str, quick: bool) -> Tuned:
 
 
 def measure(name: str, seed: int, quick: bool, tuned: Tuned) -> Measured:
-    """One seed of the reproduction `name`."""
+    """Measure one seed of the reproduction `name`."""
     torch.set_num_threads(1)
     trial = ArmTrial(seed, quick, tuned.settings, tuning_runs=dict(tuned.runs))
     return Measured(dict(find(name).measure(trial)), trial.arms)
@@ -88,8 +88,8 @@ def conduct(
 ) -> Iterator[ReproductionReport]:
     """The findings of each of `names`, as they are complete. What ends this ends all.
 
-    Raises HonestyError before anything is run, if the seeds are too few for a verdict. `failed` is told of each whose measuring fails,
-    or whose findings break a rule; where it returns, the others go on.
+    Raises HonestyError before anything is run, if the seeds are too few for a verdict. `failed` is called with each whose measuring fails,
+    or whose findings break a rule; where it returns, the others continue.
     """
     for name in names:
         if said := too_few_seeds(plan.seeds, plan.quick, [claim.efficiency.value for claim in find(name).testable]):
@@ -129,7 +129,7 @@ class _Conductor:
         self.waiting: dict[Future[Any], tuple[str, int | None]] = {}
 
     def findings(self, names: Sequence[str]) -> Iterator[ReproductionReport]:
-        """Of each, when its last seed is complete."""
+        """The report of each, when its last seed is complete."""
         left = list(names)
         while left or self.waiting:
             while left and len(self.waiting) < self.plan.jobs:
@@ -161,7 +161,7 @@ class _Conductor:
             return None
 
     def _take(self, name: str, seed: int | None, result: Tuned | Measured) -> ReproductionReport | None:
-        """What a task has come to; the findings, if it was the last."""
+        """Take the result of a task: after tuning, start the measurements; the report of the reproduction if it was the last."""
         state = self.states[name]
         if isinstance(result, Tuned):
             state.tuned = result
@@ -179,7 +179,7 @@ class _Conductor:
 
 
 def _alone(name: str, plan: ReproductionPlan) -> ReproductionReport:
-    """In this process."""
+    """The report of one reproduction, run in this process."""
     state = _TrialUnderWay(find(name), time.monotonic(), os.getloadavg()[0], tune(name, plan.quick))
     for seed in range(plan.seeds):
         state.measured[seed] = measure(name, seed, plan.quick, state.tuned)

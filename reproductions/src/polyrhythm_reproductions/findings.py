@@ -1,4 +1,6 @@
-"""What a reproduction has come to: the figures of every seed, the verdicts, and the runs behind them."""
+"""The findings of a reproduction: the figures of every seed, the verdicts, and the runs behind them. `conduct` makes the report; the page,
+the picture and the rules read it.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ _RESAMPLED = 2000
 class Finding(msgspec.Struct, kw_only=True):
     """One claim and what was measured for it: `values` by seed, their median, and a 95 % interval of it (see `interval`).
 
-    `bounds` is `least` and `most` in words; one that is None does not bound. `kind` is that of the claim, `changed` what was changed after
-    a run. `beside` is another figure that is shown with it, with `beside_values` by seed.
+    `bounds` is `least` and `most` in words; one that is None does not bound. `kind` is that of the claim, `changed` the change that was
+    made after a run. `beside` is another figure that is shown with it, with `beside_values` by seed.
     """
 
     paper: str
@@ -46,7 +48,7 @@ class Finding(msgspec.Struct, kw_only=True):
 
 
 class Circumstances(msgspec.Struct, kw_only=True):
-    """Where and when the runs were made: `cores`, the `load` average at the beginning, the runs that shared them, `seconds` in all."""
+    """The time and the machine of the runs: `cores`, the `load` average at the beginning, the runs that shared them, `seconds` in all."""
 
     command: str
     cores: int
@@ -58,7 +60,7 @@ class Circumstances(msgspec.Struct, kw_only=True):
 
 
 class ReproductionReport(msgspec.Struct, kw_only=True):
-    """All that a page says. `quick` ones are no published verdict. `tuning_runs` are by arm."""
+    """The report of a reproduction, with all that its page shows. `quick` ones are no published verdict. `tuning_runs` are by arm."""
 
     name: str
     systems: list[str]
@@ -84,7 +86,7 @@ def judge(reproduction: Reproduction, figures: Sequence[Mapping[str, float]]) ->
 
 
 def renewed(findings: ReproductionReport, reproduction: Reproduction) -> ReproductionReport:
-    """The same measurements, judged and told as `reproduction` has it now. Raises KeyError for a claim whose figure was not measured."""
+    """The same measurements, judged and described as `reproduction` has it now. Raises KeyError if a claim has no measured figure."""
     rows = {claim.figure: claim.values for claim in findings.claims if claim.values}
     rows |= {claim.beside: claim.beside_values for claim in findings.claims if claim.beside}
     figures = [{name: values[k] for name, values in rows.items()} for k in range(len(findings.seeds))]

@@ -1,4 +1,4 @@
-"""A reproduction as a page: the paper's claims beside what was measured, and everything that it takes to judge that."""
+"""A reproduction as a page: the paper's claims, compared with the measurements, and everything that it takes to judge that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyrhythm_reproductions.protocol import ClaimKind, Scaling
 
 
 def page(findings: ReproductionReport) -> str:
-    """The page as Markdown; its picture is NAME.svg beside it."""
+    """The page as Markdown; its picture is NAME.svg next to it."""
     return "\n".join(_lines(findings)) + "\n"
 
 
@@ -53,7 +53,7 @@ def _lines(findings: ReproductionReport) -> Iterator[str]:
 
 
 def counted(findings: ReproductionReport) -> str:
-    """How many claims were reproduced: "2 of 4 claims reproduced, 1 in the median only; 1 cannot be tested here"."""
+    """The number of claims that were reproduced: "2 of 4 claims reproduced, 1 in the median only; 1 cannot be tested here"."""
     testable = [claim for claim in findings.claims if claim.verdict != UNTESTABLE]
     if not testable:
         return "none of its claims can be tested here"

@@ -14,7 +14,7 @@ from polyrhythm_reproductions.protocol import Claim
 
 _WIDTH, _ROW, _CURVES = 520, 46, 220
 _MOST_ARMS = 10
-"""More lines than that cannot be told apart; the first ones are drawn."""
+"""More lines than that cannot be distinguished; the first ones are drawn."""
 _INK, _OURS, _BAND = "#222222", "#2f6fb5", "#d9ead3"
 
 

@@ -1,4 +1,6 @@
-"""What a reproduction is: the claims of a paper, what must be measured for each of them to hold, and how it is measured."""
+"""The protocol of a reproduction: the claims of a paper, the bounds within which each of them holds, and the function that measures. Every
+file of the catalogue defines a `Reproduction`, which `conduct` runs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _RATIOS = ("ratio", "x")
 
 
 class Efficiency(Enum):
-    """What a figure is about. The first two are never mixed in one claim."""
+    """The subject of a figure. The first two are never mixed in one claim."""
 
     STATISTICAL = "statistical efficiency: real gradients, counted in steps, samples or quality"
     SYSTEM = "system efficiency: virtual time on the network and devices that are named"
@@ -27,7 +29,7 @@ class Efficiency(Enum):
 
 
 class ClaimKind(Enum):
-    """What a claim asserts, which decides the bounds that it may have."""
+    """The assertion of a claim, which decides the bounds that it may have."""
 
     EFFECT = "an effect"
     """One arm differs from the other in the direction that is named: no difference at all is outside the bounds."""
@@ -38,7 +40,7 @@ class ClaimKind(Enum):
 
 
 class Scaling(Enum):
-    """What stays the same when workers are added."""
+    """The quantity that stays the same when workers are added."""
 
     WEAK = "weak"
     """Each worker's batch."""
@@ -53,8 +55,8 @@ class Claim:
     """One claim of a paper, and within which bounds the median of `figure` over the seeds must be for it to be reproduced.
 
     `paper` is what the paper says, `ours` what `figure` is here, in `unit`. Bounds are set before anything is run; where one, or what is
-    measured, was changed after a run, `changed` says from what and why. `beside` names another figure, in the same unit, that is shown
-    with this one. `untestable` says why a claim cannot be tested here; it then has no figure.
+    measured, was changed after a run, `changed` gives the old value and the reason. `beside` names another figure, in the same unit, that
+    is shown with this one. `untestable` says why a claim cannot be tested here; it then has no figure.
     """
 
     paper: str
@@ -102,7 +104,7 @@ def without_effect(unit: str) -> float:
 
 
 def swapped(value: float, unit: str) -> float:
-    """What the figure would be if its two arms changed places."""
+    """The value of the figure if its two arms changed places."""
     if unit not in _RATIOS:
         return -value
     return 1 / value if value else math.inf

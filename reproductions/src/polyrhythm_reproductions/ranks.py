@@ -1,4 +1,4 @@
-"""How much two rows of numbers rise together, whatever their scale."""
+"""Rank correlation: the degree to which two rows of numbers rise together, whatever their scale."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class HonestyRule:
 
 
 def problems(findings: ReproductionReport) -> list[str]:
-    """What breaks which rule, as sentences that begin with its number and name."""
+    """The broken rules, as sentences that begin with the number and name of the rule."""
     return [f"rule {rule.number} ({rule.name}): {said}" for rule in RULES for said in rule.broken(findings)]
 
 

@@ -1,4 +1,4 @@
-"""How much sooner averaging after local steps reaches a target: the model of SparkNet (Moritz et al., ICLR 2016, section 3.1)."""
+"""The speed-up of averaging after local steps, until a target: the model of SparkNet (Moritz et al., ICLR 2016, section 3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a step costs: virtual seconds, bytes and messages, as differences of a longer and a shorter run."""
+"""The cost of a step: virtual seconds, bytes and messages, as differences of a longer and a shorter run. Reproductions call it for claims
+about time and traffic, without training a model.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ Go = Callable[[int], Run]
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """Of one step of all workers together: virtual seconds, bytes with their headers, messages.
+    """The cost of one step of all workers together: virtual seconds, bytes with their headers, messages.
 
     `links` has the bytes by sender and receiver, where the simulator records sends.
     """
@@ -31,7 +33,7 @@ class StepCost:
 
 
 def step_cost(go: Go, first: int = 2, steps: int = 2) -> StepCost:
-    """The mean cost of the `steps` after the `first`: what comes once, at the beginning and the end, is left out."""
+    """The mean cost of the `steps` after the `first`: messages that are sent once, at the beginning and the end, are left out."""
     short, long = go(first), go(first + steps)
     before, after = _sent(short), _sent(long)
     return StepCost(

@@ -1,4 +1,6 @@
-"""What a reproduction measures with: runs of one seed, each of which is kept with what an honest report says of it."""
+"""The measuring tool of a reproduction: runs of one seed, each of which is kept with all that an honest report says of it. `conduct` makes
+an `ArmTrial` for each seed, and passes it to `measure` and `tune`.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ class ArmTrial:
     def train(self, arm: str, job: Workload, strategy: Strategy | str = "single", workers: int = 1, on: Runtime | None = None) -> Result:
         """Train `job`, by default in virtual time on `lan`; a run that diverges has the worst final value.
 
-        Raises PolyrhythmErrors for runs that fail otherwise, or cannot be begun.
+        Raises PolyrhythmErrors for runs that fail otherwise, or cannot be started.
         """
         runtime = Simulator(seed=self.seed) if on is None else on
         chosen = resolve(strategy)

@@ -14,11 +14,11 @@ from polyrhythm_reproductions.step_cost import step_cost, timed
 
 _STEPS = 8
 AT_16 = "all bytes of a step of 16 workers"
-"""The figure that stands beside a ratio of packets."""
+"""The figure that is shown with a ratio of packets."""
 
 
 def times_fewer(job: Workload, strategy: Strategy, after: int = 0, dense: Strategy | str = "allreduce", workers: int = 2) -> float:
-    """How many times fewer bytes a step sends than with `dense`, headers of messages included, in steps that come `after` so many.
+    """The factor by which a step sends fewer bytes than with `dense`, headers of messages included, in steps that come `after` so many.
 
     Nothing is trained: gradients are zeros, so that codecs whose packets depend on values cannot be counted like this.
     """

@@ -1,4 +1,4 @@
-"""Buffers: what becomes of batch-norm statistics and other buffers when a run finishes."""
+"""Buffers: the treatment of batch-norm statistics and other buffers when a run finishes."""
 
 from polyrhythm.buffers.mean_buffers import MeanBuffers
 from polyrhythm.buffers.own_buffers import OwnBuffers

@@ -1,4 +1,4 @@
-"""The mean over workers."""
+"""Buffers that are averaged over the workers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ class MeanBuffers:
 
     @property
     def averaged(self) -> bool:
-        """Yes."""
         return True
 
     def keeper(self, model: nn.Module) -> Keeper:
-        """Nothing is to be kept."""
         return Unchanged()

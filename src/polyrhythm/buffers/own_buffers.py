@@ -1,4 +1,4 @@
-"""Every worker's own."""
+"""Buffers that each worker keeps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ class OwnBuffers:
 
     @property
     def averaged(self) -> bool:
-        """No."""
         return False
 
     def keeper(self, model: nn.Module) -> Keeper:
-        """Nothing is to be kept."""
         return Unchanged()

@@ -1,4 +1,4 @@
-"""Batch-norm statistics computed again with the final weights."""
+"""Batch-norm statistics recomputed with the final weights."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from polyrhythm.errors import CompositionError
 class RecalibratedBuffers:
     """Batch norm's statistics are those of the last `batches` batches of each worker under the final weights, averaged over the workers.
 
-    (As torch.optim.swa_utils.update_bn does for averaged weights; Izmailov et al., 2018, section 3.2.) Inputs of the model's last
-    training passes are kept for it, so it takes the memory of so many batches. Each is run again with every module in the mode that it
-    was in: a layer that did not train keeps its statistics.
+    (As torch.optim.swa_utils.update_bn does for averaged weights; Izmailov et al., 2018, section 3.2.) The inputs of the model's last
+    forward passes in training are kept for it, so it takes the memory of `batches` batches. Each is run again with every module in the
+    mode that it was in: a layer that did not train keeps its statistics.
     """
 
     batches: int = 8
@@ -38,11 +38,10 @@ class RecalibratedBuffers:
 
     @property
     def averaged(self) -> bool:
-        """Yes."""
         return True
 
     def keeper(self, model: nn.Module) -> Keeper:
-        """Remember what goes into `model` from now on."""
+        """A keeper that records the inputs of `model` from now on."""
         return _Recent(model, self.batches)
 
 
@@ -68,7 +67,7 @@ class _Recent:
             self.calls.append(_Call(_detached(arguments), _detached(named), modes([model])))
 
     def renew(self) -> None:
-        """Run the calls again, each in its modes, with statistics that count all of them alike."""
+        """Run the calls again, each in its modes, with statistics that weigh all of them equally."""
         if not self.layers:
             return
         if not self.calls:
@@ -84,13 +83,13 @@ class _Recent:
                     stack.callback(_end, layer, layer.momentum, [buffer.clone() for buffer in layer.buffers()])
                     layer.reset_running_stats()
                     layer.momentum = None  # a plain mean
-            for call in self.calls:  # which notes nothing without gradients
+            for call in self.calls:  # not recorded, because gradients are off
                 set_modes(call.modes)
                 self.model(*call.arguments, **call.named)
 
 
 def _end(layer: _BatchNorm, momentum: float | None, before: list[Tensor]) -> None:
-    """Give `layer` its momentum back, and its statistics too if nothing came through it."""
+    """Restore the momentum of `layer`, and its statistics too if no call reached it."""
     layer.momentum = momentum
     assert layer.num_batches_tracked is not None
     if layer.num_batches_tracked == 0:

@@ -1,4 +1,8 @@
-"""How is a vector encoded?"""
+"""Codecs: how a vector is encoded for an exchange.
+
+`Strategy(codec=...)` holds one. The clients and servers of a topology call it to encode the values that they send, and
+to decode those that they receive.
+"""
 
 import torch
 

@@ -21,11 +21,11 @@ from polyrhythm.errors import CompositionError
 @dataclass(frozen=True, slots=True)
 @checked
 class FeatureBlocks:
-    """At step t all workers send the gradient of the same one of `blocks` ranges, encoded by `inner`, and that alone is stepped on.
+    """At step t all workers send the gradient of one of `blocks` ranges, the same one, encoded by `inner`; only its weights are updated.
 
     The schedule of delayed block proximal gradient (Li et al., OSDI 2014, algorithm 3; NIPS 2014): every block once in `blocks` steps, in
-    an order that is drawn anew each time. A server's part of the weights is divided into as many ranges. What
-    is not of the block is dropped (in the paper it is not computed), and `ProximalSGD` leaves its weights alone. `inner` has a state for
+    an order that is drawn anew each time. A server's part of the weights is divided into as many ranges. The gradient of
+    other blocks is dropped (in the paper it is not computed), and `ProximalSGD` leaves their weights alone. `inner` has a state for
     each block.
     """
 
@@ -38,17 +38,17 @@ class FeatureBlocks:
 
     @property
     def traits(self) -> CodecTraits:
-        """Gradients, as far as the inner codec sends them; lossy."""
+        """The inner codec's gradient payloads and its patterns; lossy."""
         inner = self.inner.traits
         return CodecTraits(inner.payloads & GRADIENTS, inner.patterns & EVERY_PATTERN, lossy=True)
 
     @property
     def width(self) -> int:
-        """The number of the block, and what the inner codec sends."""
+        """The number of the block, and the inner codec's tensors."""
         return 1 + self.inner.width
 
     def initial(self, layout: Layout) -> State:
-        """The inner codec's, of each block."""
+        """The inner codec's state of each block, under "<block>/…"."""
         state: State = {}
         for block in range(self.blocks):
             state |= _named(block, self.inner.initial(self._layout(block, layout)))
@@ -66,7 +66,7 @@ class FeatureBlocks:
         return Encoded((number, *encoded.packet), sent, {**state, **_named(block, encoded.state)})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """No gradient but of the block."""
+        """The values of the block, and NO_GRADIENT elsewhere."""
         number, *rest = packet
         block = int(number)
         start, end = self._range(block, layout)
@@ -76,11 +76,10 @@ class FeatureBlocks:
         return value
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """What the inner codec keeps of each block."""
+        """The inner codec's residual of each block, end to end."""
         parts = [self.inner.residual(_of(block, state), self._layout(block, layout)) for block in range(self.blocks)]
         return torch.cat(parts)
 
@@ -93,7 +92,7 @@ class FeatureBlocks:
 
 
 def block_at(clock: int, blocks: int, seed: int) -> int:
-    """Which block all workers send at step `clock`, from 1."""
+    """The number of the block that all workers send at step `clock`, from 1."""
     turn, place = divmod(clock - 1, blocks)
     return _order(turn, blocks, seed)[place]
 

@@ -1,4 +1,4 @@
-"""Send everything, as it is."""
+"""No compression: every value is sent as it is."""
 
 from __future__ import annotations
 
@@ -23,26 +23,22 @@ class Identity:
 
     @property
     def width(self) -> int:
-        """The values."""
+        """One tensor: the values."""
         return 1
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The value itself."""
         return Encoded((value,), value, state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """The value itself."""
         return packet[0]
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """One reduction."""
+        """One all-reduce of the value."""
         total: Tensor = yield AllReduceRequest(value)
         return Aggregated(total, value, state)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing."""
         return torch.zeros(layout.numel)

@@ -1,4 +1,4 @@
-"""Send the rows of matrices that have something in them."""
+"""Send only the rows of matrices that are not zero."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ABSENT = -1
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Of each tensor of two or more dimensions the rows that are not zero, each with an int32 index; all else as it is.
+    """The rows that are not zero of each tensor of two or more dimensions, with an int32 index each; other tensors as they are.
 
-    For embeddings, of which a batch touches a few rows; gradients may be sparse (`nn.Embedding(sparse=True)`). Nothing is lost, not a bit.
+    For embeddings, of which a batch touches a few rows; gradients may be sparse (`nn.Embedding(sparse=True)`). Lossless, bit for bit.
     A row is an index of the first dimension. A packet: the numbers of rows, their indices, their values, the other tensors end to end.
     """
 
@@ -32,17 +32,17 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """Numbers, indices, rows, and what goes as it is."""
+        """Four tensors: numbers of rows, their indices, their values, and the tensors that are sent as they are."""
         return 4
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember. Raises CompositionError for a tensor of more than 2³¹ rows."""
+        """No state. Raises CompositionError for a tensor of more than 2³¹ rows."""
         if max(row_counts(layout), default=0) > MOST_ROWS:
             raise CompositionError(f"Rows names rows by 31 bits, and a tensor has more than {MOST_ROWS:,}: cut it over several servers.")
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Rows in increasing order."""
+        """Rows in increasing order of their index."""
         matrices = [view for view in layout.views(value) if view.dim() > 1]
         absent = without_gradient([matrix.reshape(-1) for matrix in matrices])
         chosen = [
@@ -53,7 +53,7 @@ class Rows:
         return Encoded(packet, value, state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was sent."""
+        """The rows of the packet, and zeros elsewhere."""
         numbers = packet[0].tolist()
         flat = packet[3].new_zeros(layout.numel)
         for matrix, number in zip((view for view in layout.views(flat) if view.dim() > 1), numbers, strict=True):
@@ -63,15 +63,13 @@ class Rows:
         return flat
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
 
 def _not_zero(matrix: Tensor) -> Tensor:
-    """The rows (k,) in which something is not +0.0: a zero of the other sign is something too."""
+    """The rows (k,) in which some element is not +0.0; -0.0 counts as not zero."""
     rows = matrix.flatten(1)
     return ((rows != 0) | rows.signbit()).any(dim=1).nonzero().view(-1)

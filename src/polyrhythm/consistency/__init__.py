@@ -1,4 +1,8 @@
-"""When does a worker exchange, and when may it go on?"""
+"""Consistencies: when a worker exchanges, and when it may continue.
+
+`Strategy(consistency=...)` holds one. The replica asks it when to exchange; servers and peer channels ask it when to merge and who
+waits.
+"""
 
 from polyrhythm.consistency.asynchronous import Asynchronous
 from polyrhythm.consistency.bounded import Bounded

@@ -1,4 +1,7 @@
-"""Fully asynchronous: no worker waits for another."""
+"""Fully asynchronous: no worker waits for another.
+
+The default of the rules that take another one as `then`, such as `Buffered` and `SoftSync`.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from polyrhythm.core.protocols.traits import GRADIENTS, ONE_SIDED, UNENCODED, Co
 
 @dataclass(frozen=True, slots=True)
 class Asynchronous:
-    """Asynchronous SGD: every worker exchanges at every step and waits for none, only for the response of a server or of one that it asks.
+    """Asynchronous SGD: every worker exchanges at every step and waits for no other worker's step.
 
-    `Intervals` does not wait for that either.
+    It waits only for the response of the server or worker that it asks; `Intervals` does not wait for that either.
     """
 
     traits: ClassVar = ConsistencyTraits(
@@ -22,29 +25,23 @@ class Asynchronous:
     )
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """Always."""
         return True
 
     def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        """Always."""
         return True
 
     def pushes(self, clock: int) -> bool:
-        """Always."""
         return True
 
     def quorum(self, workers: int) -> int:
-        """Each by itself."""
         return 1
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """Always."""
         return True
 
     def must_read(self, mine: int, known: float) -> bool:
-        """Always: fresh weights at every exchange."""
+        """Always true: fresh weights at every exchange."""
         return True
 
     def may_merge(self, clock: float, mine: float) -> bool:
-        """Whatever has come."""
         return True

@@ -1,4 +1,4 @@
-"""Bounded delay: a task starts when all but the last few before it have finished."""
+"""Bounded delay: a step starts when all but the last few before it have finished."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from polyrhythm.errors import CompositionError
 class BoundedDelay:
     """Step t starts when all steps up to t - `delay` - 1 have finished at all workers (Li et al., OSDI 2014, section 3.4).
 
-    A step has finished when what all workers pushed in it has been merged: it is merged at once, as one aggregate. With a delay of 0
+    A step has finished when the contributions of all workers to it have been merged, all at once. With a delay of 0
     steps are sequential, as under `BulkSynchronous`; with None they are eventual, and nobody waits. Between the two, workers compute
-    while others, and messages, are under way. `ServerRing` gathers by steps; `Server` as many contributions, from whichever steps.
+    while others, and messages, are under way. `ServerRing` gathers the contributions of one step; `Server` as many, from any steps.
     """
 
     delay: int | None = 0
@@ -29,33 +29,29 @@ class BoundedDelay:
 
     @property
     def traits(self) -> ConsistencyTraits:
-        """Servers gather the contributions of a step; which weights a step is computed on depends on when they came."""
+        """Servers gather the contributions of a step; unless the delay is 0, the weights of a step depend on the order of arrival."""
         return ConsistencyTraits(GRADIENTS, frozenset({Pattern.SERVED}), order_matters=self.delay != 0, tolerates_loss=False)
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """Always."""
         return True
 
     def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        """Always."""
         return True
 
     def pushes(self, clock: int) -> bool:
-        """Always."""
         return True
 
     def quorum(self, workers: int) -> int:
-        """All."""
         return workers
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """Where step `mine` + 1 may start: while no more than `delay` steps are unfinished."""
+        """True if step `mine` + 1 may start: while no more than `delay` steps are unfinished."""
         return self.delay is None or mine - slowest <= self.delay
 
     def must_read(self, mine: int, known: float) -> bool:
-        """When the next step could not start on what is known; without a delay, and without a bound, always."""
+        """True if the next step could not start on the known state; with a delay of 0, and without a bound, always."""
         return not self.delay or not self.may_proceed(mine, known)
 
     def may_merge(self, clock: float, mine: float) -> bool:
-        """Whatever has come; without a delay, nothing from a step that I have not reached."""
+        """True for all that has come; with a delay of 0, only for steps that the worker has reached."""
         return self.delay != 0 or clock <= mine

@@ -1,4 +1,4 @@
-"""The server waits for a number of contributions, from whichever workers; no worker waits for it."""
+"""Buffered merging: the server merges every so many contributions, from any workers; no worker waits for it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from polyrhythm.errors import CompositionError
 class Buffered:
     """Merge `size` contributions at a time, and at most as many as there are workers (FedBuff; Nguyen et al., AISTATS 2022, alg. 1).
 
-    As SoftSync, which counts groups of a round where this counts contributions. Under Asynchronous a worker goes on at once, from weights
-    in which its own contribution may not be yet; with as many as there are workers and BulkSynchronous, rounds are synchronous.
+    SoftSync instead sets the number of such groups in a round. Under Asynchronous a worker continues at once, from weights
+    that may not include its own contribution yet. With `size` P and BulkSynchronous, rounds are synchronous.
     """
 
     size: int
@@ -31,33 +31,26 @@ class Buffered:
 
     @property
     def traits(self) -> ConsistencyTraits:
-        """As the waiting rule's, with a server; which contributions are merged together depends on their arrival."""
+        """The traits of `then`, with a server; the order of arrival decides which contributions are merged together."""
         return replace(self.then.traits, patterns=frozenset({Pattern.SERVED}), order_matters=True)
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """As the waiting rule."""
         return self.then.exchanges(context)
 
     def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        """As the waiting rule."""
         return self.then.takes_part(clock, rank, group)
 
     def pushes(self, clock: int) -> bool:
-        """As the waiting rule."""
         return self.then.pushes(clock)
 
     def quorum(self, workers: int) -> int:
-        """The buffer."""
         return min(self.size, workers)
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """As the waiting rule."""
         return self.then.may_proceed(mine, slowest)
 
     def must_read(self, mine: int, known: float) -> bool:
-        """As the waiting rule."""
         return self.then.must_read(mine, known)
 
     def may_merge(self, clock: float, mine: float) -> bool:
-        """As the waiting rule."""
         return self.then.may_merge(clock, mine)

@@ -17,29 +17,24 @@ class BulkSynchronous:
     traits: ClassVar = ConsistencyTraits(GRADIENTS, WAITED | {Pattern.COMBINED}, order_matters=False, tolerates_loss=False)
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """Always."""
         return True
 
     def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        """Always."""
         return True
 
     def pushes(self, clock: int) -> bool:
-        """Always."""
         return True
 
     def quorum(self, workers: int) -> int:
-        """All."""
         return workers
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """When step `mine` of all has been merged."""
+        """True when step `mine` of all workers has been merged."""
         return slowest >= mine
 
     def must_read(self, mine: int, known: float) -> bool:
-        """Always."""
         return True
 
     def may_merge(self, clock: float, mine: float) -> bool:
-        """Nothing from a step that I have not reached."""
+        """True for steps that the worker has reached."""
         return clock <= mine

@@ -1,4 +1,4 @@
-"""Pushes and fetches at intervals of their own, in the background."""
+"""Pushes and fetches in the background, each at its own interval."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Intervals:
     """Push accumulated gradients every `push` steps, fetch weights every `fetch` steps, and wait for neither (Dean et al., 2012, alg. 7.1).
 
     During a fetch a worker continues, each step on its own gradient and with its own optimizer, and replaces its weights
-    at the first step after the fetched ones have arrived: the changes by its own steps meanwhile are dropped, but their gradients have been
+    at the first step after the fetched ones have arrived: the changes of the steps in between are dropped, but their gradients have been
     accumulated and are pushed. There is at most one fetch from each server at a time. Accumulated gradients are one contribution, as
-    gradients of several backward() are.
+    those of several backward() calls are.
     """
 
-    traits: ClassVar = ConsistencyTraits(  # what accrues over several steps is the product of no step's factors
+    traits: ClassVar = ConsistencyTraits(  # a sum over several steps has no factors
         GRADIENTS - {Payload.FACTORS}, frozenset({Pattern.SERVED}), order_matters=True, tolerates_loss=True, waits=False
     )
 
@@ -37,29 +37,25 @@ class Intervals:
             )
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """Always: what is not pushed accrues."""
+        """Always true: gradients that are not pushed accumulate."""
         return True
 
     def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        """Always."""
         return True
 
     def pushes(self, clock: int) -> bool:
-        """At every multiple of `push`."""
+        """True at every multiple of `push`."""
         return clock % self.push == 0
 
     def quorum(self, workers: int) -> int:
-        """Each by itself."""
         return 1
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """Always."""
         return True
 
     def must_read(self, mine: int, known: float) -> bool:
-        """At every multiple of `fetch`."""
+        """True at every multiple of `fetch`."""
         return mine % self.fetch == 0
 
     def may_merge(self, clock: float, mine: float) -> bool:
-        """Whatever has come."""
         return True

@@ -15,13 +15,13 @@ from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
 _every = lru_cache(maxsize=64)(Every)
-"""Asked for at every step."""
+"""Cached because it is needed at every step."""
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class LocalSteps:
-    """Take `tau` steps with each worker's own optimizer, then exchange the update or the weights; `then` decides who waits for whom.
+    """Take `tau` steps with each worker's own optimizer, then exchange the update or the weights; `then` is the rule for waiting.
 
     (SparkNet; Moritz et al., 2015. With `then=Asynchronous()`: asynchronous periodic exchange, as in DeepSpark, Kim et al., 2016.) `then`
     counts steps, whatever tau is: a push or read that is due between two exchanges, as under Intervals, is done at the second. Where
@@ -44,42 +44,38 @@ class LocalSteps:
 
     @property
     def schedule(self) -> ExchangeSchedule:
-        """After which steps an exchange follows."""
+        """The steps after which an exchange follows."""
         return _every(self.tau) if isinstance(self.tau, int) else self.tau
 
     @property
     def traits(self) -> ConsistencyTraits:
-        """As the waiting rule's, but for updates or weights: the gradients are spent."""
+        """The traits of `then`, for updates or weights, as the gradients are used locally."""
         return replace(self.then.traits, payloads=frozenset({Payload.UPDATE, Payload.WEIGHTS}))
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """At every multiple of tau, or as the schedule has it."""
+        """True at every multiple of tau, or at the steps of the schedule."""
         return self.schedule.due(context.clock)
 
     def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        """As the waiting rule."""
         return self.then.takes_part(clock, rank, group)
 
     def pushes(self, clock: int) -> bool:
-        """If the waiting rule does at one of the steps since the last exchange."""
+        """True if `then` pushes at one of the steps since the last exchange."""
         return any(self.then.pushes(step) for step in self._since(clock))
 
     def quorum(self, workers: int) -> int:
-        """As the waiting rule."""
         return self.then.quorum(workers)
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """As the waiting rule."""
         return self.then.may_proceed(mine, slowest)
 
     def must_read(self, mine: int, known: float) -> bool:
-        """If the waiting rule must at one of the steps since the last exchange."""
+        """True if `then` must read at one of the steps since the last exchange."""
         return any(self.then.must_read(step, known) for step in self._since(mine))
 
     def may_merge(self, clock: float, mine: float) -> bool:
-        """As the waiting rule."""
         return self.then.may_merge(clock, mine)
 
     def _since(self, clock: int) -> range:
-        """The steps since the exchange before `clock`, the last first, which settles it for most rules."""
+        """The steps since the exchange before `clock`, the last first, because it decides for most rules."""
         return range(clock, self.schedule.before(clock), -1)

@@ -1,4 +1,4 @@
-"""Local steps of which a controller says how many."""
+"""Local steps whose number a controller decides."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FAR = 2**40
 @dataclass(frozen=True, slots=True)
 @checked
 class PacedLocalSteps:
-    """As `LocalSteps`, but each worker takes as many steps between exchanges as its controller has decided, at first `tau`.
+    """Local steps of which each worker's controller decides the number between two exchanges; at first it is `tau`.
 
-    Workers that take other numbers of steps cannot wait for each other's, so `then` must be a rule under which nobody does.
+    Workers that take different numbers of steps cannot wait for each other, so `then` must be a rule under which nobody waits.
     """
 
     tau: int
@@ -38,33 +38,27 @@ class PacedLocalSteps:
 
     @property
     def traits(self) -> ConsistencyTraits:
-        """As the waiting rule's, but for updates: the gradients are spent. How many steps it takes may be set."""
+        """The traits of `then`, for updates, as the gradients are used locally. A controller may set the number of steps."""
         return replace(self.then.traits, payloads=frozenset({Payload.UPDATE}), takes=frozenset({ControlledSetting.LOCAL_STEPS}))
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """At every multiple of what is in force."""
+        """True at every multiple of the current number of steps."""
         return context.clock % max(1, int(context.controls.value(ControlledSetting.LOCAL_STEPS, self.tau))) == 0
 
     def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        """As the waiting rule."""
         return self.then.takes_part(clock, rank, group)
 
     def pushes(self, clock: int) -> bool:
-        """As the waiting rule."""
         return self.then.pushes(clock)
 
     def quorum(self, workers: int) -> int:
-        """As the waiting rule."""
         return self.then.quorum(workers)
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """As the waiting rule: always."""
         return self.then.may_proceed(mine, slowest)
 
     def must_read(self, mine: int, known: float) -> bool:
-        """As the waiting rule."""
         return self.then.must_read(mine, known)
 
     def may_merge(self, clock: float, mine: float) -> bool:
-        """As the waiting rule."""
         return self.then.may_merge(clock, mine)

@@ -1,4 +1,4 @@
-"""After which steps workers exchange who take steps of their own in between."""
+"""Schedules of exchanges: the steps after which workers that take local steps exchange."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ExchangeSchedule(Protocol):
     """Frozen settings. Clocks count a worker's steps from 1."""
 
     def due(self, clock: int) -> bool:
-        """Whether an exchange follows the step `clock`."""
+        """True if an exchange follows the step `clock`."""
 
     def before(self, clock: int) -> int:
         """The last step before `clock` that an exchange follows; 0 if there is none."""
@@ -34,11 +34,11 @@ class Every:
             )
 
     def due(self, clock: int) -> bool:
-        """At every multiple, counted from the offset."""
+        """True at every multiple of `steps`, counted from the offset."""
         return clock % self.steps == self.offset
 
     def before(self, clock: int) -> int:
-        """The multiple before."""
+        """The last such step before `clock`."""
         return max(0, (clock - 1 - self.offset) // self.steps * self.steps + self.offset)
 
 
@@ -57,10 +57,10 @@ class Switched:
             )
 
     def due(self, clock: int) -> bool:
-        """At multiples counted from the last synchronous step."""
+        """True for the synchronous steps, then at multiples counted from the last of them."""
         return clock <= self.synchronous or (clock - self.synchronous) % self.steps == 0
 
     def before(self, clock: int) -> int:
-        """The step before among the first, the multiple before among the others."""
+        """The step before while steps are synchronous, later the last multiple before `clock`."""
         local = clock - 1 - self.synchronous
         return clock - 1 if local <= 0 else self.synchronous + local // self.steps * self.steps

@@ -1,4 +1,4 @@
-"""n-softsync: the server takes a step when it has the contributions of a share of the workers; no worker waits for it."""
+"""n-softsync: the server merges groups of P / n contributions, from any workers; no worker waits for it."""
 
 from __future__ import annotations
 
@@ -31,34 +31,28 @@ class SoftSync:
 
     @property
     def traits(self) -> ConsistencyTraits:
-        """As the waiting rule's, with a server: groups are counted where the weights are, and who is in which depends on arrival."""
+        """The traits of `then`, with a server, where groups are counted; which contributions are in a group depends on their arrival."""
         then = self.then.traits
         return replace(then, patterns=frozenset({Pattern.SERVED}), order_matters=self.groups > 1 or then.order_matters)
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """As the waiting rule."""
         return self.then.exchanges(context)
 
     def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        """As the waiting rule."""
         return self.then.takes_part(clock, rank, group)
 
     def pushes(self, clock: int) -> bool:
-        """As the waiting rule."""
         return self.then.pushes(clock)
 
     def quorum(self, workers: int) -> int:
-        """c = max(1, ⌊P / n⌋)."""
+        """The size of a group, c = max(1, ⌊P / n⌋)."""
         return max(1, workers // self.groups)
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """As the waiting rule."""
         return self.then.may_proceed(mine, slowest)
 
     def must_read(self, mine: int, known: float) -> bool:
-        """As the waiting rule."""
         return self.then.must_read(mine, known)
 
     def may_merge(self, clock: float, mine: float) -> bool:
-        """As the waiting rule."""
         return self.then.may_merge(clock, mine)

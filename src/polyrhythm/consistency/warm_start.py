@@ -1,4 +1,4 @@
-"""A few workers train alone, then the others take over their weights."""
+"""Warm start: a few workers train alone, then the others take over their weights."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FAR = 2**40
 class WarmStart:
     """The first `workers` replicas train alone for `steps` steps, then the others take over their weights (Dean et al., 2012, section 4.1).
 
-    Paine et al. (2013) begin so too: many replicas that all push gradients computed on random weights disturb each other. A worker that is
-    not among the first computes its first `steps` steps for nothing, on the weights of the beginning, and sends none of them. At its first
-    exchange from the last of them on it waits until the first workers are as far, takes the weights over and goes on as `then` has it.
-    Optimizers of workers that step by themselves remember those steps.
+    Paine et al. (2013) do so too: many replicas that all push gradients computed on random weights disturb each other. Any other worker
+    computes its first `steps` steps on the initial weights, and discards and never sends them. At its first exchange from the last of these
+    steps on, it waits until the first workers have reached that step, takes over the weights and continues under `then`.
+    Optimizers of workers that take local steps keep the state of the discarded steps.
     """
 
     steps: int
@@ -43,34 +43,27 @@ class WarmStart:
 
     @property
     def traits(self) -> ConsistencyTraits:
-        """As the waiting rule's, with a server: that is where the weights are that others take over."""
+        """The traits of `then`, with a server, which holds the weights that others take over."""
         head_start = HeadStart(self.steps, self.workers)
         return replace(self.then.traits, patterns=frozenset({Pattern.SERVED}), head_start=head_start)
 
     def exchanges(self, context: ExchangeContext) -> bool:
-        """As the waiting rule."""
         return self.then.exchanges(context)
 
     def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        """As the waiting rule."""
         return self.then.takes_part(clock, rank, group)
 
     def pushes(self, clock: int) -> bool:
-        """As the waiting rule."""
         return self.then.pushes(clock)
 
     def quorum(self, workers: int) -> int:
-        """As the waiting rule."""
         return self.then.quorum(workers)
 
     def may_proceed(self, mine: int, slowest: float) -> bool:
-        """As the waiting rule: always."""
         return self.then.may_proceed(mine, slowest)
 
     def must_read(self, mine: int, known: float) -> bool:
-        """As the waiting rule."""
         return self.then.must_read(mine, known)
 
     def may_merge(self, clock: float, mine: float) -> bool:
-        """As the waiting rule."""
         return self.then.may_merge(clock, mine)

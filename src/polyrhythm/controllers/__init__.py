@@ -1,4 +1,7 @@
-"""What does a run adapt while it is under way, and by what?"""
+"""Controllers: rules that adapt settings while a run is under way, such as batch sizes, local steps or packet sizes.
+
+`Strategy(controller=...)` holds one. `core.strategy.control_loop` calls it at each worker, every so many steps.
+"""
 
 from polyrhythm.controllers.batch_shares import BatchShares
 from polyrhythm.controllers.best_worker import BestWorker

@@ -1,4 +1,4 @@
-"""Batches in proportion to the speed of workers, so that all take as long for a step."""
+"""Batches in proportion to the workers' speed, so that a step takes equally long at all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polyrhythm.errors import CompositionError
 class BatchShares:
     """Of P · b samples a step a worker takes its share of the samples that all compute in a second (DLion; HPDC 2021).
 
-    b are the samples of a step as composed, which is what a worker took before its first decision. With `growth` above 1 the sum grows
+    b is the batch size of the training function, which a worker had before its first decision. With `growth` above 1 the sum grows
     by this factor at every decision until it is `most` times as large.
     """
 
@@ -35,11 +35,11 @@ class BatchShares:
 
     @property
     def traits(self) -> ControllerTraits:
-        """Batches, by the speed of all."""
+        """It sets batches, by the speed of all workers."""
         return ControllerTraits(frozenset({ControlledSetting.BATCH}), self.every, sees_others=True)
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """Once all workers have said how fast they are."""
+        """The worker's batch, once all workers have reported their speed."""
         batch = state.get("batch", torch.tensor(measured.mine.samples))
         state = {"batch": batch}
         if len(measured.workers) < measured.group_size:

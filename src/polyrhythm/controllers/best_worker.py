@@ -1,4 +1,4 @@
-"""The worker with the least loss, from which the others learn."""
+"""The worker with the least loss, which the others take as their teacher."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from polyrhythm.core.tensors import State
 @dataclass(frozen=True, slots=True)
 @checked
 class BestWorker:
-    """Every `every` steps a worker learns who has the least loss of all that have reported one (DLion; Hong and Chandra, HPDC 2021).
+    """Every `every` steps a worker learns which worker reported the least loss (DLion; Hong and Chandra, HPDC 2021).
 
-    It is the mean of what was reported under the name "loss" since the last decision: a training loss, which is least for the easiest
-    data, or one on samples that are the same at all workers.
+    The loss is the mean of the numbers reported under the name "loss" since the last decision: a training loss, which is least for the
+    easiest data, or one on samples that are the same at all workers.
     """
 
     every: int = 100
@@ -29,11 +29,11 @@ class BestWorker:
 
     @property
     def traits(self) -> ControllerTraits:
-        """From whom to learn, by the losses of all."""
+        """It sets the teacher, by the losses of all workers."""
         return ControllerTraits(frozenset({ControlledSetting.TEACHER}), self.every, sees_others=True)
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """The best; of equals the first, and oneself where one is as good. Nothing before one has reported a loss."""
+        """The rank of the best worker; among equals this worker, then the lowest rank. Nothing until a worker has reported a loss."""
         best = min(measured.workers, key=lambda name: (measured.workers[name].loss, name != measured.name, rank_of(name)))
         if measured.workers[best].loss == math.inf:
             return (), state

@@ -1,4 +1,4 @@
-"""As many local steps as a worker takes while the fastest takes its own, so that all exchange as often."""
+"""Local steps in proportion to a worker's speed, so that all workers exchange equally often."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class LocalStepShares:
 
     @property
     def traits(self) -> ControllerTraits:
-        """Local steps, by the speed of all."""
+        """It sets the number of local steps, by the speed of all workers."""
         return ControllerTraits(frozenset({ControlledSetting.LOCAL_STEPS}), self.every, sees_others=True)
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """Once all workers have said how fast they are."""
+        """The worker's number of steps, once all workers have reported their speed."""
         if len(measured.workers) < measured.group_size:
             return (), state
         fastest = min(each.seconds for each in measured.workers.values())
-        steps = int(self.most * max(fastest, 1e-9) / max(measured.mine.seconds, 1e-9) + 1e-6)  # a share of 1 / 2 is not below it
+        steps = int(self.most * max(fastest, 1e-9) / max(measured.mine.seconds, 1e-9) + 1e-6)  # 1e-6 against rounding errors
         return (Decision(ControlledSetting.LOCAL_STEPS, max(1, min(self.most, steps))),), state

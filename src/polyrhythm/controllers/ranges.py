@@ -1,4 +1,4 @@
-"""As many ranges of the vector as the bandwidth asks for, so that what is sent leaves while the next step is computed."""
+"""The number of ranges that fits the bandwidth, so that a packet is sent while the next step is computed."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class SharedRanges:
 
     @property
     def traits(self) -> ControllerTraits:
-        """The number of ranges."""
+        """It sets the number of ranges."""
         return ControllerTraits(frozenset({ControlledSetting.RANGES}), self.every)
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """Once enough was sent to tell."""
+        """The number of ranges, once enough bytes were sent to measure the bandwidth."""
         bandwidth = measured.bandwidths.get("")
         if bandwidth is None:
             return (), state
@@ -46,8 +46,8 @@ class SharedRanges:
 class LinkRanges:
     """A number for each receiver, from the bandwidth of the link to it and the worker's own speed (Hong and Chandra, 2018).
 
-    Over `LinkExchange`, where even `most` are too few, exchanges become rarer: what is computed while a link is busy goes with the next
-    packet.
+    Over `LinkExchange`, if even `most` ranges are too few, exchanges become rarer: gradients computed while a link is busy are sent with
+    the next packet.
     """
 
     every: int = 5
@@ -58,18 +58,18 @@ class LinkRanges:
 
     @property
     def traits(self) -> ControllerTraits:
-        """The number of ranges."""
+        """It sets the number of ranges for each receiver."""
         return ControllerTraits(frozenset({ControlledSetting.RANGES}), self.every)
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """For each receiver to which enough was sent to tell."""
+        """A number for each receiver to which enough bytes were sent to measure the bandwidth."""
         step = max(measured.mine.seconds, 1e-9)
         wanted = {name: measured.nbytes / (rate * step) for name, rate in measured.bandwidths.items() if name}
         return [_decided(parts, self.most, name) for name, parts in wanted.items()], state
 
 
 def _decided(wanted: float, most: int, receiver: str = "") -> Decision:
-    """The next whole number, from 1 to `most`."""
+    """`wanted` rounded up, from 1 to `most`."""
     return Decision(ControlledSetting.RANGES, min(most, max(1, math.ceil(wanted))), receiver)
 
 

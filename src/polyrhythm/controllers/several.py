@@ -17,7 +17,7 @@ from polyrhythm.errors import CompositionError
 @dataclass(frozen=True, slots=True)
 @checked
 class Several:
-    """Each of `controllers` decides about its own settings, all from the same measures."""
+    """Each of `controllers` decides its own settings, all from the same measurements."""
 
     controllers: tuple[Controller, ...]
 
@@ -29,7 +29,7 @@ class Several:
 
     @property
     def traits(self) -> ControllerTraits:
-        """All that is set; it is looked at as often as one of them decides."""
+        """The settings of all controllers; the interval is the greatest common divisor of theirs."""
         traits = [each.traits for each in self.controllers]
         return ControllerTraits(
             frozenset(setting for each in traits for setting in each.sets),
@@ -38,7 +38,7 @@ class Several:
         )
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """What those whose turn it is decide, one after the other."""
+        """The decisions of the controllers that are due at this clock, in order."""
         found: list[Decision] = []
         after = dict(state)
         own = divide(state, map(str, range(len(self.controllers))))

@@ -1,4 +1,4 @@
-"""As many bytes to each receiver as the link to it carries while a step is computed."""
+"""Packets of as many bytes as the link to each receiver carries during a step."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class StepBytes:
 
     @property
     def traits(self) -> ControllerTraits:
-        """The bytes of packets."""
+        """It sets the bytes of packets, for each receiver."""
         return ControllerTraits(frozenset({ControlledSetting.NBYTES}), self.every)
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """For each receiver to which enough was sent to tell."""
+        """The bytes for each receiver to which enough was sent to measure the bandwidth."""
         step = self.share * measured.mine.seconds
         rates = {name: rate for name, rate in measured.bandwidths.items() if name}
         return [Decision(ControlledSetting.NBYTES, float(int(rate * step)), name) for name, rate in rates.items()], state

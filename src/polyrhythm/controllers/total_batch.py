@@ -1,4 +1,4 @@
-"""Batches of which all workers together have a fixed number of samples."""
+"""A fixed total batch, divided evenly over the workers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from polyrhythm.errors import CompositionError
 @dataclass(frozen=True, slots=True)
 @checked
 class TotalBatch:
-    """A worker takes samples / P samples a step, from its second on (the μλ rule; Gupta, Zhang, Wang, ICDM 2016, section 5).
+    """A worker takes `samples` / P samples a step, from its second step on (the μλ rule; Gupta, Zhang, Wang, ICDM 2016, section 5).
 
     With λ learners of μ samples the error grows with the product μ λ: the more learners there are, the smaller their batches must be.
-    The first step has the batch of the training function.
+    The first step has the batch size of the training function.
     """
 
     traits: ClassVar = ControllerTraits(frozenset({ControlledSetting.BATCH}))
@@ -30,5 +30,5 @@ class TotalBatch:
             raise CompositionError(f"TotalBatch(samples={self.samples}) has nothing to train on: give 1 sample or more.")
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """The same for all, and at least 1."""
+        """The same batch for all workers, at least 1 sample."""
         return (Decision(ControlledSetting.BATCH, max(1, round(self.samples / measured.group_size))),), state

@@ -1,4 +1,7 @@
-"""Atomic writes of files: to a hidden name in the same directory, flushed to the disk, then renamed."""
+"""Atomic writes of files: to a hidden name in the same directory, flushed to the disk, then renamed.
+
+Checkpoints, the record of a run, reports and the command line write their files with it.
+"""
 
 from __future__ import annotations
 

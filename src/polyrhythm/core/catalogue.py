@@ -1,4 +1,4 @@
-"""The one door to the catalogue: what a strategy is made of by default, and what is proposed where pieces do not fit.
+"""The framework's only imports of pieces: the defaults of a strategy, and the members proposed where pieces do not fit together.
 
 Every other module of the framework knows pieces by their protocols alone.
 """
@@ -28,7 +28,7 @@ CHOICES: Mapping[str, Sequence[Any]] = {
     "local": local_rules.MEMBERS,
     "controller": controllers.MEMBERS,
 }
-"""What is proposed instead, by axis: not to train alone."""
+"""The members that an error message proposes instead, by axis: all but `Alone`."""
 ROW_KINDS: tuple[type[RowKind], ...] = (DenseRows, SparseRows)
 """The rows that tables may have: a message names one by its place here."""
 

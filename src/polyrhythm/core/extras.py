@@ -1,4 +1,7 @@
-"""The libraries of engines, imported when an engine is used."""
+"""Optional libraries (pip extras), imported when they are first needed.
+
+Launchers, loggers, the reader of Arrow columns and the Ray pool call `needed`.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ except ImportError:  # not on Windows; there it is unknown whether a run is stil
 
 
 def hold(file: BinaryIO) -> bool:
-    """Lock `file` until it is closed, and return whether nobody else has; do nothing where the file system has no locks."""
+    """Lock `file` until it is closed. True if nobody else holds it, and where the file system has no locks."""
     if fcntl is None:
         return True
     try:
@@ -29,7 +29,7 @@ def hold(file: BinaryIO) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process that lives holds the file at `path`."""
+    """True if a living process holds the lock on the file at `path`."""
     if fcntl is None or not path.is_file():  # a pipe would wait for its writer
         return False
     try:
@@ -43,9 +43,9 @@ def is_held(path: Path) -> bool:
 
 
 def take(path: Path, content: str) -> Callable[[], None] | None:
-    """Make the file `path`, which exists to be held, with `content`; None where a process that lives holds it. Raises OSError.
+    """Create or take over the lock file `path` with `content`; None where a living process holds it. Raises OSError.
 
-    What is returned deletes it again. What a process that was killed has left is taken over.
+    Returns a function that deletes the file again. A file left by a process that was killed is taken over.
     """
     while True:
         file = path.open("a+b", buffering=0)

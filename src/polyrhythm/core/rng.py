@@ -25,7 +25,7 @@ def seed_everything(seed: int, *path: str | int) -> None:
     value = derive(seed, *path)
     if torch.accelerator.is_available():
         torch.manual_seed(value)
-    else:  # as that, which would note a stack of calls for each kind of device that may come to be used
+    else:  # the same seeds, but torch.manual_seed records a call stack for each kind of device that may be used later
         torch.default_generator.manual_seed(value)
     np.random.seed(value % 2**32)
     random.seed(value)
@@ -53,7 +53,7 @@ def export() -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
-    """Go on with the global generators where an exporter's were."""
+    """Set the global generators to the states that `export` gave."""
     of_numpy = state["numpy"]
     words = {**of_numpy["state"], "key": of_numpy["state"]["key"].numpy().astype(np.uint32)}
     _set_states((state["torch"], {**of_numpy, "state": words}, state["random"]))
@@ -62,9 +62,9 @@ def restore(state: dict[str, Any]) -> None:
 
 
 class Apart:
-    """`with apart:` gives code that draws from the global generators of torch, numpy and `random` states of its own.
+    """`with apart:` runs code that draws from the global generators of torch, numpy and `random` with separate states.
 
-    They are seeded with `seed` at first, and go on from one use to the next; outside, the generators are as if the code had not run.
+    These are seeded with `seed` at first and continue from one use to the next; outside, the generators are as if the code had not run.
     """
 
     def __init__(self, seed: int) -> None:

@@ -1,4 +1,7 @@
-"""Checks the settings of dataclasses against their annotations, when they are made."""
+"""Checks the settings of dataclasses against their annotations, when they are made.
+
+`@checked` stands on every piece of the catalogue, on strategies and exchanges, and on the settings of runtimes, launchers and networks.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _LONGEST = 60
 
 
 def checked(kind: Class) -> Class:
-    """Have a dataclass refuse what its annotations exclude, besides what its own `__post_init__` does: a decorator below `@dataclass`.
+    """Make a dataclass refuse what its annotations exclude, in addition to its own `__post_init__`: a decorator below `@dataclass`.
 
     Whole numbers have at most 64 bits and are no bools, numbers are not NaN, texts have no null character, and where a piece belongs
     there is nothing plain, such as a number or a text. Other annotations are not looked at. Numbers of numpy's become Python's.
@@ -35,7 +38,7 @@ def checked(kind: Class) -> Class:
         if own is not None:
             try:
                 own(self)
-            except PolyrhythmError:  # with words of its own, which say more
+            except PolyrhythmError:  # its message says more
                 raise
             except Exception:
                 _refuse_others(self)
@@ -58,12 +61,12 @@ def _refuse_others(settings: Any) -> None:
 
 @cache
 def _fields(kind: Any) -> tuple[tuple[str, Check, str], ...]:
-    """Of each setting its name, whether a value fits, and what that is called in a message."""
+    """The name of each setting, the check of a value, and the description of a fitting value for messages."""
     return tuple((field.name, *_check(str(field.type))) for field in dataclasses.fields(kind) if field.init)
 
 
 def shown(value: object) -> str:
-    """`value` in a message: not longer than fits there."""
+    """`value` as text for a message, cut to `_LONGEST` characters."""
     try:
         text = repr(value)
     except Exception:  # of whole numbers with thousands of digits, and of other people's classes
@@ -73,7 +76,7 @@ def shown(value: object) -> str:
 
 @cache
 def _check(annotation: str) -> tuple[Check, str]:
-    """Whether a value fits the annotation, and what that is called in a message."""
+    """The check of a value against the annotation, and the description of a fitting value for messages."""
     parts = [_part(part) for part in _split(annotation, "|")]
     wanted = " or ".join(dict.fromkeys(wanted for _, wanted in parts))
     return (lambda value: any(fits(value) for fits, _ in parts)), wanted
@@ -93,12 +96,12 @@ def _part(annotation: str) -> tuple[Check, str]:
 
 
 def _own(value: Any) -> Any:
-    """A number of numpy's as one of Python's, so that settings which are equal are shown alike; else the value itself."""
+    """A Python number for a numpy scalar, so that settings which are equal are shown alike; else the value itself."""
     return value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 else value
 
 
 def _several(members: Sequence[str]) -> tuple[Check, str]:
-    """A tuple, or a list in its place, of values that fit: of as many as the annotation has, or of any number."""
+    """The check of a tuple or list: of as many values as the annotation has, or of any number."""
     checks = [_check(member) for member in members if member != "..."]
     if len(checks) == 1:
         fits, wanted = checks[0]
@@ -146,7 +149,7 @@ def _number(value: Any) -> bool:
 
 
 def _what(value: object) -> str:
-    """What `value` is."""
+    """The description of `value` in a message."""
     if value is None:
         return "None"
     if isinstance(value, float) and math.isnan(value):

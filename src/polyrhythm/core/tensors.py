@@ -1,4 +1,7 @@
-"""The flat view of a model: named tensors in one vector, and how that vector is cut."""
+"""The flat view of a model: named tensors in one vector, and how that vector is cut.
+
+Codecs, merges, topologies, local rules and the worker's replica all work on such vectors and describe them by a `Layout`.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Layout:
 
     @property
     def rows(self) -> list[int]:
-        """How many rows each tensor has: indices of its first dimension; one where it has none."""
+        """Rows of each tensor: the size of its first dimension; one where it has none."""
         return [shape[0] if shape else 1 for shape in self.shapes]
 
     @property
@@ -106,7 +109,7 @@ def rows_of(name: str, count: int) -> tuple[str, int, int]:
 
 
 NO_GRADIENT = -0.0
-"""What is sent for a parameter without a gradient.
+"""The value sent for a parameter without a gradient.
 
 A sum is -0.0 only where every part of it is, and a quotient keeps the sign, so that all workers see, without another message, that none had
 a gradient; codecs that do not keep the sign make it a gradient of zeros.
@@ -114,7 +117,7 @@ a gradient; codecs that do not keep the sign make it a gradient of zeros.
 
 
 def without_gradient(parts: Sequence[Tensor]) -> list[bool]:
-    """For each part of a merged gradient (numel,), whether no worker had a gradient for it: whether it is NO_GRADIENT throughout."""
+    """For each part of a merged gradient (numel,): True if no worker had a gradient for it, so that it is NO_GRADIENT throughout."""
     filled = [k for k, part in enumerate(parts) if part.numel()]
     absent = [False] * len(parts)
     if filled:
@@ -136,6 +139,6 @@ def digest(named: Iterable[tuple[str, Tensor]]) -> str:
 
 def as_bytes(tensor: Tensor) -> memoryview:
     """The raw bytes of a contiguous CPU tensor, without a copy where it already is one."""
-    plain = tensor.is_cpu and tensor.dim() == 1 and tensor.is_contiguous() and not tensor.requires_grad  # most often, and soon told
+    plain = tensor.is_cpu and tensor.dim() == 1 and tensor.is_contiguous() and not tensor.requires_grad  # the usual case, quick to see
     flat = tensor if plain else tensor.detach().cpu().contiguous().view(-1)
     return flat.view(torch.uint8).numpy().data.cast("B")

@@ -1,4 +1,7 @@
-"""State as a value: plain values and tensors by name, nested, which JSON and safetensors can hold between them."""
+"""State as a value: plain values and tensors by name, nested, stored together as JSON and safetensors.
+
+Every `Stateful` object exports such a tree; `checkpoints` writes it to files and reads it back.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,14 @@ def separate(tree: StateTree) -> tuple[str, dict[str, Tensor]]:
 
 
 def unite(text: str, tensors: Mapping[str, Tensor]) -> StateTree:
-    """The tree whose `separate` these are."""
+    """The tree that `separate` has split into `text` and `tensors`."""
     return _restored(json.loads(text), tensors)
 
 
 def _plain(value: StateTree, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         name = path or "value"
-        while name in tensors:  # of a key that contains a slash, or of a number beside its digits
+        while name in tensors:  # another key has this path: one with a slash, or a number and the text of its digits
             name += "'"
         tensors[name] = value.detach().to("cpu", copy=True).contiguous()
         return {_TENSOR: name}
@@ -82,7 +85,7 @@ def _restored(value: Any, tensors: Mapping[str, Tensor]) -> StateTree:
 
 
 def copied(tree: StateTree) -> StateTree:
-    """`tree` with tensors in memory of their own, where they are."""
+    """`tree` with tensors copied into new memory, on their devices."""
     if isinstance(tree, Tensor):
         return tree.detach().clone()
     if isinstance(tree, dict):

@@ -1,4 +1,7 @@
-"""Quantities as text ("50 Mbit/s", "20 ms") and as numbers, in both directions."""
+"""Quantities as text ("50 Mbit/s", "20 ms") and as numbers, in both directions.
+
+Networks and devices parse their settings with it; the command line, the planner and reports print with it.
+"""
 
 from __future__ import annotations
 
@@ -91,13 +94,13 @@ def show_seconds(seconds: float) -> str:
     return _shown(seconds, _DURATIONS)
 
 
-# From which number on the next unit is taken.
+# Unit, scale, and the number from which the next unit is used.
 _SIZES = [("kB", 1e3, 1000), ("MB", 1e6, 1000), ("GB", 1e9, 1000), ("TB", 1e12, 1000), ("PB", 1e15, math.inf)]
 _DURATIONS = [("µs", 1e-6, 1000), ("ms", 1e-3, 1000), ("s", 1, 120), ("min", 60, 120), ("h", 3600, 48), ("days", 86400, math.inf)]
 
 
 def _shown(value: float, units: list[tuple[str, float, float]]) -> str:
-    """Three digits and the first unit in which they are not too many, judged as they are shown."""
+    """Three digits and the first unit in which the number, as it is shown, is below the limit."""
     for unit, scale, limit in units:
         digits = f"{value / scale:.3g}"
         if abs(float(digits)) < limit:

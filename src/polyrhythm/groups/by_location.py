@@ -13,7 +13,7 @@ class BySite:
     """The workers of a site are a group, in the order of the sites' first workers."""
 
     def divide(self, locations: Sequence[Location]) -> list[list[int]]:
-        """By the names of sites."""
+        """Groups by the names of sites."""
         return _alike([location.site for location in locations])
 
 
@@ -22,7 +22,7 @@ class ByHost:
     """The workers of a host are a group, in the order of the hosts' first workers."""
 
     def divide(self, locations: Sequence[Location]) -> list[list[int]]:
-        """By the names of sites and hosts."""
+        """Groups by the names of sites and hosts."""
         return _alike([(location.site, location.host) for location in locations])
 
 

@@ -23,7 +23,7 @@ class OfSize:
             raise CompositionError(f"OfSize({self.size}) has empty groups: give groups of 1 worker or more.")
 
     def divide(self, locations: Sequence[Location]) -> list[list[int]]:
-        """In order of ranks."""
+        """Groups in order of ranks."""
         ranks = range(len(locations))
         return [list(ranks[start : start + self.size]) for start in range(0, len(ranks), self.size)]
 
@@ -40,7 +40,7 @@ class InGroups:
             raise CompositionError(f"InGroups({self.count}) has no groups: give 1 or more.")
 
     def divide(self, locations: Sequence[Location]) -> list[list[int]]:
-        """As numpy.array_split divides the ranks."""
+        """The ranks, divided as by numpy.array_split."""
         count = min(self.count, len(locations))
         size, larger = divmod(len(locations), count)
         starts = [group * size + min(group, larger) for group in range(count + 1)]
@@ -55,7 +55,7 @@ class Given:
     ranks: tuple[tuple[int, ...], ...]
 
     def divide(self, locations: Sequence[Location]) -> list[list[int]]:
-        """As given. Raises CompositionError where a rank is missing, or in two groups."""
+        """The given groups. Raises CompositionError where a rank is missing, or in two groups."""
         given = sorted(rank for group in self.ranks for rank in group)
         if given != list(range(len(locations))) or not all(self.ranks):
             raise CompositionError(

@@ -1,4 +1,7 @@
-"""The machines and the networks of a job, as values: the simulator gives them their behaviour in time."""
+"""The machines and the networks of a job, as values: the simulator gives them their behaviour in time.
+
+The command line and the planner make them from presets and files, and users in Python from these classes.
+"""
 
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.faults import Crash, Cut, DatagramFaults, Drop, RandomCrashes, RandomCuts, RandomStalls, Stall

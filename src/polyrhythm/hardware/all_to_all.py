@@ -1,4 +1,4 @@
-"""How long it takes on a network when every worker sends as much to every other, all at the same time."""
+"""The duration of an all-to-all exchange on a network: every worker sends as much to every other, all at the same time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _links(hosts: Counter[int], a: int, b: int) -> dict[_Link, int]:
 
 
 def _capacities(network: Network, workers: int) -> dict[_Link, float]:
-    """Of all links, in bytes per second."""
+    """The capacity of each link, in bytes per second."""
     found: dict[_Link, float] = {}
     for worker in range(workers):
         at, access = network.site_of(worker, workers), network.access(worker, workers)

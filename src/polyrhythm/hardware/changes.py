@@ -15,7 +15,7 @@ Quantity = str | float
 
 
 class ChangeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
-    """As written: of one host, of what one site shares, or of the connection from one site to another (and back)."""
+    """A change of bandwidth as written: of one host, of what one site shares, or of the connection from one site to another (and back)."""
 
     at: Quantity
     host: int | None = None

@@ -1,4 +1,4 @@
-"""How TCP's congestion control affects a connection, apart from sharing links fairly."""
+"""Models of TCP congestion control: its effect on a connection, apart from sharing links fairly."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ SHORTEST = 1e-3
 
 
 class Fair(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Nothing else (the default)."""
+    """Connections share links fairly and never pause (the default)."""
 
     @property
     def every(self) -> float:
-        """It never pauses."""
+        """Infinite seconds between pauses: the connection never pauses."""
         return math.inf
 
     @property
     def seconds(self) -> float:
-        """It never pauses."""
+        """Zero seconds, since the connection never pauses."""
         return 0.0
 
 

@@ -39,7 +39,7 @@ class SiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class LinkEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
-    """The connection from one site to another; it is also that of the return direction, unless that has an entry of its own."""
+    """The connection from one site to another; it is also that of the return direction, unless that has a separate entry."""
 
     source: str
     target: str

@@ -1,4 +1,4 @@
-"""How long a worker computes: by a device's speed or by a measured profile, times the slowdown of this worker at this step.
+"""Compute time of a worker: from a device's speed or a measured profile, times the slowdown of this worker at this step.
 
 The presets' `flops` are SUSTAINED figures for fp32 training, a stated part of the vendor's peak, and estimates: convolutions
 and matrix products of training commonly reach 40 to 70 % of a GPU's fp32 peak, 20 to 30 % of a CPU's. Where it matters,
@@ -40,11 +40,11 @@ class Machine(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in tables."""
+        """The machine's name in tables."""
 
     @property
     def measured(self) -> bool:
-        """Whether it charges whole steps as they were measured, instead of counted operations."""
+        """True if it charges whole steps as they were measured, instead of counted operations."""
 
     def step_seconds(self, flops: float, step: int) -> float:
         """The seconds of the step numbered `step`."""
@@ -84,7 +84,7 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return flops / self.flops
 
     def merge_seconds(self, contributions: int) -> float:
-        """None: merging is not counted."""
+        """Zero, since a device does not count merging."""
         return 0.0
 
 
@@ -109,7 +109,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def measured(self) -> bool:
-        """Yes."""
+        """True: a profile charges the steps that were measured."""
         return True
 
     def step_seconds(self, flops: float, step: int) -> float:
@@ -117,11 +117,11 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.seconds_per_step[step % len(self.seconds_per_step)]
 
     def seconds(self, flops: float) -> float:
-        """None: it is in the steps."""
+        """Zero, since measured steps include that work."""
         return 0.0
 
     def merge_seconds(self, contributions: int) -> float:
-        """So much for each."""
+        """The measured seconds of a contribution, times the contributions."""
         return self.seconds_per_contribution * contributions
 
 
@@ -142,7 +142,7 @@ DEVICES: dict[str, Device] = {
 
 
 class DeviceFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A file: a name, and a speed, measured steps, or several machines, each a preset, a file beside this one, or written here.
+    """A file: a name, and a speed, measured steps, or several machines, each a preset, a file next to this one, or written here.
 
     `paces` slow the workers; `server` is the machine of servers.
     """
@@ -158,7 +158,7 @@ class DeviceFile(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def given(self) -> int:
-        """How many of the ways to describe machines it uses."""
+        """The number of ways to describe machines that the file uses."""
         return (self.flops is not None) + (self.seconds_per_step is not None) + bool(self.machines)
 
 

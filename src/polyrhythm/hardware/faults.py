@@ -30,7 +30,6 @@ class Crash:
         _refuse_times(self, self.at, 1.0)
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
-        """Itself."""
         _refuse_strangers(actors, self.actor)
         return [self]
 
@@ -50,7 +49,6 @@ class Stall:
             raise CompositionError(f"{self} would never end. Give finite seconds, or use a Crash.")
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
-        """Itself."""
         _refuse_strangers(actors, self.actor)
         return [self]
 
@@ -72,7 +70,6 @@ class Cut:
         _refuse_times(self, self.at, self.duration)
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
-        """Itself."""
         _refuse_strangers(actors, *_actors(self.a, self.b))
         return [self]
 
@@ -96,7 +93,6 @@ class Drop:
             raise CompositionError(f"{self} has the probability {self.probability}. Give one from 0 to 1.")
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
-        """Itself."""
         _refuse_strangers(actors, *_actors(*(self.between or ())))
         return [self]
 
@@ -104,7 +100,7 @@ class Drop:
 @dataclass(frozen=True, slots=True)
 @checked
 class DatagramFaults:
-    """What becomes of datagrams, which nobody sends again: each is lost with probability `loss`.
+    """Faults of datagrams, which nobody sends again: each is lost with probability `loss`.
 
     Of the others each has a copy with probability `duplicated`, and is itself `delay` seconds late with probability `late`, so that later
     ones overtake it; a copy is always so late. It is about datagrams between two actors or, without `between`, all, and only about those
@@ -129,7 +125,6 @@ class DatagramFaults:
             raise CompositionError(f"DatagramFaults(delay={self.delay}) is not the time by which a datagram is late. Give seconds above 0.")
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Fault]:
-        """Itself."""
         _refuse_strangers(actors, *_actors(*(self.between or ())))
         return [self]
 
@@ -216,7 +211,7 @@ def schedule(faults: Sequence[FaultSource], seed: int, actors: Sequence[str]) ->
 
 
 def remaining(faults: Sequence[Fault], began: float) -> list[Fault]:
-    """What is left of `faults` for a run that begins at `began`: of one that lasts, the rest of its duration."""
+    """The faults that a run which begins at `began` still meets; of one that lasts, the rest of its duration."""
     left = list[Fault]()
     for fault in faults:
         if fault.at >= began:

@@ -1,4 +1,5 @@
-"""The workers' machines, and what makes some workers or some steps slower than others.
+"""The workers' machines, and the paces that slow some workers or some steps. Users, the command line and the planner make a `Fleet`; the
+simulator gives each actor one of its timers.
 
 Fleet((DEVICES["cpu-core"],), (Mixed((1.0, 0.5)), Jitter(0.1), Straggler(worker=3, factor=4.0)))
 """
@@ -53,7 +54,7 @@ class Fleet:
 
 
 class ComputeTimer(Protocol):
-    """How long one actor computes. Call it once for each piece of work, in order."""
+    """The compute time of one actor. Call it once for each piece of work, in order."""
 
     def step_seconds(self, flops: float, samples: int) -> float:
         """Seconds of the next step: of `flops` counted operations, or as it was measured, whatever its samples; with a new slowdown."""
@@ -67,7 +68,7 @@ class ComputeTimer(Protocol):
 
 
 class WorkerTimer:
-    """The `machine` of the worker of `rank`, slowed by `paces`, each of which draws from a stream of its own."""
+    """The `machine` of the worker of `rank`, slowed by `paces`, each of which draws from its own random stream."""
 
     __slots__ = ("_machine", "_paces", "_rank", "_slowdown", "_step")
 
@@ -79,17 +80,14 @@ class WorkerTimer:
         self._step = -1
 
     def step_seconds(self, flops: float, samples: int) -> float:
-        """As `ComputeTimer`."""
         self._step += 1
         self._slowdown = math.prod(pace.slowdown(self._rank, draws) for pace, draws in self._paces)
         return self._machine.step_seconds(flops, self._step) * self._slowdown
 
     def seconds(self, flops: float) -> float:
-        """As `ComputeTimer`."""
         return self._machine.seconds(flops) * self._slowdown
 
     def merge_seconds(self, contributions: int) -> float:
-        """As `ComputeTimer`."""
         return self._machine.merge_seconds(contributions)
 
 
@@ -104,11 +102,9 @@ class ServerTimer:
         return 0.0
 
     def seconds(self, flops: float) -> float:
-        """As `ComputeTimer`."""
         return self.machine.seconds(flops)
 
     def merge_seconds(self, contributions: int) -> float:
-        """As `ComputeTimer`."""
         return self.machine.merge_seconds(contributions)
 
 

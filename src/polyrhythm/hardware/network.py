@@ -203,7 +203,7 @@ class Network:
         return self.deal.site_of(worker, workers, len(self.sites))
 
     def access(self, host: int, workers: int) -> Access:
-        """What `host` may send and receive."""
+        """The bytes per second that `host` may send and receive."""
         for own, access in self.accesses:
             if own == host:
                 return access
@@ -228,12 +228,12 @@ class Network:
 
     @property
     def varies(self) -> bool:
-        """Whether any latency has a jitter."""
+        """True if any latency has a jitter."""
         return bool(self.jitter) or any(site.jitter for site in self.sites)
 
     @property
     def shares_media(self) -> bool:
-        """Whether the hosts of some site share a medium."""
+        """True if the hosts of some site share a medium."""
         return any(site.medium < math.inf for site in self.sites)
 
     def slowest(self) -> tuple[float, float]:

@@ -1,6 +1,6 @@
-"""What makes some workers or some steps slower than others.
+"""Paces: factors that slow some workers or some steps.
 
-Paces compose: their slowdowns multiply. Each draws from a stream of its own, so adding one changes no draw of another.
+Paces compose: their slowdowns multiply. Each draws from its own random stream, so adding one changes no draw of another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Uniform(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
     """All workers keep the same time."""
 
     def slowdown(self, rank: int, draws: np.random.Generator) -> float:
-        """Always 1."""
+        """The factor is always 1: no step is slowed."""
         return 1.0
 
 
@@ -53,7 +53,7 @@ class Jitter(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
             raise CompositionError(f"Jitter was given sigma {self.sigma}. It must be zero or more: 0.1 varies a step by about a tenth.")
 
     def slowdown(self, rank: int, draws: np.random.Generator) -> float:
-        """A draw."""
+        """A lognormal factor with mean 1, drawn for each step."""
         return math.exp(self.sigma * draws.standard_normal() - self.sigma**2 / 2)
 
 
@@ -88,7 +88,7 @@ class RandomStragglers(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fie
             )
 
     def slowdown(self, rank: int, draws: np.random.Generator) -> float:
-        """A draw."""
+        """`factor` with the given probability, drawn for each step; else 1."""
         return self.factor if draws.random() < self.probability else 1.0
 
 

@@ -1,4 +1,4 @@
-"""How hosts are assigned to sites, and on which hosts the servers run.
+"""Placement: the assignment of hosts to sites, and of servers to hosts.
 
 Hosts are numbered: worker w has host w; the numbers after the workers' hosts are those of servers.
 """
@@ -25,14 +25,14 @@ class RoundRobin(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tr
 
 
 class OwnHosts(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Every server shard has a host of its own, at the site of worker `shard % workers`."""
+    """Every server shard has its own host, at the site of worker `shard % workers`."""
 
     def host_of(self, shard: int, workers: int) -> int:
         """The host of the server of `shard`."""
         return workers + shard
 
     def host_beside(self, worker: int, shard: int, workers: int) -> int:
-        """A host of its own at the site of `worker`."""
+        """A separate host for the shard, at the site of `worker`."""
         return workers * (shard + 1) + worker
 
 

@@ -1,4 +1,4 @@
-"""What hosts may send and receive: those of a site, and one that differs from them."""
+"""Bandwidth limits of hosts: those of a site, and those of one host that differs from its site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When which link of a network gets another bandwidth."""
+"""The times at which links of a network get another bandwidth. The simulator and the relay of `polyrhythm lab` apply these changes."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class StateOfWorker:
         return getattr(self._state, name)
 
     def print(self, *values: Any, **options: Any) -> None:
-        """Print at worker 0."""
+        """Print the values at worker 0 only."""
         if self.is_main_process:
             print(*values, **options)
 
@@ -70,13 +70,13 @@ class StateOfWorker:
     local_main_process_first = main_process_first
 
     def destroy_process_group(self, group: Any = None) -> None:
-        """There is none of Accelerate's."""
+        """Nothing to do: Accelerate has made no process group."""
 
 
 class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
     """`accelerate.Accelerator(**options)` of one `worker`; what is prepared together is attached to it.
 
-    Raises CompositionError for what Accelerate would do with several processes of its own (FSDP, DeepSpeed, fp16).
+    Raises CompositionError for what Accelerate would do with processes that it starts itself (FSDP, DeepSpeed, fp16).
     """
 
     def __init__(self, worker: Worker, **options: Any) -> None:
@@ -106,7 +106,7 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
         self.gradient_state.__dict__ = {**GradientState().__dict__, "dataloader_references": [None]}
 
     def prepare(self, *objects: Any, device_placement: list[bool] | None = None) -> Any:
-        """As Accelerate's; then every optimizer among them is attached with its model."""
+        """Prepare as Accelerate does, then attach every optimizer with its model."""
         prepared = super().prepare(*objects, device_placement=device_placement)
         for each in self._optimizers:
             each.gradient_state = self.gradient_state
@@ -137,7 +137,7 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
         return prepared  # type: ignore[no-any-return]
 
     def backward(self, loss: Tensor, **options: Any) -> None:
-        """As Accelerate's; the samples of the batch count for the next step."""
+        """Compute gradients as Accelerate does, and count the batch's samples for the next step."""
         if self.counts_batches and (loader := self.gradient_state.active_dataloader) is not None:
             self.worker.count(_samples(loader))
         super().backward(loss, **options)
@@ -159,7 +159,7 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
         return recursively_apply(whole, tensor, error_on_other_type=True)
 
     def gather_for_metrics(self, input_data: Any, use_gather_object: bool = False) -> Any:
-        """As `gather`, also of plain values in lists, without the samples that complete the last batches."""
+        """Gather as `gather` does, also plain values in lists, without the samples that complete the last batches."""
         if use_gather_object or not _tensors_only(input_data):
             return [each for part in self.worker.gather(input_data) for each in part]
         loader = self.gradient_state.active_dataloader
@@ -220,12 +220,12 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
             super().init_trackers(*given, **options)
 
     def save(self, *given: Any, **options: Any) -> None:
-        """Worker 0 saves."""
+        """Save the object, at worker 0 only."""
         if self.is_main_process:
             super().save(*given, **options)
 
     def save_model(self, *given: Any, **options: Any) -> None:
-        """Worker 0 saves."""
+        """Save the model, at worker 0 only."""
         if self.is_main_process:
             super().save_model(*given, **options)
 
@@ -245,7 +245,7 @@ def _tensors_only(data: Any) -> bool:
 
 
 def _samples(loader: Any) -> int:
-    """How many samples the batch has that `loader` yielded last."""
+    """The number of samples of the batch that `loader` yielded last."""
     batching = loader.batch_sampler
     size = int(loader.batch_size or 1) if batching is None else int(batching.batch_size)
     if batching is None:

@@ -13,13 +13,13 @@ from polyrhythm.errors import CompositionError
 
 
 class ForeignRule(Protocol):
-    """How the other library steps, and what it remembers from step to step."""
+    """The step of the other library's optimizer, and its state from step to step."""
 
     def state(self) -> Sequence[Tensor]:
-        """What it remembers: always as many tensors, of the same types and shapes."""
+        """The optimizer's state: always as many tensors, of the same types and shapes."""
 
     def take(self, state: Sequence[Tensor]) -> None:
-        """Remember `state` from now on."""
+        """Take over `state`, from which the next step continues."""
 
     def apply(self, parameters: Sequence[nn.Parameter]) -> None:
         """Step on the gradients of all `parameters`, in place."""
@@ -62,7 +62,7 @@ class ForeignOptimizer(torch.optim.Optimizer):
 
 
 def attach_foreign(worker: Worker, model: nn.Module, optimizer: ForeignOptimizer) -> None:
-    """Attach it. Raises CompositionError for a strategy that steps on gradients by a rule of its own, whose learning rate nobody knows."""
+    """Attach it. Raises CompositionError for a strategy that steps on gradients by its own rule, whose learning rate nobody knows."""
     worker.attach(model, optimizer)
     for part in worker.attached[-1].parts:
         if part.agreement.rule is not None and part.agreement.payload.is_gradient:

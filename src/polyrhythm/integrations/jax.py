@@ -75,12 +75,12 @@ class _Optax:
         return [_tensor(leaf) for leaf in jax.tree_util.tree_leaves(self.held)]
 
     def take(self, state: Sequence[Tensor]) -> None:
-        """As leaves of optax's state."""
+        """Take over `state` as the leaves of optax's state."""
         structure = jax.tree_util.tree_structure(self.held)
         self.held = jax.tree_util.tree_unflatten(structure, [jnp.array(each.numpy()) for each in state])
 
     def apply(self, parameters: Sequence[nn.Parameter]) -> None:
-        """One compiled update."""
+        """Apply one compiled update to the parameters, in place."""
         gradients, params = (
             jax.tree_util.tree_unflatten(self._tree, [jnp.array(each.detach().numpy()) for each in part])
             for part in ([each.grad for each in parameters if each.grad is not None], parameters)

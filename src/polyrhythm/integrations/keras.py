@@ -71,7 +71,7 @@ class Fit:
         self.signature = inspect.signature(plain)
 
     def __call__(self, *given: Any, **options: Any) -> Any:
-        """As Keras's, with its arguments."""
+        """Train as `fit` of Keras does, with its arguments."""
         bound = self.signature.bind(*given, **options)
         bound.apply_defaults()
         told: dict[str, Any] = bound.arguments
@@ -101,16 +101,16 @@ class _Keras:
         self.plain = apply
 
     def state(self) -> Sequence[Tensor]:
-        """The optimizer's variables."""
+        """The variables of Keras's optimizer as tensors."""
         return [each.value.data for each in self.optimizer.variables]
 
     def take(self, state: Sequence[Tensor]) -> None:
-        """Into the optimizer's variables."""
+        """Take over `state` into the optimizer's variables."""
         for variable, held in zip(self.optimizer.variables, state, strict=True):
             variable.value.data.copy_(held)
 
     def apply(self, parameters: Sequence[nn.Parameter]) -> None:
-        """As Keras steps."""
+        """Step on the gradients as Keras's optimizer does."""
         self.plain([each.grad for each in parameters], self.variables)
 
 

@@ -1,4 +1,4 @@
-"""Keeps what started this process from a library that would make a process group of its own of it."""
+"""Hides the launcher's environment variables from a library that would otherwise make a process group from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAID = (
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Within it the environment is that of a process which no launcher has started; nothing that is called there may wait for a worker."""
+    """A context with the environment of a process that no launcher has started; nothing called in it may wait for a worker."""
     hidden = {name: os.environ.pop(name) for name in _SAID if name in os.environ}
     try:
         yield

@@ -22,7 +22,7 @@ from polyrhythm.integrations.loaders import shared
 
 
 class Company:
-    """What both strategies know of the other workers, in Lightning's words."""
+    """The other workers of the run, in the terms that both of Lightning's strategies use."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -52,7 +52,7 @@ class Company:
         return every
 
     def decide(self, decision: bool, all_of_them: bool) -> bool:
-        """Whether all workers have decided so, or any of them."""
+        """True if all workers have decided so, or, without `all_of_them`, if any has."""
         agreed = not self.worker.any(not decision) if all_of_them else self.worker.any(decision)
         self.enter()
         return agreed
@@ -90,11 +90,11 @@ class WorkerStrategy(OfTrainer):  # type: ignore[misc]
 
     @property
     def is_global_zero(self) -> bool:
-        """Whether this is worker 0."""
+        """True if this is worker 0."""
         return self.global_rank == 0
 
     def setup(self, trainer: Any) -> None:
-        """As Lightning's; then every optimizer is attached."""
+        """Set up as Lightning does, then attach every optimizer."""
         super().setup(trainer)
         connector = trainer._accelerator_connector
         if self.shares is None:  # Lightning would deal out samples itself, and shuffle those of a loader without shuffling
@@ -120,33 +120,33 @@ class WorkerStrategy(OfTrainer):  # type: ignore[misc]
         self.company.worker.count(length(batch))
 
     def optimizer_step(self, *given: Any, **options: Any) -> Any:
-        """As Lightning's."""
+        """Step as Lightning does, then make this worker's rank Lightning's again."""
         result = super().optimizer_step(*given, **options)
         self.company.enter()
         return result
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-        """Over all workers."""
+        """The mean, sum, maximum or minimum of a tensor over all workers."""
         return self.company.reduce(tensor, reduce_op)
 
     def all_gather(self, tensor: Tensor, group: Any = None, sync_grads: bool = False) -> Tensor:
-        """From all workers."""
+        """The tensors of all workers, in a new first dimension."""
         return self.company.gather(tensor, sync_grads)
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
-        """Of all workers together."""
+        """True if all workers have decided so, or, without `all`, if any has."""
         return self.company.decide(decision, all)
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
-        """To all workers."""
+        """The object of worker `src`, at all workers."""
         return self.company.broadcast(obj, src)
 
     def barrier(self, name: str | None = None) -> None:
-        """Of all workers."""
+        """Return when every worker has called it."""
         self.company.barrier()
 
     def teardown(self) -> None:
-        """As Lightning's, but the model stays where the workers exchange it."""
+        """Tear down as Lightning does, but leave the model where the workers exchange it."""
         self.precision_plugin.teardown()
         self.accelerator.teardown()
         self.checkpoint_io.teardown()
@@ -169,7 +169,7 @@ class FabricStrategy(OfFabric):  # type: ignore[misc]
 
     @property
     def is_global_zero(self) -> bool:
-        """Whether this is worker 0."""
+        """True if this is worker 0."""
         return self.global_rank == 0
 
     def setup_module(self, module: nn.Module) -> nn.Module:
@@ -188,7 +188,7 @@ class FabricStrategy(OfFabric):  # type: ignore[misc]
         return shared(self.company.worker, dataloader)
 
     def optimizer_step(self, optimizer: Any, **options: Any) -> Any:
-        """As Lightning's."""
+        """Step as Lightning does, then make this worker's rank Lightning's again."""
         result = super().optimizer_step(optimizer, **options)
         self.company.enter()
         return result
@@ -200,27 +200,27 @@ class FabricStrategy(OfFabric):  # type: ignore[misc]
         return clip(self.company.worker, [each for group in optimizer.param_groups for each in group["params"]], max_norm, norm_type)
 
     def clip_gradients_value(self, module: nn.Module, optimizer: Any, clip_val: float) -> None:
-        """Raises CompositionError."""
+        """Raises CompositionError, since merged gradients are clipped by their norm only."""
         _refuse_values(optimizer, clip_val)
 
     def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-        """Over all workers."""
+        """The mean, sum, maximum or minimum of a tensor over all workers."""
         return self.company.reduce(tensor, reduce_op)
 
     def all_gather(self, tensor: Tensor, group: Any = None, sync_grads: bool = False) -> Tensor:
-        """From all workers."""
+        """The tensors of all workers, in a new first dimension."""
         return self.company.gather(tensor, sync_grads)
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
-        """Of all workers together."""
+        """True if all workers have decided so, or, without `all`, if any has."""
         return self.company.decide(decision, all)
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
-        """To all workers."""
+        """The object of worker `src`, at all workers."""
         return self.company.broadcast(obj, src)
 
     def barrier(self, *given: Any, **options: Any) -> None:
-        """Of all workers."""
+        """Return when every worker has called it."""
         self.company.barrier()
 
 

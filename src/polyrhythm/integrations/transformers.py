@@ -37,7 +37,7 @@ class ArgumentsOfWorker:
 
     @property
     def process_index(self) -> int:
-        """The worker's rank."""
+        """The rank of this worker among all."""
         return self.rank_and_workers[0]
 
     @property
@@ -63,7 +63,7 @@ class TrainerOfWorker:
         super().__init__(*given, **options)
 
     def create_accelerator_and_postprocess(self) -> None:
-        """As the Trainer's; its Accelerator becomes the worker's."""
+        """Create the Trainer's Accelerator, which becomes the worker's."""
         here: Any = self
         arguments: Any = here.args
         if not isinstance(arguments, ArgumentsOfWorker):
@@ -80,7 +80,7 @@ class TrainerOfWorker:
         here.gather_function = partial(here.accelerator.gather_for_metrics, use_gather_object=options.eval_use_gather_object)
 
     def training_step(self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Any:
-        """As the Trainer's; the samples of the batch count for the next step."""
+        """Train on a batch as the Trainer does, and count its samples for the next step."""
         self.worker.count(length(inputs))
         return super().training_step(model, inputs, num_items_in_batch)  # type: ignore[misc]
 

@@ -1,4 +1,7 @@
-"""Runs on the engines that people have: each places, starts and restarts the processes, which then join as workers."""
+"""Runs on the engines that people have: each places, starts and restarts the processes, which then join as workers.
+
+The command line finds an engine here by the name that `--on` gives; in Python its class is a runtime for `run`.
+"""
 
 from __future__ import annotations
 

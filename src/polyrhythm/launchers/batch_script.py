@@ -40,7 +40,7 @@ done
 
 
 def batch_script(job: WorkerCommand, options: Sequence[str], restarts: int, threads: int) -> str:
-    """The script of `job`, submitted with sbatch's `options`; after a loss the workers are begun again up to `restarts` times."""
+    """The script of `job`, submitted with sbatch's `options`; after a loss the workers are started again up to `restarts` times."""
     return _TEMPLATE.format(
         name=job.name,
         workers=job.workers,

@@ -1,4 +1,6 @@
-"""Engines that are commands: torchrun, mpirun, srun start the tasks, each a process `python -m polyrhythm.launchers`."""
+"""Engines that are commands: torchrun, mpirun, srun start the tasks, each a process `python -m polyrhythm.launchers`. The modules of these
+engines make `CommandTasks`, which gives tasks their order in an environment variable.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _ENDING_SECONDS = 10.0
 class CommandTasks:
     """The tasks that `command` starts; if it ends before them, all are lost. Its output is this process's.
 
-    `restarts_itself` is whether the command starts lost tasks again by itself; it has `ending_seconds` to end when it is told to.
+    `restarts_itself` says that the command starts lost tasks again by itself. When it is asked to end, it has `ending_seconds` to do so.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class CommandTasks:
         self._process = self._begun()
 
     def losses(self) -> list[Loss]:
-        """All tasks, when the command has ended."""
+        """All tasks as one loss, when the command has ended."""
         status = self._process.status
         if status is None or self._reported:
             return []

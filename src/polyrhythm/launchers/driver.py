@@ -1,7 +1,7 @@
 """The driver of a run on an engine: tasks report to it, it lets them begin, and it decides how the run ends.
 
 A run is attempted until it ends well, until it fails for a reason that another attempt would meet again, or until no restart is left. An
-attempt begins when every task is there, and is over when each has ended, has failed or was lost. After a loss the engine starts the
+attempt begins when every task has connected, and is over when each has ended, has failed or was lost. After a loss the engine starts the
 lost tasks again, those that are left stay, and the next attempt continues from the newest checkpoint. The record has all attempts, one
 after the other: their seconds and bytes are those of the run, and steps after a checkpoint that were lost are in it twice.
 """
@@ -36,7 +36,7 @@ _LEAVING_SECONDS = 10.0
 
 
 class Driver:
-    """Of one run of `work` on `engine`; `execute` once. Observes the roster of its tasks."""
+    """The driver of one run of `work` on `engine`; call `execute` once. Observes the roster of its tasks."""
 
     def __init__(self, engine: Launcher, work: Work, record: Recorder) -> None:
         self._engine = engine
@@ -96,7 +96,7 @@ class Driver:
             self._begin()
 
     def received(self, task: WorkerTask, message: Message) -> None:
-        """What a worker has recorded or printed, and how it ended."""
+        """Handle a message of a task: recorded events, printed text, or how its worker ended."""
         match message.topic:
             case "events":
                 self._receive_events(task, message)
@@ -216,7 +216,7 @@ class Driver:
 
 
 def _passing(error: PolyrhythmError) -> bool:
-    """Whether another attempt may not meet this error: it is of processes and connections, not of the training function or an attacker."""
+    """True if another attempt may not meet this error: it is of processes and connections, not of the training function or an attacker."""
     return isinstance(error, RunError) and not isinstance(error, TamperedError) and not (isinstance(error, WorkerFailed) and error.trace)
 
 

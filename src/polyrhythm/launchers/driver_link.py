@@ -1,4 +1,4 @@
-"""A task's connection to its driver, in a thread of its own."""
+"""A task's connection to its driver, in a separate thread."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def exit_at_once() -> None:
 
 
 class DriverLink:
-    """Of the task `name`. Where the driver is lost, `on_loss` is called: nobody is left to take a result.
+    """The connection of the task `name`. If the driver is lost, `on_loss` is called, as nobody is left to take a result.
 
     Raises RunError if the driver cannot be reached.
     """
@@ -179,7 +179,7 @@ class DriverLink:
         self._loop.after(_GATHERING_SECONDS, self._flush)
 
     def _flush(self) -> None:
-        self._gathering = False  # before looking: what comes in meanwhile starts another flush
+        self._gathering = False  # before looking: an event that arrives meanwhile starts another flush
         events = [self._events.popleft() for _ in range(len(self._events))]
         if events and self._link is not None:
             self._link.send_control(Message("events", self._traffic(), tensors=packed(self._encoder.encode(events))))

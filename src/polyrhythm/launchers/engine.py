@@ -1,4 +1,4 @@
-"""What all engines are: runtimes whose workers are tasks of a driver."""
+"""The common part of all engines: runtimes whose workers are tasks of a driver. Every engine inherits it, and `run` calls `execute`."""
 
 from __future__ import annotations
 

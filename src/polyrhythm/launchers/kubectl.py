@@ -19,14 +19,14 @@ _SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """The program `path`, for `namespace` of the cluster of `context`; by default those of its own configuration."""
+    """The program `path`, for `namespace` of the cluster of `context`; by default those of its configuration."""
 
     path: str = "kubectl"
     context: str | None = None
     namespace: str | None = None
 
     def command(self, *arguments: str) -> list[str]:
-        """Its command line."""
+        """The command line of kubectl with `arguments`, for that context and namespace."""
         where = [("--context", self.context), ("--namespace", self.namespace)]
         return [self.path, *(part for flag, value in where if value is not None for part in (flag, value)), *arguments]
 

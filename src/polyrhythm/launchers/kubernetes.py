@@ -57,7 +57,7 @@ class Kubernetes(EngineRuntime):
         return "kubernetes"
 
     def driver_address(self) -> str:
-        """Where pods find this process."""
+        """The address at which pods reach this process."""
         return self.driver or outward_address()
 
     def start(self, order: TaskOrder) -> Tasks:
@@ -71,7 +71,7 @@ class Kubernetes(EngineRuntime):
         """A manifest for kubectl; `driver` and `startup` do not matter."""
         name = _named(job.name)
         found = [variable("MASTER_ADDR", f"{name}-0.{name}"), variable("MASTER_PORT", _PORT), from_secret(SECRET, name, "secret")]
-        # a pod cannot know whether it replaces another, so each continues from what is there
+        # a pod cannot know whether it replaces another, so each continues from the newest checkpoint, if any
         pods = indexed_job(self._pods(name, job.workers), [self.python, *job.again], [*ranks(job.workers), *found])
         objects = [secret(name, {"secret": secrets.token_hex(16)}), service(name, _PORT), pods]
         return Submission(self._kubectl.command("apply", "-f", "-"), _documents(objects), reads=True)

@@ -1,4 +1,4 @@
-"""Kubernetes objects: an Indexed Job whose pods are the workers of a run, what they are told, and how they find each other."""
+"""Kubernetes objects: an Indexed Job whose pods are the workers of a run, their variables, and a Service by which they find each other."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def service(name: str, port: int) -> Manifest:
 
 def indexed_job(pods: Pods, command: Sequence[str], environment: Sequence[Manifest]) -> Manifest:
     """The Job whose pods run `command`. A pod that fails or is lost is replaced by one of the same index."""
-    # a new pod for each failure, and not a container that is begun again in it: the old one says why, and the new one may be elsewhere
+    # a new pod for each failure, and not a container that is started again in it: the old one says why, and the new one may be elsewhere
     rules = [
         {"action": "FailJob", "onExitCodes": {"containerName": "worker", "operator": "In", "values": [_REFUSED]}},
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -74,17 +74,17 @@ def variable(name: str, value: object) -> Manifest:
 
 
 def from_field(name: str, path: str) -> Manifest:
-    """One that has what Kubernetes knows of the pod."""
+    """A variable with a field that Kubernetes keeps of the pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
 def from_secret(name: str, owner: str, key: str) -> Manifest:
-    """One that has what the Secret `owner` keeps under `key`."""
+    """A variable with the value under `key` in the Secret `owner`."""
     return {"name": name, "valueFrom": {"secretKeyRef": {"name": owner, "key": key}}}
 
 
 def ranks(workers: int) -> list[Manifest]:
-    """Variables that say which of the workers a pod is. Each is a host of its own: pods of one node have no sockets in common."""
+    """Variables that say which of the workers a pod is. Each counts as a separate host: pods of one node have no sockets in common."""
     found = [from_field("RANK", f"metadata.annotations['{INDEX}']"), from_field("POLYRHYTHM_HOST_ID", "metadata.name")]
     return [*found, from_field("POLYRHYTHM_HOST_ADDR", "status.podIP"), variable("WORLD_SIZE", workers), variable("LOCAL_RANK", 0)]
 

@@ -1,4 +1,4 @@
-"""What tasks and their driver send each other, as messages of the wire.
+"""The messages between tasks and their driver.
 
 task      registered   it is ready for an attempt
 driver    work         the pickled work, over the authenticated connection only
@@ -47,7 +47,7 @@ def ended(name: str, ending: Ending) -> Message:
 
 
 def ending(name: str, message: Message) -> Ending:
-    """How the run ended, from the message of the worker `name`: of results its own is whole, of others there are the numbers."""
+    """The end of the run, from the message of the worker `name`: its own result whole, and of other workers' results the numbers."""
     totals = msgspec.json.decode(message.text, type=Totals)
     results: dict[str, Message | None] = {each: Message("result", numbers) for each, numbers in totals.numbers.items()}
     results[name] = Message("result", totals.numbers.get(name, ()), totals.text, message.tensors)

@@ -40,7 +40,7 @@ class Mpi(EngineRuntime):
         return "mpi"
 
     def driver_address(self) -> str:
-        """Where workers find this process."""
+        """The address at which workers reach this process."""
         return self.driver or outward_address()
 
     def start(self, order: TaskOrder) -> Tasks:
@@ -65,4 +65,4 @@ def _is_open_mpi(launcher: str) -> bool:
     try:
         return b"Open MPI" in subprocess.run([launcher, "--version"], capture_output=True, check=False).stdout
     except OSError:
-        return False  # refused when the command is begun
+        return False  # refused when the command is started

@@ -1,4 +1,4 @@
-"""What a task prints, sent to the driver, where the engine does not do so."""
+"""Forwards a task's printed output to the driver, where the engine does not do so."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from polyrhythm.core.processes.transport.wire import packed as as_payload
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """Where the driver looks for modules, its arguments, the threads that a worker computes with, and its timeout in seconds."""
+    """The driver's module search path and arguments, the threads that a worker computes with, and its timeout in seconds."""
 
     path: list[str]
     arguments: list[str]

@@ -1,4 +1,4 @@
-"""The pods of a run on Kubernetes: watched through kubectl, in a thread of its own, as each call takes a part of a second."""
+"""The pods of a run on Kubernetes: watched through kubectl in a separate thread, as each call takes a part of a second."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class PodTasks:
 
 
 def _end(status: dict[str, Any]) -> str:
-    """How a pod has failed: "was killed for its memory (OOMKilled, exit code 137)"."""
+    """A sentence about the end of a failed pod: "was killed for its memory (OOMKilled, exit code 137)"."""
     ended = [each["state"]["terminated"] for each in status.get("containerStatuses", []) if "terminated" in each.get("state", {})]
     if not ended:
         return f"was lost ({_said(status) or 'Kubernetes does not say why'})"

@@ -13,9 +13,9 @@ from polyrhythm.core.processes.system.prctl import end_with_parent
 
 
 class CommandProcess:
-    """`command`, begun in `environment`. If it is `given` something on its standard input, that stays open until its end.
+    """`command`, started in `environment`. If it is `given` something on its standard input, that stays open until its end.
 
-    It is told to end when this process ends, also if that is killed.
+    It is asked to end when this process ends, also if that is killed.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], given: bytes = b"") -> None:
@@ -29,7 +29,7 @@ class CommandProcess:
 
     @property
     def status(self) -> int | None:
-        """How it has ended; None while it runs."""
+        """The exit status of the command; None while it runs."""
         return self._process.poll()
 
     def wait(self, seconds: float) -> None:

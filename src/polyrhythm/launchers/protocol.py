@@ -1,4 +1,6 @@
-"""What an engine does for a run: it starts a task for each worker, reports those that it lost, and starts them again."""
+"""The protocol of engines: an engine starts a task for each worker, reports those that it lost, and starts them again. The driver calls it,
+and each engine's module implements it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class TaskOrder(msgspec.Struct, frozen=True):
     echoes: bool = False
 
     def __repr__(self) -> str:
-        """Without the secret, which must not come into a log."""
+        """A representation without the secret, which must not come into a log."""
         return f"TaskOrder({self.host!r}, {self.port}, ..., {self.workers}, echoes={self.echoes})"
 
 
@@ -41,7 +43,7 @@ class Tasks(Protocol):
     """The tasks of one run. Called from one thread."""
 
     def losses(self) -> Iterable[Loss]:
-        """Those that were lost since the last call."""
+        """The tasks that were lost since the last call."""
 
     def restart(self, ranks: list[int]) -> list[int]:
         """Have the tasks of these ranks start again: the ranks of all tasks that start again with them, and leave if they are there."""
@@ -55,7 +57,7 @@ class Launcher(Protocol):
 
     @property
     def restarts(self) -> int:
-        """How often a run in which a task was lost begins again, from its newest checkpoint."""
+        """The number of times that a run which lost a task begins again, from its newest checkpoint."""
 
     @property
     def startup(self) -> float:
@@ -71,7 +73,7 @@ class Launcher(Protocol):
 
     @property
     def echoes(self) -> bool:
-        """Whether tasks must send what they print, because the engine does not show it."""
+        """True if tasks must send their printed output to the driver, because the engine does not show it."""
 
     def driver_address(self) -> str:
         """An address of this host that all tasks can reach."""

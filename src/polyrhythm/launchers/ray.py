@@ -153,6 +153,6 @@ def _ray() -> Any:
 
 
 def _first_lines(text: str) -> str:
-    """What Ray says of a death, without the actor's traceback and identifiers."""
+    """Ray's account of an actor's death, without the traceback and identifiers."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " ".join(line for line in lines if not line.startswith(("class_name:", "actor_id:", "pid:", "namespace:", "ip:", "name:")))[:600]

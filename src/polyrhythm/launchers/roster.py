@@ -1,4 +1,4 @@
-"""The tasks of a run as their driver sees them: who is there, and what comes from them."""
+"""The tasks of a run as their driver sees them: those that are connected, and the messages that they send."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class WorkerTask:
 
     @property
     def name(self) -> str:
-        """That of its worker."""
+        """The name of the task's worker."""
         return worker(self.rank)
 
     @property
     def here(self) -> bool:
-        """Whether it is connected and has announced itself."""
+        """True if it is connected and has announced itself."""
         return self.link is not None and self.registered
 
     def send(self, message: Message) -> None:
@@ -52,13 +52,13 @@ class WorkerTask:
 
 
 class RosterObserver(Protocol):
-    """Who is notified of tasks, in the loop's thread."""
+    """An observer of tasks, called in the loop's thread."""
 
     def registered(self, task: WorkerTask) -> None:
-        """It is connected, and has announced itself."""
+        """`task` is connected, and has announced itself."""
 
     def received(self, task: WorkerTask, message: Message) -> None:
-        """It has sent something else."""
+        """`task` has sent another message."""
 
     def lost(self, task: WorkerTask, reason: str) -> None:
         """Its process or its connection has ended."""
@@ -86,12 +86,12 @@ class Roster:
         self._reception = Reception(factory, [listener], self._admit, self._by_name.__contains__)
 
     def order(self, echoes: bool) -> TaskOrder:
-        """What tasks are started with."""
+        """The order with which tasks are started: the driver's address, the secret and the number of tasks."""
         return TaskOrder(self.ip, self.port, self.secret.hex(), len(self.tasks), echoes)
 
     @property
     def absent(self) -> list[WorkerTask]:
-        """Those that are not connected."""
+        """The tasks that are not connected."""
         return [task for task in self.tasks if not task.here]
 
     def broadcast(self, message: Message) -> None:

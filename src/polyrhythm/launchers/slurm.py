@@ -19,10 +19,10 @@ from polyrhythm.launchers.submission import Submission, WorkerCommand
 class Slurm(EngineRuntime):
     """Runs by SLURM's srun (Yoo et al., JSSPP 2003): in the allocation of this process, else in one that srun asks for.
 
-    `options` are srun's own: ("--nodes=2", "--partition=gpu", "--gpus-per-task=1", "--time=2:00:00"). All nodes must see the installation
-    of Python at the same path. If a task is lost, the step is ended and begun again, up to `restarts` times, and the run continues from its
-    newest checkpoint. `driver` is an address of this host that the nodes can reach, where that is not the one of its default
-    route. `startup` seconds include the time in the queue.
+    `options` are those of srun: ("--nodes=2", "--partition=gpu", "--gpus-per-task=1", "--time=2:00:00"). All nodes must see the
+    installation of Python at the same path. If a task is lost, the step is ended and started again, up to `restarts` times, and the run
+    continues from its newest checkpoint. `driver` is an address of this host that the nodes can reach, where that is not the one of its
+    default route. `startup` seconds include the time in the queue.
     """
 
     options: Sequence[str] = ()
@@ -39,7 +39,7 @@ class Slurm(EngineRuntime):
         return "slurm"
 
     def driver_address(self) -> str:
-        """Where tasks find this process."""
+        """The address at which tasks reach this process."""
         return self.driver or outward_address()
 
     def start(self, order: TaskOrder) -> Tasks:

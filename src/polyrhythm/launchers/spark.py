@@ -50,11 +50,11 @@ class Spark(EngineRuntime):
         return not master.startswith("local") or master.startswith("local-cluster")
 
     def driver_address(self) -> str:
-        """Where executors find this process."""
+        """The address at which executors reach this process."""
         return self.driver or str(self._context().getConf().get("spark.driver.host"))
 
     def start(self, order: TaskOrder) -> Tasks:
-        """Submit the stage."""
+        """Submit the barrier stage, with a task for each worker."""
         return _Stage(self._context(), order)
 
     def _context(self) -> Any:
@@ -64,7 +64,7 @@ class Spark(EngineRuntime):
 
 
 class _Stage:
-    """The barrier stage of one run, submitted in a thread of its own."""
+    """The barrier stage of one run, submitted in a separate thread."""
 
     def __init__(self, context: Any, order: TaskOrder) -> None:
         self._context = context

@@ -1,4 +1,6 @@
-"""Starting the workers of a run without a driver: each is told by its engine who it is, and joins."""
+"""Starting the workers of a run without a driver: the engine gives each its rank, and it joins. `polyrhythm launch` submits, and the
+modules of engines write the submissions.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ NEW_SECRET = "$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n')"
 
 @dataclass(frozen=True, slots=True)
 class WorkerCommand:
-    """What each of `workers` runs: Python with `arguments`, and `again` if it is begun again after a loss; `name` is for people."""
+    """The command of each of `workers`: Python with `arguments`, or with `again` if it is started after a loss; `name` is for people."""
 
     name: str
     workers: int
@@ -45,7 +47,8 @@ class Submission:
     def submit(self) -> int:
         """Run the command; its exit code. Raises CompositionError where it is not installed.
 
-        Whoever is asked to end asks the command to end, and waits until it has ended its workers: torchrun gives them half a minute.
+        If this process is asked to end, it asks the command to end, and waits until that has ended its workers: torchrun gives them half a
+        minute.
         """
         if which(self.command[0]) is None:
             raise CompositionError(
@@ -69,7 +72,7 @@ class Launchable(Protocol):
     """An engine that starts workers without a driver."""
 
     def submission(self, job: WorkerCommand) -> Submission:
-        """What has it start the workers of `job`. Raises CompositionError for options that do not fit."""
+        """The submission that has it start the workers of `job`. Raises CompositionError for options that do not fit."""
 
 
 def command_line(command: Sequence[str], environment: Mapping[str, str]) -> Submission:

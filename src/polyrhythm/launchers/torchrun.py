@@ -54,11 +54,11 @@ class Torchrun(EngineRuntime):
         return "torchrun"
 
     def driver_address(self) -> str:
-        """Where workers find this process."""
+        """The address at which workers reach this process."""
         return self.driver or (outward_address() if self.hosts else "127.0.0.1")
 
     def start(self, order: TaskOrder) -> Tasks:
-        """Start the agents."""
+        """Start torchrun's agents: one here, or one on each of the hosts."""
         if not self.hosts:
             return CommandTasks(self._alone(order.workers, _TASK), order, self._environment, restarts_itself=True)
         return HostTasks(self._reached(), lambda: self._together(order.workers), order, self._environment)

@@ -1,4 +1,7 @@
-"""How do workers step between exchanges?"""
+"""Local rules: how a worker's own steps between two exchanges are changed, and where it continues after an exchange.
+
+`Strategy(local=...)` holds one. `core.strategy.local_rule` calls it before each step and after each exchange.
+"""
 
 from polyrhythm.core.protocols.local import PlainSteps
 from polyrhythm.local_rules.average_moments import AverageMoments

@@ -1,4 +1,4 @@
-"""An optimizer that goes on from what all optimizers together remember."""
+"""Averaging of the optimizers' states: momentum and second moments continue from their mean over the workers."""
 
 from __future__ import annotations
 
@@ -18,29 +18,24 @@ from polyrhythm.core.tensors import Layout, State
 class AverageMoments:
     """After each exchange the optimizers' states are averaged over the workers (the updater of DL4J's ParameterAveraging; Skymind, 2014).
 
-    Momentum, second moments and step counts go as they are, without the exchange's codec: as many bytes more as they have, by
-    the same sums, and before them a number for each parameter. Where a parameter had no gradient yet, its state counts as zeros.
+    Momentum, second moments and step counts are summed uncompressed, without the exchange's codec, after a number for each parameter,
+    which adds as many bytes as they have. Where a parameter had no gradient yet, its state counts as zeros.
     """
 
     traits: ClassVar = LocalTraits(LOCAL, corrects=False, settles=False, averages=True)
     mixing: ClassVar[None] = None
 
     def initial(self, layout: Layout) -> State:
-        """None."""
         return {}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """As it is."""
         return gradient
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """Nothing is remembered."""
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """From what was agreed on."""
         return agreed
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

@@ -1,4 +1,4 @@
-"""Local problems that are pulled together by dual variables."""
+"""Consensus ADMM: dual variables pull the workers' local problems together."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _DUAL, _RESIDUAL = "u", "residual"
 class Consensus:
     """The local steps of consensus ADMM in scaled form (Boyd et al., 2011, section 7.1; with SGD for local problems: Hegde, Usmani, 2016).
 
-    Worker k steps on f_k(w) + rho/2 |w - z + u_k|². Then z <- mean(w_k + u_k) and u_k <- u_k + w_k - z. The duals begin at 0 and then sum
-    to 0, so that z is the mean of the w_k: what `Mean` makes of updates. A worker's next problem begins at its own w_k; the
+    Worker k steps on f_k(w) + rho/2 |w - z + u_k|². Then z <- mean(w_k + u_k) and u_k <- u_k + w_k - z. The duals start at 0 and always sum
+    to 0, so that z is the mean of the w_k, as `Mean` gives it from updates. A worker's next problem starts from its own w_k; the
     result is z. Too small a rho lets the workers of a nonconvex problem drift apart until it diverges, too large a one holds them at z; SGD
     needs a learning rate well below 1 / rho.
     """
@@ -40,16 +40,16 @@ class Consensus:
 
     @property
     def traits(self) -> LocalTraits:
-        """Each keeps its own weights as the beginning of its next problem; z is the mean, or duals do not sum to 0 any more."""
+        """A worker starts its next problem from its own weights; z must be the mean, so that the duals sum to 0."""
         return LocalTraits(frozenset({Payload.UPDATE}), corrects=True, settles=True, goes_on=True, needs_mean=True)
 
     def initial(self, layout: Layout) -> State:
-        """No dual yet, and everyone at z."""
+        """Duals of 0, and all workers at z."""
         return {_DUAL: torch.zeros(layout.numel), _RESIDUAL: torch.zeros(())}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
         """g + rho (w - z + u)."""
-        return gradient - self.rho * (context.moved - state[_DUAL])  # no gradient, -0, less no penalty, 0, remains none
+        return gradient - self.rho * (context.moved - state[_DUAL])  # NO_GRADIENT, -0.0, minus a penalty of 0.0 is still -0.0
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
         """u + w - z, and the primal residual |w - z| / |z|."""
@@ -57,9 +57,9 @@ class Consensus:
         return {_DUAL: state[_DUAL] - apart, _RESIDUAL: apart.norm() / z.norm().clamp_min(torch.finfo(z.dtype).tiny)}
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """From its own: the beginning of its next problem."""
+        """The worker's own weights, from which its next problem starts."""
         return own
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """How far a worker was from the consensus, relative to that."""
+        """The primal residual: the distance of the worker from the consensus, relative to the norm of that."""
         return {"primal_residual": state[_RESIDUAL].item()}

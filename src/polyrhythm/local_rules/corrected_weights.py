@@ -1,4 +1,4 @@
-"""Weights that are corrected for what mixing has taken from them, so that a constant step leaves no bias."""
+"""Weights corrected for the changes that mixing made to them, so that a constant step size leaves no bias."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class CorrectedWeights:
     """A worker sends its weights plus what mixing has taken from them so far (D²: Tang et al., 2018; exact diffusion: Yuan et al., 2019).
 
     With ψ = x - η g: x ← W (ψ + c), c ← c + W (ψ + c) - (ψ + c), from c = 0. That is x' = W (2 x - x⁻ - η g + η g⁻), D²'s algorithm 1, and
-    exact diffusion's adapt, correct and combine with (I + W) / 2 for W. The c of all workers add up to 0, so the mean of the weights is
-    corrected in nothing. The mixing matrix must be symmetric, with its least eigenvalue above -1/3. Any optimizer may make ψ of x.
+    exact diffusion's adapt, correct and combine with (I + W) / 2 for W. The c of all workers sum to 0, so the mean of the weights is
+    not changed. The mixing matrix must be symmetric, with its least eigenvalue above -1/3. Any optimizer may make ψ of x.
     """
 
     traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), corrects=False, settles=False)
@@ -33,33 +33,27 @@ class CorrectedWeights:
 
     @property
     def mixing(self) -> MixingRule:
-        """It is one."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """Nothing was taken yet."""
+        """A correction of zeros, before the first mixing."""
         return {_TAKEN: torch.zeros(layout.numel)}
 
     def send(self, stepped: LocallyStepped, state: State) -> tuple[Tensor, ...]:
-        """ψ + c."""
         return (stepped.weights - state[_TAKEN].to(stepped.weights),)
 
     def take(self, mixed: Sequence[Tensor], sent: Sequence[Tensor], state: State) -> tuple[Tensor, State]:
-        """The mixture; the state is -c."""
+        """The mixed weights; the state is -c."""
         return mixed[0], {_TAKEN: state[_TAKEN].to(sent[0]) + (sent[0] - mixed[0])}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """As it is."""
         return gradient
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """As it was."""
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """From what was agreed on."""
         return agreed
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

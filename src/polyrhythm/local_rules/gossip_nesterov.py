@@ -1,4 +1,4 @@
-"""Momentum over rounds of local steps, of workers that never agree on anything."""
+"""Nesterov momentum over rounds of local steps, for workers that average in small groups and never all agree."""
 
 from __future__ import annotations
 
@@ -48,34 +48,28 @@ class GossipNesterov:
 
     @property
     def mixing(self) -> MixingRule:
-        """It is one."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet."""
         return {_MOMENTUM: torch.zeros(layout.numel)}
 
     def send(self, stepped: LocallyStepped, state: State) -> tuple[Tensor, ...]:
-        """φ and Δ."""
+        """Two vectors, which the neighbours mix: φ and Δ."""
         return stepped.anchor.clone(), stepped.anchor - stepped.weights
 
     def take(self, mixed: Sequence[Tensor], sent: Sequence[Tensor], state: State) -> tuple[Tensor, State]:
-        """φ + δ; δ is the state."""
+        """The new weights φ + δ; the state is δ."""
         momentum = self.alpha * state[_MOMENTUM].to(sent[0]) - self.beta * mixed[1] - self.gamma * (sent[0] - mixed[0])
         return sent[0] + momentum, {_MOMENTUM: momentum}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """As it is."""
         return gradient
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """As it was."""
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """From what was agreed on."""
         return agreed
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

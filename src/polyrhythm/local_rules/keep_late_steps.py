@@ -1,4 +1,4 @@
-"""Steps that were taken while an exchange was under way are not lost."""
+"""Steps that were taken while an exchange was under way are kept."""
 
 from __future__ import annotations
 
@@ -16,31 +16,27 @@ from polyrhythm.core.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class KeepLateSteps:
-    """After a delayed exchange a worker goes on from what was agreed on and the steps that it has taken since it sent its update.
+    """After a delayed exchange a worker continues from the agreed weights plus the steps that it has taken since it sent its update.
 
-    So no step is lost, and they are in its next update (CoCoD-SGD; Shen et al., IJCAI 2019, algorithm 1). Without a delay there are none,
-    and it is as `PlainSteps`.
+    So no step is lost: they are in its next update (CoCoD-SGD; Shen et al., IJCAI 2019, algorithm 1). Without a delay there are none,
+    and it equals `PlainSteps`.
     """
 
     traits: ClassVar = LocalTraits(frozenset({Payload.UPDATE}), corrects=False, settles=False, goes_on=True)
     mixing: ClassVar[None] = None
 
     def initial(self, layout: Layout) -> State:
-        """None."""
         return {}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """As it is."""
         return gradient
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """Nothing is remembered."""
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """What was agreed on, and w - w of then."""
+        """The agreed weights, plus the steps taken since the update was sent."""
         return agreed + (own - sent)
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

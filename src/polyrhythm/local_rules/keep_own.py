@@ -1,4 +1,4 @@
-"""A worker that does not give up its own weights for those that were agreed on."""
+"""After an exchange, a worker keeps a part of the weights that it had."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from polyrhythm.errors import CompositionError
 @dataclass(frozen=True, slots=True)
 @checked
 class KeepOwn:
-    """After an exchange a worker goes on from α w + (1 - α) z: α = `part` of its own weights, the rest what was agreed on.
+    """After an exchange a worker continues from α w + (1 - α) z: a part α = `part` of the worker's w, the rest of the agreed z.
 
-    (Streaming DiLoCo; Douillard et al., 2025, section 2.3.) What was agreed on is the result, and the next update counts from there.
+    (Streaming DiLoCo; Douillard et al., 2025, section 2.3.) The result of the run is z, and the next update counts from z.
     """
 
     mixing: ClassVar[None] = None
@@ -35,25 +35,21 @@ class KeepOwn:
 
     @property
     def traits(self) -> LocalTraits:
-        """For updates: weights that are exchanged as they are leave nothing that all have agreed on."""
+        """For updates only: when weights are exchanged as they are, there are no weights that all workers have agreed on."""
         return LocalTraits(frozenset({Payload.UPDATE}), corrects=False, settles=False, goes_on=True)
 
     def initial(self, layout: Layout) -> State:
-        """None."""
         return {}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """As it is."""
         return gradient
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """Nothing is remembered."""
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """α w + (1 - α) z."""
+        """The mixture α w + (1 - α) z."""
         return torch.lerp(agreed, own, self.part)
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

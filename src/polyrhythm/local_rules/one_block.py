@@ -1,4 +1,4 @@
-"""Steps on one block of the weights, drawn anew for each."""
+"""Each step changes one random block of the weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from polyrhythm.errors import CompositionError
 class OneBlock:
     """Each step changes one of `blocks` ranges of the weights, drawn uniformly (AsySG-incon; Lian et al., NIPS 2015, algorithm 2).
 
-    The paper draws one coordinate. The rest of the gradient is dropped, and what is kept is not scaled: as there, a step goes 1 / blocks as
+    The paper draws one coordinate. The rest of the gradient is dropped, and the block's is not scaled: as there, a step moves 1 / blocks as
     far on average. Meant for optimizers without momentum, which would write to other blocks too.
     """
 
@@ -36,11 +36,10 @@ class OneBlock:
             raise CompositionError(f"OneBlock(blocks={self.blocks}) has no block to step on: give 1 (all of the weights) or more.")
 
     def initial(self, layout: Layout) -> State:
-        """None."""
         return {}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """The gradient of the block; nothing of the others, which is another thing than zeros to an optimizer that decays weights."""
+        """The gradient of the block, and NO_GRADIENT elsewhere, which unlike zeros keeps an optimizer from decaying those weights."""
         chosen = int(context.draw.integers(self.blocks))
         start, end = (gradient.numel() * number // self.blocks for number in (chosen, chosen + 1))
         kept = torch.full_like(gradient, -0.0)
@@ -48,13 +47,10 @@ class OneBlock:
         return kept
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """Nothing is remembered."""
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """From what was agreed on."""
         return agreed
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

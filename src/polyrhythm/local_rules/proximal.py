@@ -1,4 +1,4 @@
-"""A pull back to the weights of the last exchange."""
+"""A proximal term that pulls the weights back to those of the last exchange."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class Proximal:
             raise CompositionError(f"Proximal(mu={self.mu}) would push workers apart: give 0 or more.")
 
     def initial(self, layout: Layout) -> State:
-        """None."""
         return {}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
@@ -39,13 +38,10 @@ class Proximal:
         return gradient - self.mu * context.moved
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """Nothing is remembered."""
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """From what was agreed on."""
         return agreed
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

@@ -1,4 +1,4 @@
-"""Steps on one component of the gradient, drawn anew for each."""
+"""Each step changes one random component of the weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RandomComponent:
     """Each step keeps one of the components that the gradient has, drawn uniformly, times their number (Hogwild!, section 4).
 
     It is the variant that Niu, Recht, Ré, Wright (NIPS 2011) analyse: of a sample that touches the weights e, one in e moves |e| times
-    as far, so that the step is the same on average and workers meet less often. Components are the elements that are not 0; a sparse
+    as far, so that the step is the same on average and workers collide less often. Components are the elements that are not 0; a sparse
     gradient stays sparse. Meant for optimizers without momentum, which would write to other weights too.
     """
 
@@ -28,11 +28,10 @@ class RandomComponent:
     mixing: ClassVar[None] = None
 
     def initial(self, layout: Layout) -> State:
-        """None."""
         return {}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """One component, and nothing of the others, which is another thing than zeros to an optimizer that decays weights."""
+        """One component, scaled, and NO_GRADIENT elsewhere, which unlike zeros keeps an optimizer from decaying those weights."""
         present = gradient.nonzero().view(-1)
         kept = torch.full_like(gradient, NO_GRADIENT)
         if len(present):
@@ -41,13 +40,10 @@ class RandomComponent:
         return kept
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """Nothing is remembered."""
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """From what was agreed on."""
         return agreed
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

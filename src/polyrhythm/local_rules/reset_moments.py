@@ -1,4 +1,4 @@
-"""An optimizer that begins anew after each exchange."""
+"""The optimizer's state is reset after each exchange."""
 
 from __future__ import annotations
 
@@ -16,28 +16,23 @@ from polyrhythm.core.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class ResetMoments:
-    """The worker's optimizer begins anew after each exchange, without momentum (as SlowMo may; Wang et al., ICLR 2020)."""
+    """The state of the worker's optimizer, such as momentum, is reset after each exchange (as SlowMo may; Wang et al., ICLR 2020)."""
 
     traits: ClassVar = LocalTraits(LOCAL, corrects=False, settles=True)
     mixing: ClassVar[None] = None
 
     def initial(self, layout: Layout) -> State:
-        """None."""
         return {}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """As it is."""
         return gradient
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """Begin anew."""
         moments.reset()
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """From what was agreed on."""
         return agreed
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

@@ -1,4 +1,4 @@
-"""Gradients that workers track the mean of, by mixing what they step on beside their weights."""
+"""Gradient tracking: workers mix, in addition to their weights, an estimate of the mean gradient, and step on that."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _TAKEN = "taken"
 class TrackedGradients:
     """A worker steps on y, which tracks the mean gradient of all (DIGing; Nedic, Olshevsky, Shi, 2017, section 2).
 
-    y' = W y + g' - g, from y = g, and x ← W (x - η y): weights and y are sent in every exchange. Kept is c = y - g, which then is
-    c + W y - y. The c of all workers add up to 0, so the mean of the y is that of the gradients at every step. DIGing itself takes
+    y' = W y + g' - g, from y = g, and x ← W (x - η y): weights and y are sent in every exchange. The state keeps c = y - g, which becomes
+    c + W y - y. The c of all workers sum to 0, so the mean of the y is that of the gradients at every step. DIGing itself takes
     W x - η y; mixing after the step, as here, is its adapt-then-combine form. The mixing matrix must be doubly stochastic, and may change.
     """
 
@@ -32,33 +32,29 @@ class TrackedGradients:
 
     @property
     def mixing(self) -> MixingRule:
-        """It is one."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """Everyone at its own gradient."""
+        """A correction of zeros: each worker starts with its own gradient."""
         return {_TAKEN: torch.zeros(layout.numel)}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """y = g + c."""
-        return gradient - state[_TAKEN].to(gradient)  # no gradient, -0, less nothing taken, 0, remains none
+        """The tracked gradient y = g + c."""
+        return gradient - state[_TAKEN].to(gradient)  # NO_GRADIENT, -0.0, minus a correction of 0.0 is still -0.0
 
     def send(self, stepped: LocallyStepped, state: State) -> tuple[Tensor, ...]:
-        """x - η y, and y."""
+        """Two vectors: the weights x - η y, and y."""
         return stepped.weights.clone(), stepped.gradient()
 
     def take(self, mixed: Sequence[Tensor], sent: Sequence[Tensor], state: State) -> tuple[Tensor, State]:
-        """The mixture of weights; the state is -c."""
+        """The mixed weights; the state is -c."""
         return mixed[0], {_TAKEN: state[_TAKEN].to(sent[1]) + (sent[1] - mixed[1])}
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """As it was."""
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """From what was agreed on."""
         return agreed
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

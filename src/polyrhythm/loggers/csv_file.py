@@ -17,7 +17,7 @@ COLUMNS = ("seconds", "step", "metric", "value")
 @dataclass(frozen=True, slots=True)
 @checked
 class CSV:
-    """A file with one line for each value: seconds, step, metric, value. It is made anew, and each line is there when it is written.
+    """A file with one line for each value: seconds, step, metric, value. It is made anew, and each line is flushed when it is written.
 
     With pandas: `pd.read_csv(path).pivot_table(index="step", columns="metric", values="value")`.
     """
@@ -32,7 +32,7 @@ class CSV:
 
 
 class CSVWriter:
-    """As `MetricsWriter`."""
+    """Writes metrics to the file, one row for each value."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -41,10 +41,8 @@ class CSVWriter:
         file.flush()
 
     def write(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        """As in the protocol."""
         self._lines.writerows((repr(seconds), step, name, repr(value)) for name, value in metrics.items())
         self._file.flush()
 
     def close(self, state: str) -> None:
-        """As in the protocol."""
         self._file.close()

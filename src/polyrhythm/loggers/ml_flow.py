@@ -36,19 +36,17 @@ class MLflow:
 
 
 class MLflowWriter:
-    """As `MetricsWriter`."""
+    """Writes metrics to a run of MLflow."""
 
     def __init__(self, client: Any, run: str) -> None:
         self._client = client
         self._run = run
 
     def write(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        """As in the protocol."""
         for name, value in metrics.items():
             self._client.log_metric(self._run, _name(name), value, step=step)
 
     def close(self, state: str) -> None:
-        """As in the protocol."""
         self._client.set_terminated(self._run, {"ended": "FINISHED", "interrupted": "KILLED"}.get(state, "FAILED"))
 
 

@@ -30,17 +30,15 @@ class TensorBoard:
 
 
 class TensorBoardWriter:
-    """As `MetricsWriter`."""
+    """Writes metrics to an event file of TensorBoard."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
 
     def write(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        """As in the protocol."""
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def close(self, state: str) -> None:
-        """As in the protocol."""
         self._writer.close()

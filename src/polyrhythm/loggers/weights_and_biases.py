@@ -41,15 +41,13 @@ class WandB:
 
 
 class WandBWriter:
-    """As `MetricsWriter`."""
+    """Writes metrics to a run of Weights & Biases."""
 
     def __init__(self, run: Any) -> None:
         self._run = run
 
     def write(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        """As in the protocol."""
         self._run.log({**metrics, "step": step, "seconds": seconds})
 
     def close(self, state: str) -> None:
-        """As in the protocol."""
         self._run.finish(exit_code=int(state != "ended"))

@@ -1,4 +1,8 @@
-"""What do contributions do to the model?"""
+"""Merges: how the contributions of workers change the weights.
+
+`Strategy(merge=...)` holds one. `core.weights.state` calls it where the weights are held, at each replica or at a server; gossip topologies
+call `mix` too.
+"""
 
 from polyrhythm.merge.adaptive_rules import Adam, Yogi
 from polyrhythm.merge.batch_weighted import BatchWeighted

@@ -20,7 +20,7 @@ _LARGEST = 1e19
 class Adam:
     """m ← β₁ m + (1 - β₁) d; v ← β₂ v + (1 - β₂) d²; step = η m / (√v + τ) (FedAdam; Reddi et al., 2021, algorithm 2).
 
-    v begins at τ², and neither is corrected for its beginning, as in the paper. The larger τ, the less each element has a rate of its own.
+    v starts at τ², and there is no bias correction, as in the paper. The larger τ, the less the rates of elements differ.
     """
 
     takes_rate: ClassVar = False
@@ -34,15 +34,13 @@ class Adam:
         _check(self, self.learning_rate, self.betas, self.adaptivity)
 
     def among(self, workers: int) -> Self:
-        """As it is, whatever their number."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet, and τ²."""
+        """A momentum of 0, and second moments of τ²."""
         return _initial(layout, self.adaptivity)
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """η m / (√v + τ)."""
         momentum = _momentum(direction, state, self.betas[0])
         squares = self.betas[1] * state["squares"].to(direction.device) + (1 - self.betas[1]) * direction * direction
         step = self.learning_rate * momentum / (squares.sqrt() + self.adaptivity)
@@ -52,7 +50,7 @@ class Adam:
 @dataclass(frozen=True, slots=True)
 @checked
 class Yogi:
-    """As `Adam`, but v ← v - (1 - β₂) d² sign(v - d²), which forgets large gradients more slowly (FedYogi; Reddi et al., 2021, alg. 2)."""
+    """Adam with v ← v - (1 - β₂) d² sign(v - d²), which forgets large gradients more slowly (FedYogi; Reddi et al., 2021, alg. 2)."""
 
     takes_rate: ClassVar = False
     takes_norm: ClassVar = True
@@ -65,15 +63,13 @@ class Yogi:
         _check(self, self.learning_rate, self.betas, self.adaptivity)
 
     def among(self, workers: int) -> Self:
-        """As it is, whatever their number."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet, and τ²."""
+        """A momentum of 0, and second moments of τ²."""
         return _initial(layout, self.adaptivity)
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """η m / (√v + τ)."""
         momentum, square = _momentum(direction, state, self.betas[0]), direction * direction
         before = state["squares"].to(direction.device)
         squares = before - (1 - self.betas[1]) * square * (before - square).sign()

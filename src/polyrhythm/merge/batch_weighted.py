@@ -1,4 +1,4 @@
-"""Gradients of batches of unequal size, merged as they come."""
+"""Gradients of batches of unequal size, merged as they arrive, each weighted by its batch."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from polyrhythm.merge.total import total
 class BatchWeighted:
     """Worker j's contribution counts b_j / b of 1 / P: its batch by the mean batch of all (weighted model update of DLion; HPDC 2021).
 
-    The paper has b_j / b_k, the batch of the sender by that of the receiver, whose weights sum to P only where batches are equal; with the
-    mean of all they do whatever they are, so that a round of all workers is the gradient of one batch of all samples. Batches are those
+    The paper has b_j / b_k, the batch of the sender by that of the receiver, and these weights sum to P only where batches are equal. With
+    the mean they always do, so that a round of all workers is the gradient of one batch of all samples. Batches are those
     of the latest contributions; of a worker that has sent none, the mean of the others.
     """
 

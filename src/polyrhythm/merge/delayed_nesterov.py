@@ -1,4 +1,4 @@
-"""Momentum for updates that come one at a time: it moves when enough of them have."""
+"""Delayed Nesterov momentum, for updates that come one at a time: the momentum changes only at every N-th."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DelayedNesterov:
 
     s ← s + d. At each N-th update b ← μ b + s / N, s ← 0 and step = η (d + (N (1 - c) + c) μ b); at the others step = η (d + c μ b).
     `every` is N, by default the number of workers, and `spread` c, from 0 (momentum at the N-th alone) to 1 (evenly; N times the
-    paper's c). A merge that divides by the number of workers, as Mean does for single updates, makes η / P of it; then N updates move the
+    paper's c). A merge that divides by the number of workers, as Mean does for single updates, turns η into η / P; then N updates move the
     weights by the mean of their d and by one momentum. With N = 1 it is `Nesterov`.
     """
 
@@ -40,21 +40,21 @@ class DelayedNesterov:
             )
 
     def among(self, workers: int) -> DelayedNesterov:
-        """With the number of workers for N, unless another one was given."""
+        """The same rule with the number of workers for N, unless `every` was given."""
         return self if self.every is not None else replace(self, every=workers)
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet, and no updates."""
+        """No momentum, and a sum of no updates."""
         zeros = torch.zeros(layout.numel)
         return {"momentum": zeros, "sum": zeros.clone(), "count": torch.zeros(())}
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """η (d + a μ b), with a as large as it is the turn of the momentum."""
+        """η (d + a μ b), where a is c, and at every N-th update N (1 - c) + c."""
         momentum, total = state["momentum"].to(direction.device), state["sum"].to(direction.device) + direction
         assert self.every is not None, "the number of workers decides: ask `among` first"
         count = state["count"] + 1
         share = self.spread
-        if count.item() >= self.every:  # it was more, if a worker has left meanwhile
+        if count.item() >= self.every:  # larger if N fell, because a worker has left
             momentum = self.momentum * momentum + total / self.every
             total, count = torch.zeros_like(total), torch.zeros(())
             share += self.every * (1 - self.spread)

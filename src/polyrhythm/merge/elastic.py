@@ -1,4 +1,4 @@
-"""Elastic averaging: a spring between a worker's weights and the centre's."""
+"""Elastic averaging: a worker's weights and the centre's pull on each other."""
 
 from __future__ import annotations
 

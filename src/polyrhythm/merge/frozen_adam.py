@@ -18,9 +18,9 @@ from polyrhythm.errors import CompositionError
 class FrozenAdam:
     """Adam on the direction for `warmup` steps; then the direction is the momentum itself, and v stays (Tang et al., 2021, algorithm 1).
 
-    step = η m̂ / (√v̂ + ε), with the bias corrections of Kingma and Ba (2015), of which that of v stops with v: in a warm-up of ten steps
-    v is a hundredth of what it comes to, and without a correction steps would be ten times as large. An element that had no gradient in
-    the warm-up has no v and stays where it is, because one bit cannot say zero.
+    step = η m̂ / (√v̂ + ε), with the bias corrections of Kingma and Ba (2015), of which that of v stops with v: after a warm-up of ten
+    steps v is a hundredth of its later value, and without the correction steps would be ten times as large. An element that had no gradient
+    in the warm-up has no v and stays where it is, because one bit cannot say zero.
     """
 
     takes_rate: ClassVar = True
@@ -38,16 +38,13 @@ class FrozenAdam:
             )
 
     def among(self, workers: int) -> Self:
-        """As it is, whatever their number."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """No moments yet."""
         moments = {name: torch.zeros(layout.numel) for name in ("momentum", "variance")}
         return {"steps": torch.zeros((), dtype=torch.int64), **moments}
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """η m̂ / (√v̂ + ε)."""
         # m and v as in the paper
         steps = int(state["steps"]) + 1
         m, v = (state[name].to(direction) for name in ("momentum", "variance"))

@@ -1,4 +1,4 @@
-"""Momentum where the weights are held, as much of it as asynchrony leaves to be added."""
+"""Heavy-ball momentum where the weights are held, reduced by the momentum that asynchrony adds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HeavyBall:
 
     @staticmethod
     def beside(groups: int, momentum: float) -> HeavyBall:
-        """With so much of `momentum` as is left when `groups` workers step one by one.
+        """The rule with `momentum` less the implicit momentum of `groups` groups that step one by one.
 
         Their asynchrony acts as a momentum of 1 - 1 / G (Mitliagkas et al., Asynchrony begets momentum, 2016, theorem 3), so μ is
         momentum - (1 - 1 / G), or 0 where that is less (Kurth et al., SC 2017, section III-E). Raises CompositionError for no groups.
@@ -43,14 +43,11 @@ class HeavyBall:
         return HeavyBall(momentum if groups == 1 or not 0 <= momentum < 1 else max(0.0, momentum - (1 - 1 / groups)))
 
     def among(self, workers: int) -> Self:
-        """As it is, whatever their number."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet."""
         return {"momentum": torch.zeros(layout.numel)}
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """η b."""
         momentum = self.momentum * state["momentum"].to(direction.device) + direction
         return rate * momentum, {"momentum": momentum}

@@ -21,8 +21,8 @@ from polyrhythm.merge.trust_ratios import scaled_by_layer
 class LARC:
     """Step on each tensor with the smaller of the learning rate η and λ = trust ‖w‖ / (‖g‖ + β ‖w‖) (LARC; Kurth et al., 2018).
 
-    The clipped form of `LARS`, in that the gradient is multiplied by min(λ / η, 1), so that no warm-up is needed. One learning rate for
-    all parameters. `weight_decay` is given here and not to the optimizer. `inner` merges, and may multiply η: Mean(), or LinearScaling().
+    The clipped form of `LARS`, in that the gradient is multiplied by min(λ / η, 1), so that no warm-up is needed. All parameters have one
+    learning rate. `weight_decay` is given here and not to the optimizer. `inner` merges, and may multiply η: Mean(), or LinearScaling().
     Raises CompositionError where gradients are not what `inner` averages.
     """
 
@@ -37,7 +37,7 @@ class LARC:
         check_trust(self, self.trust, self.weight_decay, self.inner)
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
-        """As the inner merge, scaled layer by layer."""
+        """The inner merge's direction, scaled layer by layer."""
         direction = self.inner.combine(contributions, context)
         rates = rates_of(contributions)
         limit = partial(_clipped, (rates[0] if rates else 1.0) * direction.scale)

@@ -15,7 +15,7 @@ from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.trust_ratios import scaled_by_layer
 
 LAYERWISE = frozenset({Pattern.COLLECTIVE, Pattern.PEERS})
-"""Where whoever merges has whole layers."""
+"""The patterns in which the merging side has whole layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class LARS:
         check_trust(self, self.trust, self.weight_decay, self.inner)
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
-        """As the inner merge, scaled layer by layer."""
+        """The inner merge's direction, scaled layer by layer."""
         return scaled_by_layer(self.inner.combine(contributions, context), context, self.trust, self.weight_decay, float)
 
 

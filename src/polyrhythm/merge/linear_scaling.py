@@ -20,7 +20,7 @@ class LinearScaling:
     """The mean over workers, the learning rate multiplied by k, to which it grows over `warmup` steps (Goyal et al., 2017, section 2.2).
 
     At step t the rate is η (1 + (k - 1) min(1, (t - 1) / warmup)): η at the first step, k η after the last of the warm-up; without one,
-    k η from the beginning. k is the number of workers that exchange, or `factor`: of a hierarchy it is otherwise that of the groups. Weight
+    k η from the beginning. k is the number of workers that exchange, or `factor`: in a hierarchy the former is that of the groups. Weight
     decay is not scaled, as it would be by a larger loss, and momentum needs no correction in PyTorch's form, where the rate multiplies it.
     A schedule of the training function multiplies the same rate.
     """
@@ -39,12 +39,12 @@ class LinearScaling:
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean of a group of c, with the learning rate times c / P and the scale of this step."""
-        step = max(contribution.clock for contribution in contributions) or context.clock  # a sum has no step of its own
+        step = max(contribution.clock for contribution in contributions) or context.clock  # a sum has no clock
         scale = self.scale(step, context.group.size)
         return Direction(sum_of(contributions), count(contributions), context.group.size / scale)
 
     def scale(self, step: int, workers: int) -> float:
-        """By what the learning rate is multiplied at `step`, from 1, among so many workers.
+        """The factor of the learning rate at `step`, from 1, with so many workers.
 
         Examples:
             >>> [LinearScaling(warmup=4).scale(step, workers=8) for step in (1, 3, 5, 100)]

@@ -1,4 +1,7 @@
-"""The mean over workers."""
+"""The mean over workers: the default merge.
+
+`OuterOptimizer`, `LARS`, `LARC` and `ProximalSGD` combine contributions with it by default.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from polyrhythm.merge.total import count, sum_of
 class Mean:
     """Every worker's contribution counts 1 / P, so that a round of all of them moves the weights as far as one step on their mean.
 
-    Weights are averaged over a worker and the others in an exchange; by push-sum, with the mass that these have.
+    Weights are averaged over a worker and the others in an exchange; in push-sum, weighted by their masses.
     """
 
     traits: ClassVar = MergeTraits(EVERY_PAYLOAD, averages=True, patterns=MERGED | {Pattern.PUSHED})
@@ -29,7 +32,6 @@ class Mean:
         return Direction(sum_of(contributions), count(contributions), context.group.size)
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
-        """(mine + Σ theirs) / (1 + n)."""
         mixed = mine + theirs[0]
         for other in theirs[1:]:
             mixed += other

@@ -1,4 +1,4 @@
-"""An optimizer where the weights are held, which takes what workers send for a gradient."""
+"""An outer optimizer: it runs where the weights are held, and takes contributions as gradients."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ class OuterOptimizer:
 
     @property
     def traits(self) -> MergeTraits:
-        """Where the inner merge can be used, and by samples if it weighs by them."""
+        """The patterns of the inner merge, and its weighing by samples."""
         return MergeTraits(DIFFERENCES, patterns=self.inner.traits.patterns, weighs=self.inner.traits.weighs)
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
-        """As the inner merge."""
         return self.inner.combine(contributions, context)

@@ -1,4 +1,4 @@
-"""A gate for the weights of others: only those that lie where one's own step goes are let in."""
+"""A gate for the weights of others: only those that lie in the direction of the worker's own step are mixed in."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
 BESIDE_STEPS = frozenset({Pattern.PEERS, Pattern.NEIGHBOURS, Pattern.SOME_PEERS})
-"""Where whoever merges takes steps itself."""
+"""The patterns in which the merging worker takes steps itself."""
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class ParzenGate:
-    """Mix in the weights of those to whom one's own step comes nearer, and of no others (Keuper, Pfreundt, 2015, arXiv:1505.04956).
+    """Mix in only the weights of others that the worker's own step comes closer to (Keuper, Pfreundt, 2015, arXiv:1505.04956).
 
     With w before the step and w - Δ after it, w_j is accepted if ‖w - Δ - w_j‖ < ‖w - w_j‖; then w ← w - Δ - rate · (w - m), where m is
-    the mean of w and all that were accepted. The paper takes its step size for `rate`; 1 goes to the mean at once. Where a part was sent,
-    all of this is about that part.
+    the mean of w and all that were accepted. The paper takes its step size for `rate`; 1 goes to the mean at once. Where only a
+    part of the weights was sent, all of this applies to that part.
     """
 
     traits: ClassVar = MergeTraits(frozenset({Payload.WEIGHTS}), sees_moved=True, patterns=BESIDE_STEPS)
@@ -38,7 +38,7 @@ class ParzenGate:
             )
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
-        """The weights after the step, and nearer to the mean with those that were accepted."""
+        """The weights after the step, moved towards the mean with the accepted ones."""
         before = mine + context.moved.to(mine.device)
         accepted = [other for other in theirs if (mine - other).norm() < (before - other).norm()]
         if not accepted:

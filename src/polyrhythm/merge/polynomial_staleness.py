@@ -1,4 +1,4 @@
-"""Late contributions count less, by a power of how late they are."""
+"""Stale contributions count less, by a power of their staleness."""
 
 from __future__ import annotations
 

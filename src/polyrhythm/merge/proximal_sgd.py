@@ -21,21 +21,18 @@ from polyrhythm.merge.mean import Mean
 
 @dataclass(frozen=True, slots=True)
 class AsCombined:
-    """The step is the direction: the merge has made a step of it already."""
+    """A rule that does nothing: the direction already is the step."""
 
     takes_rate: ClassVar = False
     takes_norm: ClassVar = True
 
     def among(self, workers: int) -> Self:
-        """As it is, whatever their number."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """As it is."""
         return direction, state
 
 
@@ -44,10 +41,10 @@ class AsCombined:
 class ProximalSGD:
     """w ← prox(w - η g), the soft threshold at η λ, on the aggregate g of a group (Li et al., OSDI 2014, algorithm 3; NIPS 2014).
 
-    λ is `penalty`, that of the mean loss; g is what `inner` makes of the contributions, and η the first learning rate of the workers'
+    λ is `penalty`, that of the mean loss; g is the direction that `inner` combines, and η the first learning rate of the workers'
     optimizer, of which nothing else is used. Gradients that are s merges old on average are given η / (1 + `per_delay` s), as the rate
     that converges under delays up to τ is 1 / (L_var + τ L_cov): `per_delay` is how much features overlap, L_cov / L_var. The threshold
-    is applied once a group and not for each contribution, which would be another problem. A weight stays
+    is applied once for a group and not for each contribution, which would solve another problem. A weight stays
     as it is where no worker has a gradient for it. Without a penalty it is SGD.
     """
 
@@ -65,7 +62,7 @@ class ProximalSGD:
             raise CompositionError(f"{self!r} needs a sum of gradients: give it a merge without an optimizer, such as Mean().")
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
-        """What the step takes from the weights."""
+        """The step that is subtracted from the weights."""
         direction, rates = self.inner.combine(contributions, context), rates_of(contributions)
         delay = sum(each.count * each.staleness for each in contributions) / sum(each.count for each in contributions)
         rate = (rates[0] if rates else 0.0) * direction.scale / (1 + self.per_delay * delay)

@@ -13,7 +13,7 @@ from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
 
 _LARGEST = 3e38
-"""What float32 holds."""
+"""About the largest number of float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,12 @@ class Nesterov:
             )
 
     def among(self, workers: int) -> Self:
-        """As it is, whatever their number."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet."""
         return {"momentum": torch.zeros(layout.numel)}
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """η (d + μ b)."""
         momentum = self.momentum * state["momentum"].to(direction.device) + direction
         return self.learning_rate * (direction + self.momentum * momentum), {"momentum": momentum}
 
@@ -53,7 +50,7 @@ class Nesterov:
 class Adagrad:
     """s ← s + d²; step = η d / (√s + ε) (Duchi et al., 2011; at the server: Dean et al., 2012, section 4.1).
 
-    With `learning_rate` None the workers' own is used. `initial_sum` starts s above zero, so that the first steps are not of
+    Without a `learning_rate`, that of the workers is used. `initial_sum` starts s above zero, so that the first steps are not of
     size η in every coordinate.
     """
 
@@ -71,11 +68,10 @@ class Adagrad:
 
     @property
     def takes_rate(self) -> bool:
-        """Without a learning rate of its own."""
+        """True if it steps with the workers' learning rate."""
         return self.learning_rate is None
 
     def among(self, workers: int) -> Self:
-        """As it is, whatever their number."""
         return self
 
     def initial(self, layout: Layout) -> State:
@@ -83,7 +79,6 @@ class Adagrad:
         return {"sum": torch.full((layout.numel,), self.initial_sum)}
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """η d / (√s + ε)."""
         squares = state["sum"].to(direction.device) + direction * direction
         eta = rate if self.learning_rate is None else self.learning_rate
         return eta * direction / (squares.sqrt() + self.epsilon), {"sum": squares}

@@ -1,4 +1,4 @@
-"""The mean over samples: who has computed on more of them counts more."""
+"""The mean over samples: a worker that computed on more of them counts more."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from polyrhythm.merge.total import count, total
 class SampleMean:
     """The mean of a group of contributions, each weighted by n_k / n, its samples by those of the group (McMahan et al., 2017, alg. 1).
 
-    It is over the group, not over all workers: those that were not chosen for a round are not in it. With equal samples, and where nobody
-    has counted any, it is the plain mean of the group.
+    It is over the group, not over all workers: those that were not chosen for a round are not in it. With equal samples, and where no
+    sample counts are known, it is the plain mean of the group.
     """
 
     traits: ClassVar = MergeTraits(DIFFERENCES, patterns=ONE_SIDED, weighs=True)
@@ -33,7 +33,7 @@ class SampleMean:
 
 
 def shares(samples: Sequence[float]) -> list[float]:
-    """Weights in proportion to `samples` that sum to their number; who has counted none counts as the mean of those who have."""
+    """Weights in proportion to `samples`, with a mean of 1; a count of 0 is unknown, and gets the weight 1."""
     known = [each for each in samples if each > 0]
     if not known:
         return [1.0] * len(samples)

@@ -1,4 +1,4 @@
-"""Steps of one size in every coordinate."""
+"""Sign descent: steps of equal size in every coordinate."""
 
 from __future__ import annotations
 
@@ -27,17 +27,14 @@ class SignDescent:
 
     @property
     def takes_rate(self) -> bool:
-        """Without a learning rate of its own."""
+        """True if it steps with the workers' learning rate."""
         return self.learning_rate is None
 
     def among(self, workers: int) -> Self:
-        """As it is, whatever their number."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """η sign(d)."""
         return (rate if self.learning_rate is None else self.learning_rate) * direction.sign(), state

@@ -18,8 +18,8 @@ from polyrhythm.errors import CompositionError
 class SlowMomentum:
     """u ← β u + d / γ; step = α γ u, γ being the workers' learning rate (SlowMo; Wang, Tantia, Ballas, Rabbat, ICLR 2020, algorithm 1).
 
-    d is the update of a round: what the workers have on average moved since the last. With α = 1 and β = 0 it is taken as it is. u is free
-    of the learning rate, so that a schedule does not scale what it remembers. A round with a rate of 0 leaves only the memory's decay.
+    d is the update of a round: the mean of the workers' moves since the last one. With α = 1 and β = 0 it is taken as it is. u is free
+    of the learning rate, so that a schedule does not scale the momentum. In a round with a rate of 0, u only decays.
     """
 
     takes_rate: ClassVar = True
@@ -33,15 +33,12 @@ class SlowMomentum:
             raise CompositionError(f"{self} would not converge: give a positive alpha, and a beta of at least 0 and below 1.")
 
     def among(self, workers: int) -> Self:
-        """As it is, whatever their number."""
         return self
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet."""
         return {"momentum": torch.zeros(layout.numel)}
 
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """α γ u."""
         momentum = self.beta * state["momentum"].to(direction.device)
         if rate > 0:
             momentum = momentum + direction / rate

@@ -1,4 +1,4 @@
-"""A learning rate that grows with the root of the batch."""
+"""A learning rate that grows with the square root of the batch."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ class SquareRootScaling:
             raise CompositionError(f"SquareRootScaling(factor={self.factor}) would not train: give a positive factor, or leave it out.")
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
-        """The mean of a group of c, with the learning rate times c / P and the root."""
+        """The mean of a group of c, with the learning rate times c / P and the square root."""
         scale = sqrt(context.group.size if self.factor is None else self.factor)
         return Direction(sum_of(contributions), count(contributions), context.group.size / scale)

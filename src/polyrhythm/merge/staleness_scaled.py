@@ -1,4 +1,4 @@
-"""Late contributions count less."""
+"""Stale contributions count less, in inverse proportion to their staleness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The sum of a group of contributions, in the order given, and how many workers sent them."""
+"""The sum of a group of contributions, in the order given, and the number of workers that sent them.
+
+The `combine` of most merges calls these functions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _IN_NUMPY = (torch.float32, torch.float64)
 
 
 def total(values: Iterable[Tensor]) -> Tensor:
-    """Σ value (numel,), with one value at a time in memory beside the sum; there must be one at least."""
+    """Σ value (numel,), with one value at a time in memory in addition to the sum; there must be at least one."""
     result: Tensor | None = None
     for value in values:
         result = value if result is None else result + value
@@ -23,7 +26,7 @@ def total(values: Iterable[Tensor]) -> Tensor:
 
 
 def sum_of(contributions: Sequence[AnyContribution]) -> Tensor:
-    """The `total` of their values, the same bits: ranges are added where they are, and not decoded."""
+    """The `total` of their values, the same bits. Ranges are added in place, without decoding them to whole vectors."""
     result, own = contributions[0].value, False
     for each in contributions[1:]:
         part = each.part
@@ -38,7 +41,7 @@ def sum_of(contributions: Sequence[AnyContribution]) -> Tensor:
 
 
 def _add_range(result: Tensor, begin: Tensor, values: Tensor) -> None:
-    """Numpy takes a tenth of the time that torch takes for a few elements, most of which is that of modes that look at each operation."""
+    """Add `values` to `result` from `begin` on, by numpy: for a few elements it takes a tenth of torch's time, which is mostly dispatch."""
     with torch._C._DisableTorchDispatch():
         array, start = result.numpy(), begin.numpy()[0]
         if not 0 <= start <= len(array) - len(values):
@@ -47,5 +50,5 @@ def _add_range(result: Tensor, begin: Tensor, values: Tensor) -> None:
 
 
 def count(contributions: Sequence[AnyContribution]) -> int:
-    """How many workers sent what is to be merged."""
+    """The number of workers whose contributions are merged."""
     return sum(contribution.count for contribution in contributions)

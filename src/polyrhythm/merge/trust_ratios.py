@@ -1,4 +1,4 @@
-"""Layer by layer, how far a gradient may move the weights for their size."""
+"""Trust ratios: the step of each layer scaled in proportion to the norm of its weights."""
 
 from __future__ import annotations
 

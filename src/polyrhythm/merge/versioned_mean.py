@@ -18,10 +18,10 @@ from polyrhythm.merge.total import count, total
 
 @dataclass(frozen=True, slots=True)
 class VersionedMean:
-    """The d-th update of a clock counts 1 / d, and what came of that clock before is revised (DynSGD; Jiang et al., SIGMOD 2017).
+    """The d-th update of a clock counts 1 / d, and the earlier ones are scaled down to that (DynSGD; Jiang et al., SIGMOD 2017).
 
     For each clock v a server keeps the mean ū_v of the d_v updates that have come: one more, u, makes d_v ← d_v + 1,
-    Δ = (u - ū_v) / d_v, ū_v ← ū_v + Δ, w ← w + Δ. So the weights are those of the beginning plus the mean of every clock's updates, in
+    Δ = (u - ū_v) / d_v, ū_v ← ū_v + Δ, w ← w + Δ. So the weights are the initial ones plus the mean of every clock's updates, in
     whatever order these come: a fast worker's update counts in full until others come, and a straggler's moves the weights little.
     A clock that every worker has passed is forgotten. A clock here is the sender's step, which the paper leaves open; of each the sum is
     kept in place of the mean, so that updates of all that come at once make the mean to the bit. A sum that has no clock is averaged.
@@ -31,13 +31,13 @@ class VersionedMean:
     rule: ClassVar[None] = None
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
-        """The sum of all Δ, with the learning rate as it is."""
+        """The sum of all Δ, with the learning rate unchanged."""
         state = dict(context.state)
         changes = total(self._changes(contributions, state))
         return Direction(changes, 1.0, 1.0, {key: kept for key, kept in state.items() if int(key.partition("/")[0]) > context.clock})
 
     def _changes(self, contributions: Sequence[AnyContribution], state: State) -> Iterator[Tensor]:
-        """The change of the mean of each clock that is among the contributions; `state` is changed."""
+        """The change of the mean of each clock among the contributions; `state` is updated in place."""
         for clock in dict.fromkeys(each.clock for each in contributions):
             key_of_sum, key_of_count = f"{clock}/sum", f"{clock}/count"
             came = [each for each in contributions if each.clock == clock]

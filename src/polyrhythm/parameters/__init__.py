@@ -1,4 +1,7 @@
-"""For which parameters is an exchange?"""
+"""Selections: the parameters that an exchange is for.
+
+`Strategy(selected=...)` holds pairs of a selection and an exchange.
+"""
 
 from polyrhythm.parameters.cheaper_as_factors import CheaperAsFactors
 from polyrhythm.parameters.dimensions import Dimensions

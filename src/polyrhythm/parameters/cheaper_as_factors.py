@@ -1,4 +1,4 @@
-"""Linear layers whose gradients are smaller as factors than as they are."""
+"""Linear layers whose gradients cost less traffic as factors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from polyrhythm.parameters.linear_layers import linear_shape
 class CheaperAsFactors:
     """Weight and bias of each nn.Linear, of m outputs and n inputs, for which 2 K (P - 1) (m + n) <= 2 m n (P + S - 2) / S (Poseidon).
 
-    That is algorithm 1 of Zhang et al. (ATC 2017): left what a worker's machine sends and receives where the factors of a `batch` of K
-    samples go to all P workers, right where the gradient goes to S `servers`, which run beside workers, and the weights come back. In
+    That is algorithm 1 of Zhang et al. (ATC 2017). The left side is the traffic of a worker's machine if the factors of a `batch` of K
+    samples are sent to all P workers; the right side, if the gradient is sent to S `servers`, which share the workers' machines, and the
+    weights come back. In
     sequences each place counts as a sample. Both are equal at K = m n (P + S - 2) / (S (P - 1) (m + n)), which is 512 for a layer of 4096
     by 4096 and P = S = 8. One worker alone sends nothing either way. Subclasses of nn.Linear may use their weight otherwise, and are left
     out.
@@ -33,7 +34,7 @@ class CheaperAsFactors:
             raise CompositionError(f"{self} compares nothing: give a batch of 1 sample or more, and 1 server or more.")
 
     def takes(self, candidate: ParameterInfo) -> bool:
-        """Whether it is of such a layer."""
+        """True for weight and bias of such a layer."""
         if (shape := linear_shape(candidate)) is None:
             return False
         (outs, ins), others = shape, candidate.workers - 1

@@ -1,4 +1,4 @@
-"""Parameters by their shapes."""
+"""Selection of parameters by their shapes."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ class Dimensions:
             raise CompositionError(f"{self} describes no shape: dimensions and elements are counted, so give 0 or more.")
 
     def takes(self, candidate: ParameterInfo) -> bool:
-        """Whether it is so large."""
+        """True if it has enough dimensions and elements."""
         return candidate.parameter.dim() >= self.least and candidate.parameter.numel() >= self.elements

@@ -1,7 +1,7 @@
-"""What the ways of exchanging a linear layer cost, in numbers that one machine sends and receives in a step.
+"""The cost of each way to exchange a linear layer, in numbers that one machine sends and receives in a step.
 
 The layer has m outputs (`outs`) and n inputs (`ins`), a worker's batch K samples. Table 1 of Zhang et al. (Poseidon, USENIX ATC 2017),
-where each server runs beside a worker.
+where each server shares a machine with a worker.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def gradients_to_servers(outs: int, ins: int, workers: int, servers: int) -> flo
 def factors_to_server(outs: int, ins: int, batch: int, workers: int) -> float:
     """(P - 1) (m n + K (m + n)): factors to the one server of the layer, and the weights back (Project Adam; Chilimbi et al., 2014).
 
-    At the server's machine, which is the busiest: a product cannot be shared out among servers as a gradient can. A server that is beside
-    no worker has P times as much.
+    At the server's machine, which is the busiest: a product cannot be shared out among servers as a gradient can. Without a
+    worker on its machine, P takes the place of P - 1.
     """
     return float((workers - 1) * (outs * ins + batch * (outs + ins)))
 

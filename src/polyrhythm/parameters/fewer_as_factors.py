@@ -1,4 +1,4 @@
-"""Linear layers whose gradients are fewer numbers as factors than as they are."""
+"""Linear layers whose gradients have fewer numbers as factors."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ class FewerAsFactors:
             raise CompositionError(f"{self} compares nothing: give a batch of 1 sample or more.")
 
     def takes(self, candidate: ParameterInfo) -> bool:
-        """Whether it is of such a layer."""
+        """True for weight and bias of such a layer."""
         shape = linear_shape(candidate)
         return shape is not None and self.batch * sum(shape) < shape[0] * shape[1]

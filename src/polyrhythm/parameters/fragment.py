@@ -1,4 +1,4 @@
-"""Parameters by the place of their module in the model."""
+"""Selection of parameters by the place of their module in the model."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class Fragment:
             raise CompositionError(f"Fragment({self.index}, {self.count}) is none of them: they are numbered from 0.")
 
     def takes(self, candidate: ParameterInfo) -> bool:
-        """Whether its module is one of these."""
+        """True if its module belongs to the fragment."""
         return candidate.place % self.count == self.index

@@ -1,4 +1,4 @@
-"""Parameters by the kind of module that owns them."""
+"""Selection of parameters by the class of the module that owns them."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class Modules:
         return f"Modules({', '.join(map(repr, self.kinds))})"
 
     def takes(self, candidate: ParameterInfo) -> bool:
-        """Whether its module is of one of these classes."""
+        """True if its module is of one of these classes."""
         return any(kind.__name__ in self.kinds for kind in type(candidate.module).__mro__)

@@ -1,4 +1,4 @@
-"""Parameters by their names."""
+"""Selection of parameters by their names."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class Named:
         return f"Named({', '.join(map(repr, self.patterns))})"
 
     def takes(self, candidate: ParameterInfo) -> bool:
-        """Whether a pattern matches its name."""
+        """True if one of the patterns matches its name."""
         return any(fnmatchcase(candidate.name, pattern) for pattern in self.patterns)

@@ -1,4 +1,4 @@
-"""What a model may have, or have not."""
+"""Selection of parameters that a model may lack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyrhythm.core.settings import checked
 class Optionally:
     """The parameters that `selection` takes, if the model has any: `Optionally(Modules("Embedding"))`.
 
-    For strategies that are made before the model is known. An exchange for which nothing is left sends nothing.
+    For strategies that are made before the model is known. An exchange without parameters sends nothing.
     """
 
     may_be_empty: ClassVar = True
@@ -22,5 +22,4 @@ class Optionally:
     selection: Selection
 
     def takes(self, candidate: ParameterInfo) -> bool:
-        """As the selection."""
         return self.selection.takes(candidate)

@@ -1,4 +1,4 @@
-"""Parameters by a function of one's own."""
+"""Selection of parameters by a function of the user."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class Where:
         return f"Where({getattr(self.condition, '__qualname__', repr(self.condition))})"
 
     def takes(self, candidate: ParameterInfo) -> bool:
-        """As the function says."""
+        """True if the condition is true for it."""
         return bool(self.condition(candidate))

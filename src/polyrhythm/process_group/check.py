@@ -1,4 +1,4 @@
-"""What is refused before anyone waits for anyone."""
+"""Checks of a collective's tensors, which raise before any rank waits for another."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from polyrhythm.process_group.operations import Reduction
 
 
 def sparse(tensors: Iterable[Tensor]) -> bool:
-    """Whether there is one on the CPU that is not stored number by number; sums of these are gloo's."""
+    """True if any tensor on the CPU is not strided, such as a sparse one; gloo sums these."""
     return any(tensor.layout != torch.strided and tensor.device.type == "cpu" for tensor in tensors)
 
 
 def dense(*tensors: Tensor) -> None:
-    """Raises CompositionError for one that is sparse or not on the CPU, whose numbers do not lie where they are looked for."""
+    """Raises CompositionError for a tensor that is sparse or not on the CPU: shared memory takes dense CPU tensors only."""
     for tensor in tensors:
         if tensor.layout != torch.strided or tensor.device.type != "cpu":
             raise CompositionError(

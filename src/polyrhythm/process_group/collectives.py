@@ -21,7 +21,7 @@ _FEW_BYTES = 64 * 1024
 
 
 class Collectives:
-    """Those of `group`."""
+    """The collectives of `group`, in shared memory."""
 
     def __init__(self, group: MemoryGroup) -> None:
         self._group = group
@@ -35,7 +35,7 @@ class Collectives:
             _put(tensor, flat)
 
     def reduce_to(self, tensors: Sequence[Tensor], how: Reduction, root: int) -> None:
-        """The same, at rank `root` only; the other ranks keep what they had."""
+        """Reduce `tensors` at rank `root` only; the other ranks keep theirs."""
         for tensor in tensors:
             flat = _flat(tensor)
             total = flat if self._rank == root else torch.empty_like(flat)

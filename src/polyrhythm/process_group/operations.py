@@ -1,4 +1,4 @@
-"""What torch.distributed calls its reductions, in terms of `sharing`."""
+"""The reductions of torch.distributed, in terms of `shared_memory`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _BITWISE = {Operation.AND, Operation.OR, Operation.XOR}
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What to do with two numbers, and whether to divide by the number of ranks in the end."""
+    """The operation on two numbers, and whether to divide by the number of ranks in the end."""
 
     operation: Operation
     mean: bool
 
     def divisor(self, ranks: int) -> float:
-        """What the result is divided by."""
+        """The divisor of the result: the number of ranks for a mean, else 1."""
         return float(ranks) if self.mean else 1.0
 
     def check(self, tensor: Tensor) -> None:

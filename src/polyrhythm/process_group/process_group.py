@@ -71,7 +71,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         self._queue = WorkQueue(self._watch)
 
     def getBackendName(self) -> str:  # noqa: N802
-        """What torch calls it."""
+        """The name of the backend in torch."""
         return "polyrhythm"
 
     def get_group_store(self) -> Store:
@@ -79,7 +79,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         return self._store
 
     def allreduce(self, tensors: list[Tensor] | Tensor, opts: AllreduceOptions | None = None) -> dist.Work:
-        """In place."""
+        """Reduce `tensors` over all ranks, in place."""
         tensors = [tensors] if isinstance(tensors, Tensor) else tensors
         opts = opts or AllreduceOptions()
         if check.sparse(tensors):
@@ -90,11 +90,11 @@ class PolyrhythmGroup(dist.ProcessGroup):
         return self._issue("all_reduce", lambda: self._collectives.reduce_all(tensors, how), tensors, opts)
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: AllreduceCoalescedOptions) -> dist.Work:
-        """In place, one after another."""
+        """Reduce several tensors over all ranks, in place."""
         return self.allreduce(tensors, opts)
 
     def reduce(self, tensors: list[Tensor], opts: ReduceOptions) -> dist.Work:
-        """In place at the root; the others keep what they had."""
+        """Reduce in place at the root; the other ranks keep their tensors."""
         how, root = reduction(opts.reduceOp), opts.rootRank
         check.dense(*tensors)
         check.reducible(tensors, how)
@@ -102,14 +102,14 @@ class PolyrhythmGroup(dist.ProcessGroup):
         return self._issue("reduce", lambda: self._collectives.reduce_to(tensors, how, root), tensors, opts)
 
     def broadcast(self, tensors: list[Tensor], opts: BroadcastOptions) -> dist.Work:
-        """In place."""
+        """Copy the root's tensors to all ranks, in place."""
         root = opts.rootRank
         check.dense(*tensors)
         check.root(root, self._ranks)
         return self._issue("broadcast", lambda: self._collectives.broadcast(tensors, root), tensors, opts)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
-        """Everyone's input into the list of outputs; sizes may differ between ranks."""
+        """Gather everyone's input into the list of outputs; sizes may differ between ranks."""
         for each, own in zip(outputs, inputs, strict=True):
             check.dense(own, *each)
             check.one_for_each(each, own, self._ranks)
@@ -117,19 +117,19 @@ class PolyrhythmGroup(dist.ProcessGroup):
         return self._issue("all_gather", lambda: self._collectives.gather_lists(outputs, inputs), given, opts)
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
-        """Several of these, given rank by rank."""
+        """Gather several inputs, into outputs given rank by rank."""
         return self.allgather([list(each) for each in zip(*outputs, strict=True)], inputs, opts)
 
     def all_gather_single(self, output: Tensor, own: Tensor, opts: AllgatherOptions) -> dist.Work:
-        """Everyone's input, one after another, into one tensor."""
+        """Gather everyone's input, one after another, into one tensor."""
         return self._gather_flat([(output, own)], [output], opts)
 
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
-        """Several of these."""
+        """Gather several inputs, each into one tensor."""
         return self._gather_flat(list(zip(outputs, inputs, strict=True)), outputs, opts)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: GatherOptions) -> dist.Work:
-        """Everyone's input into the list of outputs of the root."""
+        """Gather everyone's input into the list of outputs of the root."""
         check.root(opts.rootRank, self._ranks)
         check.dense(*inputs, *(tensor for each in outputs for tensor in each))
         room = outputs[0] if opts.rootRank == self._memory.rank else []
@@ -162,7 +162,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
         return self._scatter_reduced([(output, own)], [output], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: ReduceScatterOptions) -> dist.Work:
-        """Several of these."""
+        """Reduce and scatter several inputs, each into its output."""
         return self._scatter_reduced(list(zip(outputs, inputs, strict=True)), outputs, opts)
 
     def all_to_all_single(
@@ -228,16 +228,16 @@ class PolyrhythmGroup(dist.ProcessGroup):
 
 
 def _called_by_a_hook() -> bool:
-    """Whether Python code within a backward pass calls, through the functions of torch.distributed.
+    """True if Python code within a backward pass calls, through the functions of torch.distributed.
 
     That is a communication hook of DistributedDataParallel. It may chain further collectives to the future, as PowerSGD does; these
-    must come in the same order at all ranks, whichever is faster. So it finds the future done, and goes on in the caller's thread.
+    must come in the same order at all ranks, whichever is faster. So it finds the future done, and continues in the caller's thread.
     """
     return torch._C._current_graph_task_id() >= 0 and _caller_module() == dist.distributed_c10d.__name__
 
 
 def _caller_module() -> str:
-    """The module whose Python code called a method of the group; "" where C++ did, in a thread of its own."""
+    """The module whose Python code called a method of the group; "" where C++ did, in a separate thread."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__") == __name__:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""What `init_process_group("polyrhythm")` makes: a group that shares memory, or gloo's where its members cannot."""
+"""The backend of `init_process_group("polyrhythm")`: a group that shares memory, or gloo's where its members cannot."""
 
 from __future__ import annotations
 

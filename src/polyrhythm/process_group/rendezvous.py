@@ -1,4 +1,4 @@
-"""How the members of a process group find the memory that they share, and agree on whether they have it."""
+"""The rendezvous of a process group: its members find the memory that they share, and agree on whether all of them have it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rendezvous(store: Store, rank: int, ranks: int) -> SharedMembership:
 
 
 def _enter(store: Store, rank: int, ranks: int) -> tuple[SharedSegment | None, str]:
-    """The memory, or why not. What this host cannot do must not leave the others waiting for an reply."""
+    """The memory, or why not. What this host cannot do must not leave the others waiting for a reply."""
     if not can_share():
         if rank == 0:
             store.set("segment", "")

@@ -33,7 +33,7 @@ class Watchdog:
 
     @contextmanager
     def over(self, seconds: float, what: object) -> Iterator[None]:
-        """What is done within may wait for `seconds`. Raises RunError if it was given up, and why; `what` is only then formatted."""
+        """A context that may wait for `seconds`. Raises RunError with the reason if it gave up; `what` is formatted only then."""
         self._deadline = time.monotonic() + seconds
         try:
             yield
@@ -44,7 +44,7 @@ class Watchdog:
             self._deadline = None
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching and end the thread."""
         if self._stop >= 0:
             os.eventfd_write(self._stop, 1)
             self._thread.join()

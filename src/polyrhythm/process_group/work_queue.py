@@ -1,4 +1,4 @@
-"""The order of a group's collectives: as they were issued, in the caller's thread where nothing is before them, else in one of its own."""
+"""The order of a group's collectives: as issued, in the caller's thread where nothing is before them, else in the queue's thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """What to do, the collective's usual name, the tensors that come of it, and how many seconds it may wait for others."""
+    """One collective: its body, its usual name, its output tensors, and the seconds that it may wait for others."""
 
     body: CollectiveBody
     name: str
@@ -45,7 +45,7 @@ def _tensors(outputs: Any) -> Iterator[Tensor]:
 
 
 class PendingWork(dist.Work):
-    """An call that was accepted. Python callers see its own error; futures, which torch carries through C++, see its text."""
+    """A call that was accepted. Python callers see its own error; futures, which torch carries through C++, see its text."""
 
     def __init__(self, call: CollectiveCall) -> None:
         dist.Work.__init__(self)
@@ -64,7 +64,7 @@ class PendingWork(dist.Work):
             self._error = error
 
     def announce(self) -> None:
-        """Let those go on who wait, and do here what they chained to the future."""
+        """Wake the threads that wait, and run here the callbacks of the future."""
         self._done.set()
         self._trigger.set_result(None)
 
@@ -83,15 +83,15 @@ class PendingWork(dist.Work):
         return self._future
 
     def is_completed(self) -> bool:
-        """Whether it is done, well or not."""
+        """True if it is done, well or not."""
         return self._done.is_set()
 
     def is_success(self) -> bool:
-        """Whether it is done well."""
+        """True if it is done without an error."""
         return self._done.is_set() and self._error is None
 
     def exception(self) -> BaseException | None:
-        """What went wrong, if something did."""
+        """The error of the collective, if there was one."""
         return self._error
 
     def result(self) -> Any:
@@ -100,7 +100,7 @@ class PendingWork(dist.Work):
         return self._call.outputs
 
     def synchronize(self) -> None:
-        """The same as `wait`: there are no streams on a CPU."""
+        """Wait until it is done: there are no streams on a CPU."""
         self.wait()
 
     def _outcome(self, _: Future[None]) -> Any:
@@ -110,14 +110,14 @@ class PendingWork(dist.Work):
 
 
 class CompletedWork(dist.Work):
-    """An call that was done before its promise was given."""
+    """A call that was done before its `Work` was returned."""
 
     def __init__(self, outputs: Any) -> None:
         dist.Work.__init__(self)
         self._outputs = outputs
 
     def wait(self, timeout: timedelta = _UNLIMITED) -> bool:
-        """It is done."""
+        """Return at once, since it is done."""
         return True
 
     def get_future(self) -> Future[Any]:
@@ -127,19 +127,19 @@ class CompletedWork(dist.Work):
         return future
 
     def is_completed(self) -> bool:
-        """It is."""
+        """True, since it is done."""
         return True
 
     def is_success(self) -> bool:
-        """It is; an error was raised at once."""
+        """True, since an error would have been raised at once."""
         return True
 
     def result(self) -> Any:
-        """The outputs."""
+        """The output tensors of the collective."""
         return self._outputs
 
     def synchronize(self) -> None:
-        """Nothing is under way."""
+        """Nothing to do, since it is done."""
 
 
 class WorkQueue:

@@ -1,4 +1,7 @@
-"""Shuffles: which samples each worker gets, and how."""
+"""Shuffles: the samples that each worker gets, and how they reach it.
+
+`Strategy(shuffle=...)` holds one. `worker.batches` and `worker.sampler` get their samples from it, by `core.training.data`.
+"""
 
 from polyrhythm.shuffle.global_shuffle import GlobalShuffle
 from polyrhythm.shuffle.own_pace import OwnPace

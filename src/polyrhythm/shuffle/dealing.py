@@ -1,4 +1,4 @@
-"""How samples are divided among workers: in rounds of equal batches, and the rest evenly."""
+"""The division of samples among workers: in rounds of equal batches, and the rest evenly."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def deal(count: int, batch_size: int, group: Group, drop_last: bool = False) -> 
 
 
 def parts(source: Source, group: Group, number: int, batch_size: int) -> list[list[int]]:
-    """The samples in each of a worker's batches of epoch `number`. Raises DataError for what cannot be sharded."""
+    """The samples in each of a worker's batches of epoch `number`. Raises DataError for data that cannot be sharded."""
     check(source, group, batch_size)
     order = source.order.indices(group.seed, number)
     return [list(order[part]) for part in deal(len(order), batch_size, group, source.drop_last)]
 
 
 def count(source: Source, group: Group, batch_size: int) -> int:
-    """How many batches each worker has in an epoch. Raises DataError for what cannot be sharded."""
+    """The number of batches that each worker has in an epoch. Raises DataError for data that cannot be sharded."""
     check(source, group, batch_size)
     rounds, rest = divmod(len(source.order), group.size * batch_size)
     return rounds + (rest >= group.size and not source.drop_last)
 
 
 def loading(group: Group, number: int) -> int:
-    """The seed of a worker's loading processes in epoch `number`."""
+    """The seed of a worker's data-loading processes in epoch `number`."""
     return rng.derive(group.seed, "loading", group.rank, number)
 
 
@@ -47,7 +47,7 @@ def reading(group: Group, number: int) -> int:
 
 
 def check(source: Source, group: Group, batch_size: int) -> None:
-    """Refuse what cannot be sharded."""
+    """Raise DataError for data that cannot be sharded over the group."""
     check_size(batch_size)
     samples, workers = len(source.order), group.size
     if samples == 0:
@@ -62,7 +62,7 @@ def check(source: Source, group: Group, batch_size: int) -> None:
 
 
 def check_size(batch_size: int) -> None:
-    """Refuse a size that is none."""
+    """Raise DataError for a batch size below 1."""
     if batch_size < 1:
         raise DataError(
             f"batch_size={batch_size} is not a batch size: give the number of samples that each worker takes per step, 1 or more."

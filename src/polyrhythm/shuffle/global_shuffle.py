@@ -31,7 +31,6 @@ class GlobalShuffle:
 
     @property
     def sends(self) -> bool:
-        """No."""
         return False
 
     def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
@@ -39,9 +38,9 @@ class GlobalShuffle:
         return _Dealt(group)
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
-        """One worker's batches of one pass: every worker reads the whole stream, and takes its part of each P · b samples.
+        """One worker's batches of an epoch: every worker reads the whole stream, and takes its part of each P · b samples.
 
-        The stream draws the same from global generators at every worker, and does not change the draws of the training.
+        The stream draws the same numbers from global generators at every worker, and does not change the random numbers of the training.
         """
         check_size(batch_size)
         seed = reading(group, number)
@@ -58,16 +57,16 @@ class GlobalShuffle:
             raise DataError(_too_short(read, group, batch_size, stream.drop_last))
 
     def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> ShardBatches:
-        """The source's own shards; which samples are in them is the source's to say."""
+        """Batches of the source's own shards; the source decides which samples are in them."""
         return ShardBatches(source, group, totals, batch_size)
 
     def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
-        """Every P-th sample, so that batch t of all workers together is the t-th P · b samples, whatever the b."""
+        """Every P-th sample, so that batch t of all workers together is the t-th P · b samples, for any b."""
         return order.indices(group.seed, number)[group.rank : len(order) - len(order) % group.size : group.size]
 
 
 def _rounds(elements: Iterator[Any], size: int, drawing: rng.Apart) -> Iterator[list[Any]]:
-    """`size` elements at a time, read while `drawing`."""
+    """`size` elements at a time; random numbers during a read are drawn from `drawing`."""
     while True:
         with drawing:
             samples = list(islice(elements, size))

@@ -1,4 +1,4 @@
-"""Batches of as many samples as a worker is told to take, which may be others at every worker and every step."""
+"""Batches of a size that a controller sets, which may differ between workers and steps."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from polyrhythm.shuffle.sharded import ShardBatches
 
 @dataclass(frozen=True, slots=True)
 class OwnPace:
-    """Each worker goes through all samples in an order of its own, in batches of the size that a controller has set (DLion; HPDC 2021).
+    """Each worker goes through all samples in its own random order, in batches of the size that a controller sets (DLion; HPDC 2021).
 
     An epoch has as many steps as with the composed batch size: P workers whose batches add up to P times that see as many samples in it
-    as there are, some of them twice and others not. Streams, and sources that divide themselves, are shared out as by GlobalShuffle, in
-    batches of the composed size. After a resumed run has begun, its order goes on as if all batches had had the composed size.
+    as there are, some of them twice and others not. Streams, and sources that divide themselves, are divided as by GlobalShuffle, in
+    batches of the composed size. A resumed run continues its order as if all batches had had the composed size.
     """
 
     takes: ClassVar = frozenset({ControlledSetting.BATCH})
 
     @property
     def sends(self) -> bool:
-        """No."""
         return False
 
     def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
@@ -39,20 +38,17 @@ class OwnPace:
         return _Drawn(group, controls)
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
-        """As GlobalShuffle."""
         return GlobalShuffle().stream(stream, group, number, batch_size)
 
     def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> ShardBatches:
-        """As GlobalShuffle."""
         return GlobalShuffle().sharded(source, group, totals, batch_size)
 
     def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
-        """As GlobalShuffle."""
         return GlobalShuffle().share(order, group, number)
 
 
 class _Drawn:
-    """`taken` samples of the order have been used, of pass after pass."""
+    """Counts in `taken` the samples that have been used, over all permutations."""
 
     def __init__(self, group: Group, controls: Controls) -> None:
         self.group = group
@@ -74,7 +70,7 @@ class _Drawn:
         self.taken = (number * self.count(source, batch_size) + batches) * batch_size
 
     def _samples(self, source: Source) -> Iterator[int]:
-        """The order from where it is, pass after pass."""
+        """The samples from the current place on, permutation after permutation."""
         number, begun = divmod(self.taken, len(source.order))
         while True:
             yield from source.order.indices(rng.derive(self.group.seed, "own pace", self.group.rank), number)[begun:]

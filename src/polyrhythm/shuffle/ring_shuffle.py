@@ -1,4 +1,4 @@
-"""Each batch is sent to the next worker on a ring when it has been used."""
+"""Samples travel: each batch is sent to the next worker on a ring after it was used."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RingShuffle:
 
     @property
     def sends(self) -> bool:
-        """Yes, after each batch."""
+        """True: each batch is sent after its use."""
         return True
 
     def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
@@ -43,14 +43,14 @@ class RingShuffle:
         return _Travelling(group, port, perform, follow)
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> NoReturn:
-        """Refused: the samples of a stream are not kept."""
+        """Raises DataError: the samples of a stream are not kept."""
         raise DataError(
             "RingShuffle distributes samples once and then sends them around a ring, which is impossible for a stream without a length: "
             "give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
         )
 
     def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> NoReturn:
-        """Refused: shards are read by whom they belong to."""
+        """Raises DataError: each worker reads only its own shards."""
         raise DataError(
             f"RingShuffle distributes samples once and then sends them around a ring, but each worker reads its own shard of a "
             f"{type(source).__name__}: give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
@@ -114,7 +114,7 @@ class _Travelling:
         await self.port.spawn("ring", self._watch())
 
     async def _watch(self) -> None:
-        """Whoever is lost, the ring is broken for all: who waits for one that is there would find it waiting for others."""
+        """Break the ring for all workers when any one is lost: otherwise workers would wait for neighbours that themselves wait."""
         await self.port.receive(_LOST)
         self.broken = True
         if self.awaited:

@@ -1,4 +1,4 @@
-"""Samples that were read at once: how many, some of them, several together, and as bytes."""
+"""Operations on samples that were read together: count, slice, join, and encoding as bytes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from polyrhythm.core.protocols.sharded import Rows
 from polyrhythm.errors import DataError
 
 _TENSOR, _TUPLE, _ARRAY = 1, 2, 3
-"""The codes of msgpack's extensions for what it has no type for."""
+"""The codes of msgpack extensions for types that it lacks."""
 
 
 def length(rows: Rows) -> int:
-    """How many samples. Raises DataError for columns of different lengths."""
+    """The number of samples. Raises DataError for columns of different lengths."""
     if isinstance(rows, list):
         return len(rows)
     lengths = {name: len(column) for name, column in rows.items()}
@@ -36,7 +36,7 @@ def part(rows: Rows, start: int, stop: int) -> Rows:
 
 
 def joined(several: Sequence[Rows]) -> Rows:
-    """The samples of `several`, in order, in memory of their own where they are of more than one. Raises DataError for other columns."""
+    """The samples of `several`, in order, copied if they are of more than one. Raises DataError if their columns differ."""
     first = several[0]
     if len(several) == 1:
         return first
@@ -57,7 +57,7 @@ def _joined(columns: list[Tensor | list[Any]]) -> Tensor | list[Any]:
 
 
 class Reader:
-    """Reads samples one after the other from rows of whatever lengths."""
+    """Reads samples one after the other from rows of any lengths."""
 
     def __init__(self, several: Iterable[Rows]) -> None:
         self._several: Iterator[Rows] = iter(several)
@@ -66,7 +66,7 @@ class Reader:
         self.available = 0
 
     def fill(self, count: int) -> int:
-        """Read on until `count` samples are held or there are no more; returns how many are held."""
+        """Read until `count` samples are held or there are no more; returns the number held."""
         while self.available < count:
             rows = next(self._several, None)
             if rows is None:
@@ -93,7 +93,7 @@ class Reader:
 
 
 def packed(rows: Rows) -> bytes:
-    """`rows` as bytes. Raises DataError for a sample with values that have no bytes of their own."""
+    """`rows` as bytes. Raises DataError for a sample with values that cannot be encoded."""
     try:
         return msgspec.msgpack.encode(_marked(rows), enc_hook=_refused)
     except OverflowError as problem:
@@ -103,7 +103,7 @@ def packed(rows: Rows) -> bytes:
 
 
 def unpacked(data: bytes) -> Rows:
-    """What was `packed`."""
+    """The samples in bytes that `packed` made."""
     rows: Rows = msgspec.msgpack.decode(data, ext_hook=_unmarked)
     return rows
 

@@ -1,4 +1,4 @@
-"""Batches of data of which every worker reads a shard of its own: equally many at all workers, and no sample is lost.
+"""Batches of data of which every worker reads its own shard: equally many at all workers, and no sample is lost.
 
 Where the number of samples is known, nothing is sent. Where it is not, workers agree on each batch some batches ahead, so that nobody
 waits; when the first shard has no full batch left, the samples that remain in the others are dealt out evenly over all workers.
@@ -22,11 +22,11 @@ from polyrhythm.shuffle.dealing import check_size
 from polyrhythm.shuffle.rows import Reader, joined, length, packed, part, unpacked
 
 AHEAD = 2
-"""How many batches ahead workers agree: as many steps may one worker be ahead of another that reads the same source."""
+"""The number of batches that workers agree on in advance: one worker may be that many steps ahead of another that reads the same source."""
 
 _WORD = 8
 _SIZES = 3
-"""Figures about a worker's last samples: how many, whether there are more, and in how many words they are sent."""
+"""Figures about a worker's last samples: their bytes, 1 if there are more samples, and the words in which they are sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ShardBatches:
     batch_size: int
 
     def count(self) -> int | None:
-        """How many batches an epoch has, where that is known. Raises DataError for what cannot be sharded."""
+        """The number of batches in an epoch, or None if it is unknown. Raises DataError for data that cannot be sharded."""
         check_size(self.batch_size)
         samples, workers = self.source.samples, self.group.size
         if samples is None:
@@ -80,7 +80,7 @@ class ShardBatches:
 
     def _agreed(self, number: int) -> Iterator[Batch]:
         size, reading = self.batch_size, self._reading(number, 0)
-        margin = 0 if self.source.drop_last else 1  # a full batch stays behind, so that the rest has a sample for every worker
+        margin = 0 if self.source.drop_last else 1  # a full batch is kept back, so that the rest has a sample for every worker
         pending: deque[PendingSum] = deque()
         place = 0
         while True:
@@ -97,7 +97,7 @@ class ShardBatches:
             raise DataError(_no_full_batch(size, self.group.size))
 
     def _rest(self, reading: Reader, begun: bool) -> Iterator[Batch]:
-        """What is left in all shards, in rounds; each worker gets its part of them."""
+        """The samples that are left in all shards, in rounds; each worker gets its part of them."""
         workers, rank, size = self.group.size, self.group.rank, self.batch_size
         pool: list[Rows] = []
         over = False
@@ -107,7 +107,7 @@ class ShardBatches:
             gathered, over = self._gather(own, more)
             pool += gathered
             held = sum(map(length, pool))
-            # fewer samples than workers must not be left over: they would be in no batch
+            # never leave fewer samples than workers, which would be in no batch
             while held >= workers * (size + 1):
                 together = joined(pool)
                 pool = [part(together, workers * size, held)]
@@ -120,7 +120,7 @@ class ShardBatches:
         yield mine, self.source.batch(part(joined(pool), start, start + mine))
 
     def _gather(self, own: Rows | None, more: bool) -> tuple[list[Rows], bool]:
-        """What every worker has of its own, by rank, the same at all of them; and whether none has more."""
+        """The remaining samples of every worker, by rank, the same at all workers; and true if none has more."""
         data = b"" if own is None else packed(own)
         words = -(-len(data) // _WORD)
         sizes = torch.zeros(self.group.size, _SIZES, dtype=torch.int64)
@@ -135,7 +135,7 @@ class ShardBatches:
         gathered = []
         for (nbytes, _, count), end in zip(sizes.tolist(), ends, strict=True):
             begin = (end - count) * _WORD
-            if nbytes and received[begin]:  # zeros are of a worker that was lost in between; no packed rows begin so
+            if nbytes and received[begin]:  # zeros come from a worker that was lost in between; no packed rows start with zero
                 gathered.append(unpacked(received[begin : begin + nbytes]))
         return gathered, not bool(sizes[:, 1].any())
 
@@ -150,7 +150,7 @@ class ShardBatches:
 
 
 def _apart(shard: Iterator[Rows], drawing: rng.Apart) -> Iterator[Rows]:
-    """`shard`, which draws from the global generators without changing the draws of the training."""
+    """The rows of `shard`, whose draws from the global generators do not change the random numbers of the training."""
     shard = iter(shard)
     while True:
         with drawing:

@@ -1,4 +1,4 @@
-"""Data that divide themselves among workers: each reads a shard of its own, and an epoch ends at all of them together."""
+"""Data that divide themselves among workers: each worker reads its own shard, and an epoch ends at all of them together."""
 
 from polyrhythm.sources.from_spark import spark_frame
 from polyrhythm.sources.hugging_face_stream import HuggingFaceStream

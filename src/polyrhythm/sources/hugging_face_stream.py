@@ -31,7 +31,7 @@ class DatasetStream(Protocol):
 @dataclass(frozen=True)
 @checked
 class HuggingFaceStream:
-    """A streaming data set (`load_dataset(..., streaming=True)`, `to_iterable_dataset()`), shuffled as it was told to be.
+    """A streaming data set (`load_dataset(..., streaming=True)`, `to_iterable_dataset()`), shuffled as its own settings say.
 
     Its shards (files) are dealt out; with fewer than workers, every worker reads all and keeps every P-th sample. A map-style
     `datasets.Dataset` needs no such source: give it to `worker.batches` as it is.
@@ -61,5 +61,5 @@ class HuggingFaceStream:
                 yield {name: column[first :: request.workers] for name, column in rows.items()}
 
     def batch(self, rows: Rows) -> Any:
-        """Columns by name."""
+        """The rows as a dict of columns."""
         return collated(rows)

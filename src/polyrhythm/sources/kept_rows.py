@@ -16,7 +16,7 @@ from polyrhythm.core.protocols.sharded import Rows
 
 
 class KeptRows:
-    """Those that have come are in a file in `directory`, those that are `coming` are written there when they come.
+    """Rows that are kept in a file in `directory`; those that are still `coming` are written there when they are read.
 
     The file has no name from the beginning, so that nothing of it stays, however the process ends.
     """
@@ -32,7 +32,7 @@ class KeptRows:
         self._samples: type | None = None
 
     def rest(self) -> Iterator[Rows]:
-        """Those that have not come before."""
+        """The rows that were not read before; each is written to the file."""
         for rows in self._coming:
             batch = arrow_batch(self._columns(rows))
             if self._writer is None:
@@ -42,7 +42,7 @@ class KeptRows:
             yield rows
 
     def read(self) -> Iterator[Rows]:
-        """Those that came before."""
+        """The rows that were read before, from the file."""
         if not self._batches:
             return
         self._sink.flush()

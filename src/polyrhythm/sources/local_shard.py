@@ -47,7 +47,7 @@ class LocalShard:
     _kept: list[KeptRows] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def shard(self, request: ShardRequest) -> Iterator[Rows]:
-        """What the iterable gives; the request is not asked, since somebody else has divided the samples."""
+        """The rows of the iterable; the request is not used, since the samples were divided before."""
         if self._kept:
             return self._again()
         return _rows(self.data) if self.keep is None else self._first(Path(self.keep))
@@ -57,7 +57,7 @@ class LocalShard:
         return collated(rows)
 
     def _first(self, directory: Path) -> Iterator[Rows]:
-        """One pass, which is written too; where it is left early, the next one begins with what was read and goes on."""
+        """One pass, also written to the file; if it is left early, the next one begins with the samples that were read and continues."""
         kept = KeptRows(directory, _rows(self.data))
         self._kept.append(kept)
         yield from kept.rest()

@@ -52,7 +52,7 @@ class ParquetFiles:
 
     @cached_property
     def samples(self) -> int:
-        """How many rows there are."""
+        """The number of rows in all files."""
         return sum(rows for _, _, rows in self.groups)
 
     def shard(self, request: ShardRequest) -> Iterator[Rows]:
@@ -69,7 +69,7 @@ class ParquetFiles:
                 yield self._read(path, group, begin, end, self._permutation(request, number, rows))
 
     def batch(self, rows: Rows) -> Any:
-        """Columns by name."""
+        """The rows as a dict of columns."""
         return collated(rows)
 
     def _order(self, request: ShardRequest) -> Sequence[int]:

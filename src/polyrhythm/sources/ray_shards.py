@@ -32,7 +32,7 @@ class RayShards:
         return RayShards(tuple(dataset.streaming_split(workers, equal=False)), drop_last)
 
     def shard(self, request: ShardRequest) -> Iterator[Rows]:
-        """What the iterator of that rank gives. Raises DataError where there are not as many as workers."""
+        """The rows of the iterator of that rank. Raises DataError where there are not as many as workers."""
         if request.workers != len(self.iterators):
             raise DataError(
                 f"The data set was divided for {len(self.iterators)} readers, but {request.workers} read it: give RayShards.of the number "
@@ -41,5 +41,5 @@ class RayShards:
         yield from BatchIterator(self.iterators[request.rank]).shard(request)
 
     def batch(self, rows: Rows) -> Any:
-        """Columns by name."""
+        """The rows as a dict of columns."""
         return collated(rows)

@@ -97,7 +97,7 @@ class TarShards:
             yield rows
 
     def batch(self, rows: Rows) -> Any:
-        """The samples stacked."""
+        """The samples of the rows, stacked into a batch."""
         return collated(rows)
 
     def _files(self) -> list[str]:

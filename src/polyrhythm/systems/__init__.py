@@ -1,4 +1,7 @@
-"""The published systems, each a composition of pieces with its citation."""
+"""The published systems, each a composition of pieces with its citation.
+
+`find` makes one by name, for `polyrhythm run`, the planner and users.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,7 @@ _PLAIN = {int: "a whole number", float: "a number", bool: "True or False", str: 
 
 
 def _checked(name: str, option: str, value: Any, kind: Any) -> Any:
-    """`value`, if it is of the `kind` that is annotated; of others than plain ones the pieces judge."""
+    """`value` if it has the annotated type `kind`; types other than the plain ones are checked by the pieces."""
     kinds = get_args(kind) or (kind,)
     if not set(kinds) <= _PLAIN.keys():
         return value

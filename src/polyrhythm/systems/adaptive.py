@@ -1,4 +1,4 @@
-"""Partial exchange among peers, as much of it as the links carry."""
+"""Partial exchange among peers, adapted to the bandwidth of their links."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ako(partitions: int | None = None, slack: int | None = None) -> Strategy:
 def hong_chandra(partitions: int | None = None) -> Strategy:
     """Partial gradients over wide-area links, of a size for each (Hong and Chandra, 2018).
 
-    As `ako`, but each receiver has packets of its own: their size follows the bandwidth of its link and the worker's speed, and where a
+    As `ako`, but each receiver has separate packets: their size follows the bandwidth of its link and the worker's speed, and where a
     link is busy, what is computed meanwhile goes with the next packet. `partitions` are the same for all links where they are given. The
     paper also scales contributions by the speed of their workers, which is the number of their gradients here.
     """

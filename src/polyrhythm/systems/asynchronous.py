@@ -1,4 +1,4 @@
-"""Nobody in step, or only so far out of it."""
+"""Asynchronous methods, and methods with bounded staleness."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def downpour(
     """Asynchronous SGD with Adagrad at the servers (DistBelief; Dean et al., NIPS 2012, section 4.1).
 
     Workers push what has accrued every `push` steps and ask for weights every `fetch` steps (n_push and n_fetch; 1 in the paper's runs), in
-    the background: until they come, a worker goes on with its own optimizer (appendix, algorithm 7.1). The servers' shards may be at
+    the background: until they come, a worker continues with its own optimizer (appendix, algorithm 7.1). The servers' shards may be at
     different versions. Adagrad there takes the worker's learning rate, unless `learning_rate` is given: its first step is of that size
     in every coordinate, so a rate for SGD or Adam need not be one for it. `initial_sum` starts its accumulator; where that is above
     what gradients come to, as 0.1 is on chars-gpt, Adagrad is SGD. For the first `warm_start` steps one replica trains alone, then the

@@ -46,10 +46,10 @@ def post_local_sgd(synchronous: int = 100, tau: int = 8) -> Strategy:
 def slowmo(tau: int = 12, alpha: float = 1.0, beta: float = 0.7) -> Strategy:
     """Momentum over rounds of local steps (SlowMo; Wang, Tantia, Ballas, Rabbat, ICLR 2020, arXiv:1910.00643).
 
-    Every `tau` steps the workers average their weights, and the average x moves on with slow momentum: u ← β u + (x0 - x) / γ,
-    x ← x0 - α γ u, where γ is the optimizer's learning rate and x0 the weights of the round before. The workers' optimizers begin each
-    round anew (the paper's choice for SGD; it lets Adam go on: `local=PlainSteps()`, and `AverageMoments()` is its third). The paper takes
-    α = 1, β from 0.4 to 0.8 and tau = 12 to 48.
+    Every `tau` steps the workers average their weights, and the average x moves on with slow momentum: u ← β u + (x0 - x) / γ, x ← x0 - α γ
+    u, where γ is the optimizer's learning rate and x0 the weights of the round before. The workers' optimizers begin each round anew (the
+    paper's choice for SGD; it lets Adam continue: `local=PlainSteps()`, and `AverageMoments()` is its third). The paper takes α = 1, β from
+    0.4 to 0.8 and tau = 12 to 48.
     """
     slow = OuterOptimizer(SlowMomentum(alpha, beta))
     return Strategy(name="slowmo", consistency=LocalSteps(tau), topology=AllReduce(Ring()), merge=slow, local=ResetMoments())

@@ -1,4 +1,4 @@
-"""Everybody in step, by other ways of making a sum."""
+"""Synchronous SGD with other ways of making a sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everybody in step, with gradients in few bits or few elements."""
+"""Synchronous SGD with gradients in few bits or few elements."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def powersgd_plus(rank: int = 2, period: int = 50, warmup: int = 10) -> Strategy
     """Low-rank gradients whose projection is found anew from time to time (PowerSGD+; Xie, Chen, Yuan, 2025, arXiv:2509.11254).
 
     As `powersgd`, but every `period` steps gradients go as they are, and a singular value decomposition of their sum gives the projection
-    with which the power iteration goes on. All in one bucket.
+    with which the power iteration continues. All in one bucket.
     """
     codec = Warmup(warmup, ErrorFeedback(RefreshedLowRank(rank, period)))
     return Strategy(name="powersgd-plus", topology=AllReduce(Ring()), codec=codec)

@@ -1,4 +1,4 @@
-"""Optimisation over a graph of workers, with nobody in the middle and no sum over all."""
+"""Decentralised optimisation over a graph of workers, without a server or an all-reduce."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def decentralized(tau: int = 1, graph: Graph | None = None) -> Strategy:
 
     After `tau` local steps each worker takes the weighted mean of its weights and its neighbours', on a ring if no other `graph` is
     given. The paper steps on the gradient at the weights from before that mean; here the mean is of the weights after the step. With a
-    constant learning rate and data that differ between workers it ends beside the optimum: d-squared, exact-diffusion and
+    constant learning rate and data that differ between workers it keeps a bias from the optimum: d-squared, exact-diffusion and
     gradient-tracking do not.
     """
     topology = WeightedGossip(RingGraph() if graph is None else graph)
@@ -26,7 +26,7 @@ def decentralized(tau: int = 1, graph: Graph | None = None) -> Strategy:
 def d_squared(stay: float = 0.25, graph: Graph | None = None) -> Strategy:
     """Decentralised SGD in which differences between workers' data leave no bias (D²; Tang et al., ICML 2018, arXiv:1803.07068).
 
-    x' = W (2 x - x⁻ - η g + η g⁻). W keeps a part `stay` of a worker's own weights and has Metropolis-Hastings weights beside that, because
+    x' = W (2 x - x⁻ - η g + η g⁻). W keeps a part `stay` of a worker's own weights and has Metropolis-Hastings weights in addition, because
     its least eigenvalue must be above -1/3: on a ring of an even number of workers 1/3 for each would make it exactly that.
     """
     topology = WeightedGossip(RingGraph() if graph is None else graph, Lazy(MetropolisHastings(), stay))

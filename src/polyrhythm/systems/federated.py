@@ -41,7 +41,7 @@ def fedadam(fraction: float = 0.5, tau: int = 10, learning_rate: float = 0.03, a
 def fedbuff(buffer: int = 2, tau: int = 10, power: float = 0.5) -> Strategy:
     """Asynchronous federated averaging with a buffer (FedBuff; Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba, AISTATS 2022).
 
-    A worker takes `tau` steps, pushes what they did, and goes on at once from the server's newest weights. The server applies the mean of
+    A worker takes `tau` steps, pushes what they did, and continues at once from the server's newest weights. The server applies the mean of
     each `buffer` updates, from whichever workers, those that were computed on older weights times (1 + staleness)^-power. The paper takes
     buffers of 10 for about 1000 clients at a time, and a server's learning rate that is tuned; here it is 1.
     """

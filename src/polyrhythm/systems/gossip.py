@@ -1,4 +1,4 @@
-"""Nobody in the middle."""
+"""Gossip: workers exchange with one or a few others, without a server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyrhythm.topology import Deferred, Dissemination, Gossip, PairAverages, P
 def gossipgrad(rotate: bool = True, layerwise: bool = False) -> Strategy:
     """Gossip with partner rotation and a ring shuffle of samples (GossipGraD; Daily et al., 2018, arXiv:1803.05880).
 
-    After every local step each worker sends its weights to one other on a dissemination graph, and takes the mean of its own and
+    After every local step each worker sends its weights to one other on a dissemination graph, and takes the mean of these and
     those that it hears: O(1) messages a step, whatever P is. Optimizer state stays with each worker; the result is the mean of all
     replicas. With `layerwise`, as in the paper, each tensor is stepped on and sent as soon as backward() has its gradient, and
     the next forward pass waits for each layer alone: the same weights, sooner, in more messages; see `Deferred` for what it asks of a
@@ -49,7 +49,7 @@ def sgp(overlap: int = 0, tau: int = 1) -> Strategy:
 def gossiping_sgd(tau: int = 10, pull: bool = False) -> Strategy:
     """Gossiping SGD, by push or pull (Jin, Yuan, Iandola, Keutzer, 2016, arXiv:1611.04581).
 
-    Every `tau` local steps a worker sends its weights to another one, drawn at random, and takes the mean of its own and of those that have
+    Every `tau` local steps a worker sends its weights to another one, drawn at random, and takes the mean of these and of those that have
     come to it meanwhile; with `pull` it asks that one for its weights instead, and waits for the answer alone. Replicas of slow workers
     count as much as others, and neither way keeps the mean of all. Optimizer state stays with each worker; the result is the mean.
     """

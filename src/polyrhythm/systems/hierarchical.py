@@ -1,4 +1,4 @@
-"""Groups that exchange with each other as one."""
+"""Hierarchical methods: groups of workers that exchange with each other as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everybody in step, with batches so large that the learning rate must follow."""
+"""Synchronous SGD with batches so large that the learning rate must be scaled."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from polyrhythm.topology import AllReduce, Ring, Server
 def sparknet(tau: int = 10) -> Strategy:
     """Local SGD with periodic averaging at a driver (SparkNet; Moritz, Nishihara, Stoica, Jordan, ICLR 2016, arXiv:1511.06051).
 
-    Each worker takes `tau` steps of its own, then the driver averages the weights. The paper's runs use tau = 50 on long trainings;
+    Each worker takes `tau` local steps, then the driver averages the weights. The paper's runs use tau = 50 on long trainings;
     momentum stays with each worker; compose with `local=ResetMoments()` to reset it after each average, or, over an all-reduce, with
     `AverageMoments()` to average it too. `polyrhythm_reproductions.speedup` has the paper's model of its speed-up.
     """

@@ -1,4 +1,4 @@
-"""Nobody locks, and some of what is written may be lost."""
+"""Lock-free methods, in which some updates may be lost."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def buckwild(bits: int = 8, headroom: float = 4.0, least: float = 1.0) -> Strate
 def dogwild(nbytes: int = 8192, refresh: int = 4) -> Strategy:
     """Weights that workers stream to each other in datagrams, which may be lost (Dogwild!; Noel, Osindero, NIPS workshop, 2014).
 
-    A worker's own optimizer steps on its own weights. Beside it a loop sends all others, one range of `nbytes` after another, what was
-    done to it since it was last sent; every `refresh`-th round the range's owner sends the weights themselves. Nobody sends a lost datagram
-    again, nor waits for one. Every update counts in full. Optimizer state stays with each worker. At the end all get the owners' weights;
-    these record how many datagrams did not come, and how much of others' updates was lost with them. (The paper's senders are threads
-    beside the solver that read the weights at any moment, and its datagrams raw Ethernet or UDP multicast.)
+    A worker's own optimizer steps on its own weights. At the same time a loop sends all others, one range of `nbytes` after another, what
+    was done to it since it was last sent; every `refresh`-th round the range's owner sends the weights themselves. Nobody sends a lost
+    datagram again, nor waits for one. Every update counts in full. Optimizer state stays with each worker. At the end all get the owners'
+    weights; these record how many datagrams did not come, and how much of others' updates was lost with them. (The paper's senders are
+    threads next to the solver which read the weights at any moment, and its datagrams raw Ethernet or UDP multicast.)
     """
     return Strategy(name="dogwild", consistency=LocalSteps(1, Asynchronous()), topology=LossyStreams(nbytes, refresh), merge=Sum())

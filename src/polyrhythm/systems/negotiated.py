@@ -1,4 +1,4 @@
-"""Everybody in step, and gradients summed in an order that is agreed on while they are computed."""
+"""Synchronous SGD in which workers negotiate, during backward(), the order in which gradients are summed."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from polyrhythm.topology import Blockwise, Server
 def zhang_asgd(servers: int = 1) -> Strategy:
     """Asynchronous SGD with a server that steps on each gradient when it comes (Zhang, Zhang, You, Zheng, Xu, ICASSP 2013).
 
-    A client, there a GPU, computes the gradient of a minibatch, pushes it and goes on from the weights that come back; the server, there
+    A client, there a GPU, computes the gradient of a minibatch, pushes it and continues from the weights that come back; the server, there
     the host, runs the worker's optimizer on each gradient in full, and nobody waits for others: P workers move about P times as far
     as one.
     """
@@ -23,8 +23,8 @@ def paine(n_sync: int = 10, warm_start: int = 20, servers: int = 1) -> Strategy:
     """Clients that exchange every `n_sync` minibatches, after a warm start (Paine, Jin, Yang, Lin, Huang, arXiv:1312.6186, 2013).
 
     A client's own optimizer, with its momentum, takes `n_sync` steps; what they did is added to the server's weights in full, and the
-    client goes on from these. For the first `warm_start` steps one client trains alone, then the others take over its weights: from random
-    ones, P clients that all go far between two exchanges disturb each other.
+    client continues from these. For the first `warm_start` steps one client trains alone, then the others take over its weights: from
+    random ones, P clients that all go far between two exchanges disturb each other.
     """
     consistency = LocalSteps(n_sync, WarmStart(warm_start))
     return Strategy(name="paine", consistency=consistency, topology=Server(servers), merge=Sum())
@@ -33,9 +33,9 @@ def paine(n_sync: int = 10, warm_start: int = 20, servers: int = 1) -> Strategy:
 def consgd(tau: int = 10, slack: int = 3, shards: int = 1) -> Strategy:
     """Local updates with a constant global learning rate (ConSGD; Jiang, Cui, Zhang, Yu, SIGMOD 2017).
 
-    A clock of a worker is `tau` steps of its own optimizer; what they did counts 1 / P when it comes, so that P updates of one clock make
-    their mean. A worker may be `slack` clocks ahead of the slowest, and reads the servers only when what it has could be older (SSP, on
-    which the paper builds). A straggler's update counts as much as any, however late.
+    A clock of a worker is `tau` steps of the worker's optimizer; what they did counts 1 / P when it comes, so that P updates of one clock
+    make their mean. A worker may be `slack` clocks ahead of the slowest, and reads the servers only when what it has could be older (SSP,
+    on which the paper builds). A straggler's update counts as much as any, however late.
     """
     return Strategy(name="consgd", consistency=LocalSteps(tau, Bounded(slack * tau)), topology=Server(shards), merge=Mean())
 

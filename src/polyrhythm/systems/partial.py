@@ -1,4 +1,4 @@
-"""Local steps, and averages of a part of the weights."""
+"""Local steps, with averages of a random part of the weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps on gradients that were summed while later ones were computed."""
+"""Pipelined SGD: steps on gradients that were summed while later ones were computed."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def rudra_adv_star(group_size: int = 2, groups: int = 1, fan_out: int = 2) -> St
     """As `rudra-adv`, with weights that are broadcast over trees (Rudra-adv*; Gupta, Zhang, Wang, ICDM 2016, arXiv:1509.04210).
 
     The root sends new weights to `fan_out` aggregators, which pass them on to others, and so does each aggregator among its learners.
-    Pushes and weights travel in the background: a learner goes on from the newest that have come. In the paper the one tree of weights
+    Pushes and weights travel in the background: a learner continues from the newest that have come. In the paper the one tree of weights
     is among learners.
     """
     tree = BroadcastTree(fan_out)
@@ -65,12 +65,12 @@ def rudra_adv_star(group_size: int = 2, groups: int = 1, fan_out: int = 2) -> St
 
 
 def _rule(groups: int) -> Consistency:
-    """n-softsync, or hardsync."""
+    """n-softsync; hardsync if `groups` is 0."""
     return SoftSync(groups) if groups else BulkSynchronous()
 
 
 def _merge(groups: int, samples: int | None, reference: int | None) -> Merge:
-    """η / n comes of the mean over all learners of what a part of them sends."""
+    """The mean over all learners, which gives n-softsync's η / n; for hardsync the rate grows with the square root of the batch."""
     if groups:
         return Mean()
     return SquareRootScaling(None if samples is None or reference is None else samples / reference)

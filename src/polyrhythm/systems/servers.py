@@ -1,4 +1,4 @@
-"""Servers that add up what workers did, multiply out what they computed, or keep blocks for their tasks."""
+"""Servers that add up updates, multiply out factors of gradients, or keep blocks for tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def byteps_async(servers: int = 1) -> Strategy:
 
     A worker's optimizer makes w' of w and its gradient; it pushes Δw = w' - w, the servers add that to their weights and answer with them.
     Under plain SGD these are the weights of an asynchronous parameter server; momentum and the like stay with each worker, where a
-    parameter server would have one of its own. Every update counts in full, and nobody waits for others.
+    parameter server would have its own. Every update counts in full, and nobody waits for others.
     """
     return Strategy(name="byteps-async", consistency=LocalSteps(1, Asynchronous()), topology=Server(servers), merge=Sum())
 

@@ -1,4 +1,4 @@
-"""Fragments of a model that are exchanged one after another, while training goes on."""
+"""Fragments of a model that are exchanged one after another, while training continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def streaming_diloco(
     """DiLoCo of one fragment of the model at a time, overlapped with training (Douillard et al., 2025, arXiv:2501.18512).
 
     Each of the `fragments` is exchanged every `tau` steps, at offsets of tau / fragments from the others, so that at no time more than its
-    bytes are to be sent. The outer gradient sent at step t is applied after step t + `delay`, when a worker goes on from α of its own
+    bytes are to be sent. The outer gradient sent at step t is applied after step t + `delay`, when a worker continues from α of its local
     weights and 1 - α of the new global ones, α being `own`. Outer gradients go in four bits, sums too, which are made in float32; what four
     bits lose is sent with the next (the paper does without), unless they go in `full_precision`. The paper takes tau = 100, fragments of
     three transformer blocks, an outer learning rate of 0.4 and momentum 0.9; here a fragment is every n-th module. Optimizer state stays

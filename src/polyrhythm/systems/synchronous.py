@@ -1,4 +1,4 @@
-"""Everybody in step."""
+"""Synchronous SGD: all workers take the same step."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def allreduce() -> Strategy:
 def direct() -> Strategy:
     """Synchronous SGD over a direct all-reduce, everyone to everyone (Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 4).
 
-    A reduce-scatter and an all-gather, each in one exchange between every two workers: as many bytes as `allreduce`, and the same
-    bits, in two latencies instead of 2 (P - 1), over P (P - 1) connections. For networks whose latency is long beside the model.
+    A reduce-scatter and an all-gather, each in one exchange between every two workers: as many bytes as `allreduce`, and the same bits, in
+    two latencies instead of 2 (P - 1), over P (P - 1) connections. For networks whose latency is long relative to the model's transfer.
     """
     return Strategy(name="direct", topology=AllReduce(Direct()))
 
@@ -39,7 +39,7 @@ def onebit(warmup: int = 10, double_buffering: bool = False, adagrad: bool = Fal
     """1-bit SGD with error feedback on both legs (Seide, Fu, Droppo, Li, Yu, Interspeech 2014).
 
     Each worker owns a stripe of rows: it gets everyone's quantized gradients of that stripe, sums them, quantizes the sum with
-    a residual of its own, and tells all. One bit an element and two values a column; vectors go uncompressed, and so does everything in
+    a second residual, and sends it to all. One bit an element and two values a column; vectors go uncompressed, and so does everything in
     the first `warmup` steps. Every worker runs the same optimizer on the mean; with `adagrad` it is AdaGrad, behind the quantizer, at the
     rate of the worker's optimizer. With `double_buffering` a sum is made while the next batch is computed, and stepped on after it: give
     half the batch size, as the paper halves its batches for that. `largest_batch` is the paper's choice of batch sizes.

@@ -1,4 +1,4 @@
-"""Large elements only, from everyone to everyone, or to a server."""
+"""Only large elements are sent, from all workers to all, or to a server."""
 
 from __future__ import annotations
 

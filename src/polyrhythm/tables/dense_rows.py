@@ -13,7 +13,7 @@ from polyrhythm.core.settings import checked
 from polyrhythm.tables.values import checked_type, matching
 
 _LEAST = 16
-"""Rows for which a store makes room at first; then twice as many each time."""
+"""The rows for which a store first allocates memory; later it doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +27,25 @@ class DenseRows:
         checked_type("DenseRows", self.dtype)
 
     def store(self, rows: int, columns: int) -> RowStore:
-        """Room is made as rows come."""
+        """An empty store, which allocates memory as rows come."""
         return DenseStore(rows, columns, self.dtype)
 
     def packed(self, values: Tensor, columns: int) -> Packet:
-        """The values themselves, in memory of their own."""
+        """A dense copy of the values, in the type of the table."""
         given = matching(values, columns, self.dtype)
         return ((given.to_dense() if given.is_sparse else given).to(self.dtype, copy=True).contiguous(),)
 
     def unpacked(self, packet: Packet, columns: int) -> Tensor:
-        """The tensor."""
         return packet[0]
 
     def take(self, packet: Packet, places: Tensor) -> Packet:
-        """Those rows of it."""
         return (packet[0][places],)
 
     def flat(self, packet: Packet, columns: int) -> Tensor:
-        """As it lies in memory."""
         return packet[0].reshape(-1)
 
     def named(self, name: str, packet: Packet, columns: int) -> dict[str, Tensor]:
-        """One tensor (rows, columns)."""
+        """One tensor (rows, columns), under `name`."""
         return {name: packet[0]}
 
 
@@ -63,15 +60,12 @@ class DenseStore:
 
     @property
     def held(self) -> Tensor:
-        """As in the protocol."""
         return self.owners[: self.count].sort().values
 
     def holds(self, rows: Tensor) -> Tensor:
-        """As in the protocol."""
         return self.places[rows] >= 0
 
     def read(self, rows: Tensor) -> Packet:
-        """As in the protocol."""
         places = self.places[rows]
         if not self.count:
             return (self.values.new_zeros(len(rows), self.values.shape[1]),)
@@ -80,17 +74,14 @@ class DenseStore:
         return (found,)
 
     def put(self, rows: Tensor, packet: Packet) -> None:
-        """As in the protocol."""
         self._make_room(rows)
         self.values[self.places[rows]] = packet[0]
 
     def add(self, rows: Tensor, packet: Packet) -> None:
-        """As in the protocol."""
         self._make_room(rows)
         self.values.index_add_(0, self.places[rows], packet[0])
 
     def keep(self, rows: Tensor) -> None:
-        """As in the protocol."""
         kept = self.values[self.places[rows]]
         self.places[self.owners[: self.count]] = -1
         self.values, self.owners, self.count = kept, rows.clone(), len(rows)

@@ -30,7 +30,7 @@ class SparseRows:
         checked_type("SparseRows", self.dtype)
 
     def store(self, rows: int, columns: int) -> RowStore:
-        """A row each by itself."""
+        """An empty store, which keeps each row separately."""
         return SparseStore(self.dtype)
 
     def packed(self, values: Tensor, columns: int) -> Packet:
@@ -48,12 +48,10 @@ class SparseRows:
         return torch.sparse_coo_tensor(torch.stack([rows, places.long()]), values, shape, check_invariants=False, is_coalesced=True)
 
     def take(self, packet: Packet, places: Tensor) -> Packet:
-        """The elements of those rows."""
         rows = _parted(packet)
         return _joined([rows[k] for k in places.tolist()], self.dtype)
 
     def flat(self, packet: Packet, columns: int) -> Tensor:
-        """With all zeros."""
         return self.unpacked(packet, columns).to_dense().reshape(-1)
 
     def named(self, name: str, packet: Packet, columns: int) -> dict[str, Tensor]:
@@ -71,29 +69,23 @@ class SparseStore:
 
     @property
     def held(self) -> Tensor:
-        """As in the protocol."""
         return torch.tensor(sorted(self.rows), dtype=torch.int64)
 
     def holds(self, rows: Tensor) -> Tensor:
-        """As in the protocol."""
         return torch.tensor([row in self.rows for row in rows.tolist()], dtype=torch.bool)
 
     def read(self, rows: Tensor) -> Packet:
-        """As in the protocol."""
         nothing = torch.empty(0, dtype=torch.int32), torch.empty(0, dtype=self.dtype)
         return _joined([self.rows.get(row, nothing) for row in rows.tolist()], self.dtype)
 
     def put(self, rows: Tensor, packet: Packet) -> None:
-        """As in the protocol."""
         self.rows.update(zip(rows.tolist(), _parted(packet), strict=True))
 
     def add(self, rows: Tensor, packet: Packet) -> None:
-        """As in the protocol."""
         for row, elements in zip(rows.tolist(), _parted(packet), strict=True):
             self.rows[row] = _sum(self.rows[row], elements) if row in self.rows else elements
 
     def keep(self, rows: Tensor) -> None:
-        """As in the protocol."""
         self.rows = {row: self.rows[row] for row in rows.tolist()}
 
 

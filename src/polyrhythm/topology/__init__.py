@@ -1,4 +1,7 @@
-"""With whom do workers exchange, and by which messages?"""
+"""Topologies: with whom workers exchange, and by which messages.
+
+A `Strategy` has one; `polyrhythm.systems` compose them with the other pieces, and `core.catalogue` lists `MEMBERS`.
+"""
 
 from polyrhythm.core.collectives.tree import Tree
 from polyrhythm.topology.alone import Alone

@@ -26,11 +26,9 @@ class Alone:
     result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
-        """One."""
         return 1
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """The worker's side."""
         averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim
         return _Lone(_OwnGradient() if averages else None)
 

@@ -1,4 +1,4 @@
-"""What one exchange of M bytes among P workers takes, in closed form: the formulas by which papers compare topologies.
+"""The time of one exchange of M bytes among P workers, in closed form: the formulas by which papers compare topologies.
 
 P is `workers`, S `servers`, M `nbytes`, B `bandwidth` in bytes per second, a `latency` in seconds. Lines carry B in each direction at the
 same time, headers count for nothing, and all begin at once. Where a formula leaves the latency out, so does its paper. The algorithms of

@@ -76,7 +76,7 @@ class CharsGpt:
     """A GPT of about 0.8 M parameters.
 
     All workers together go once through `samples` windows of `context` characters, so runs with more workers
-    take fewer steps each; `batch_size` is each worker's own. By default one worker takes 640 steps, to about 2.2 bits;
+    take fewer steps each; `batch_size` is each worker's own. By default one worker takes 640 steps, and reaches about 2.2 bits;
     the entropy of the text's single characters is 4.7 bits, and 3.5 where the character before is known.
     """
 

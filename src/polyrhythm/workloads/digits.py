@@ -55,7 +55,7 @@ def _table() -> np.ndarray:
 
 
 def _stratified(classes: np.ndarray, count: int) -> np.ndarray:
-    """Places of `count` samples in which every class has its share, the remainders going to the classes with the largest fractions."""
+    """Places of `count` samples with every class in proportion; the remainders go to the classes with the largest fractions."""
     draw = rng.stream(0, "digits", "test")
     sizes = np.bincount(classes)
     shares = sizes * count / len(classes)

@@ -61,7 +61,7 @@ class Gpt(nn.Module):
         self.score = nn.Linear(shape.width, shape.vocabulary, bias=False)
 
     def forward(self, symbols: Tensor) -> Tensor:
-        """Scores before the softmax."""
+        """The logits of the next symbol at every place."""
         places = torch.arange(symbols.shape[1], device=symbols.device)
         x = self.blocks(self.symbols(symbols) + self.positions(places))
         scores: Tensor = self.score(self.norm(x))

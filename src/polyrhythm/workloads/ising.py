@@ -17,7 +17,7 @@ from polyrhythm.workloads.ising_ring import IsingRing, measured
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 _FEWEST = 5
-"""With fewer a spin would be its own neighbour's neighbour on both sides, and have two couplings with it."""
+"""With fewer spins, one spin would be a neighbour of another on both sides, with two couplings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Ising:
     `batch_size` of the worker's own, one after another, given the others as they were read, and adds the changes: asynchronous Gibbs
     sampling, in which reads are old by as many steps as the system's consistency allows, under `ssp` by its slack. A sweep draws each of
     them once, in random order. (In the paper processors draw any spin, in shared memory; with owners no two write one.) Spins begin at 1,
-    and what is measured are the chains as the servers have them at one moment. `influence` bounds what a spin's neighbours together have on
-    it; below 1 Dobrushin's condition holds.
+    and the measured chains are those that the servers hold at one moment. `influence` bounds the total influence of a spin's neighbours
+    on it; below 1 Dobrushin's condition holds.
     """
 
     spins: int = 50
@@ -56,7 +56,7 @@ class Ising:
 
     @property
     def sizes(self) -> Sizes:
-        """Its samples are the spins that are drawn."""
+        """The samples are the spins that are drawn."""
         return Sizes(self.spins, self.spins, self.batch_size, "generated from a seed")
 
     def __call__(self, worker: WorkloadWorker) -> None:
@@ -89,7 +89,7 @@ def drawn(ring: IsingRing, seen: Tensor, spin: int, draw: torch.Generator) -> Te
 
 
 def errors(ring: IsingRing) -> Callable[[Tensor], dict[str, float]]:
-    """What spins (n, chains) are measured by: the largest error of a P(s_i = 1), and the mean error of neighbours' E[s_i s_j]."""
+    """A function that measures spins (n, chains): the largest error of a P(s_i = 1), and the mean error of neighbours' E[s_i s_j]."""
     up, pairs = ring.exact()
 
     def evaluate(spins: Tensor) -> dict[str, float]:

@@ -60,7 +60,7 @@ class IsingRing:
         return torch.tensor(up), torch.tensor(pairs)
 
     def _transfer(self, i: int) -> Array:
-        """From (s_i, s_(i + 1)) to (s_(i + 1), s_(i + 2)), each pair a number from 0 to 3."""
+        """The transfer matrix (4, 4) from (s_i, s_(i + 1)) to (s_(i + 1), s_(i + 2)), each pair a number from 0 to 3."""
         a, b, c = np.meshgrid(_SPINS, _SPINS, _SPINS, indexing="ij")
         weights = np.exp(self.fields[i] * a + self.couplings[0, i] * a * b + self.couplings[1, i] * a * c)
         found = np.zeros((2, 2, 2, 2))
@@ -70,5 +70,5 @@ class IsingRing:
 
 
 def measured(spins: Tensor) -> tuple[Tensor, Tensor]:
-    """The same two of samples (n, chains) of 1 and -1."""
+    """The estimates of P(s_i = 1) and E[s_i s_(i + 1)], both (n,), from samples (n, chains) of 1 and -1."""
     return (spins > 0).double().mean(dim=1), (spins * spins.roll(-1, dims=0)).double().mean(dim=1)

@@ -97,7 +97,7 @@ def descend(worker: WorkloadWorker, settings: Lasso, schedule: BlockSchedule) ->
 
 
 class Descent:
-    """One worker's view: the coefficients as it last read them, what is left of y, and by how much each coefficient last changed."""
+    """One worker's view: the coefficients as last read, the residual of y, and the last change of each coefficient."""
 
     def __init__(self, problem: Problem, beta: Table, settings: Lasso, schedule: BlockSchedule, draw: np.random.Generator) -> None:
         self.x, self.table, self.penalty, self.rule, self.draw = problem.x, beta, settings.penalty, schedule, draw
@@ -109,7 +109,7 @@ class Descent:
         self.changes = torch.full_like(self.beta, torch.inf)
 
     def schedule(self, workers: int) -> list[list[int]]:
-        """The coefficients of each worker: of equal costs, as far as can be."""
+        """The coefficients of each worker, with costs as equal as possible."""
         flying = torch.cat([self.nothing, *self.flying])
         blocks = self.rule.blocks(self.changes, flying, self.similarity, self.draw)
         self.flying.append(blocks)
@@ -125,7 +125,7 @@ class Descent:
         self.table.inc(share, (best - self.beta[share]).view(-1, 1))
 
     def pull(self, scheduled: Tensor) -> None:
-        """Take over what all did."""
+        """Read the changes of all workers, and update the residual."""
         fresh = self.table.get()[:, 0]
         self.changes[scheduled] = 0.0
         moved = (fresh != self.beta).nonzero().view(-1)
@@ -136,7 +136,7 @@ class Descent:
 
 
 def generated(settings: Lasso, seed: int) -> Problem:
-    """The problem of a seed."""
+    """The problem of a seed: samples to train and to test on."""
     draw = rng.stream(seed, "lasso", "data")
     count, groups = settings.samples + TEST_SAMPLES, -(-settings.features // settings.group)
     common = np.repeat(draw.standard_normal((count, groups)), settings.group, axis=1)[:, : settings.features]
@@ -151,7 +151,7 @@ def generated(settings: Lasso, seed: int) -> Problem:
 
 
 def measured(problem: Problem, beta: Tensor, penalty: float) -> dict[str, float]:
-    """The mean squared error on held-out samples, where 1 is that of no coefficients, and the objective."""
+    """The mean squared error on held-out samples, where 1 is that of all coefficients zero, and the objective."""
     error = (problem.test_y - problem.test_x @ beta).square().mean() / problem.test_y.square().mean()
     objective = 0.5 * (problem.y - problem.x @ beta).square().sum() + penalty * beta.abs().sum()
     return {"loss": error.item(), "objective": objective.item()}

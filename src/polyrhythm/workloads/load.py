@@ -1,4 +1,7 @@
-"""JOBs: the name of a bundled workload, a Python file or module with `train(worker)`, or another function of it."""
+"""The loading of JOBs: bundled workloads by name, or a function such as `train(worker)` of a Python file or module.
+
+The command line and `polyrhythm.load_workload` call it.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,12 @@ def load(job: str, settings: Mapping[str, Any] | None = None) -> Train:
 
 
 def is_bundled(job: str) -> bool:
-    """Whether `job` names a workload of the package, and not a file or module of the user's."""
+    """True if `job` names a workload of the package, and not a file or module of the user's."""
     return job in WORKLOADS
 
 
 def file_of(job: str) -> Path | None:
-    """The file that defines `job`, where it is given by its file."""
+    """The file that defines `job`, if it is given by its file; otherwise None."""
     place, _ = _parted(job)
     return Path(place) if _is_file(place) else None
 
@@ -55,7 +58,7 @@ def _train_of(job: str) -> Train:
 
 
 def _parted(job: str) -> tuple[str, str]:
-    """Where the function is, and its name: what follows the last colon, if that can be a name."""
+    """The file or module of the function, and its name: the part after the last colon, if that can be a name."""
     place, colon, name = job.rpartition(":")
     return (place, name) if colon and place and name.isidentifier() and not Path(job).exists() else (job, _USUAL)
 

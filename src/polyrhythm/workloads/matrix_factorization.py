@@ -16,7 +16,7 @@ from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 TEST_SHARE = 0.1
 _BEGINNING = 0.3
-"""The deviation of the factors to begin with."""
+"""The initial standard deviation of the factors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def generated(settings: MatrixFactorization, seed: int) -> tuple[TensorDataset, 
 
 
 def error(factors: Tensor, dataset: TensorDataset) -> float:
-    """The root of the mean squared error."""
+    """The root of the mean squared error of these ratings."""
     rows, ratings = dataset.tensors
     users, items = factors[rows].unbind(dim=1)
     return (ratings - (users * items).sum(dim=1)).square().mean().sqrt().item()

@@ -18,7 +18,7 @@ from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 TEST_SAMPLES = 1000
 _SHARES = 8
 _LOGITS = 4.0
-"""The deviation of the true logits, about."""
+"""The standard deviation of the true logits."""
 
 
 class Clicks(NamedTuple):
@@ -45,10 +45,10 @@ class SparseLinear(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class SparseLogistic:
-    """The mean logistic loss over `samples`; `penalty` is that of the objective, which is reported beside it.
+    """The mean logistic loss over `samples`; `penalty` is that of the objective, which is reported as well.
 
     The penalty's step is the system's: `li-ps` with the same `penalty`. Features are drawn by a power law, so that few are common and most
-    are rare; `active` of the commonest decide, with the chance that a logit gives. Each worker has samples of its own, and at each
+    are rare; the label depends on `active` of the commonest, by a logistic model. Each worker has its own samples, and at each
     of `steps` computes the gradient of all of them, so that the features that it sees stay the same.
     """
 
@@ -117,7 +117,7 @@ def generated(settings: SparseLogistic, seed: int) -> tuple[Clicks, Clicks]:
 
 
 def measured(model: nn.Module, training: Clicks, test: Clicks, penalty: float) -> dict[str, float]:
-    """The held-out loss and accuracy, the objective on the training samples, and how many weights are not zero."""
+    """The held-out loss and accuracy, the objective on the training samples, and the number of weights that are not zero."""
     weights = torch.cat([parameter.detach().view(-1) for parameter in model.parameters()])
     device = weights.device
     with torch.no_grad():

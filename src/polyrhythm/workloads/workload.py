@@ -1,4 +1,7 @@
-"""What every bundled workload has: a name, a line about it, a metric that counts, and a training function."""
+"""The protocol of bundled workloads: a name, a description, a metric, and a training function.
+
+`WORKLOADS` in `workloads.registry` lists them; `polyrhythm run` and users load them by name.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from polyrhythm.errors import WorkloadError
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that a workload reports, and which way is better."""
+    """A number that a workload reports, with its better direction."""
 
     name: str
     higher_is_better: bool
@@ -20,7 +23,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many samples there are to train on in an epoch and to test on, none of them in both, and in one worker's batch.
+    """The numbers of samples to train on in an epoch, to test on (none of them in both), and in one worker's batch.
 
     `origin` says where they come from: "bundled", or "generated from a seed".
     """
@@ -40,14 +43,14 @@ class Workload(Protocol):
 
     @property
     def sizes(self) -> Sizes:
-        """How much data there is, and how much of it a worker takes at a time."""
+        """The numbers of samples, and the size of a worker's batch."""
 
     def __call__(self, worker: WorkloadWorker) -> None:
         """Train once, as one of the workers."""
 
 
 def require_positive(workload: str, **settings: float) -> None:
-    """Refuse settings that are zero, negative or not a number, before anything runs."""
+    """Raise WorkloadError for settings that are zero, negative or not finite, before anything runs."""
     for name, value in settings.items():
         if not (value > 0 and math.isfinite(value)):
             raise WorkloadError(f"{workload} was given {name}={value}, which is not allowed: {name} must be a number above zero.")

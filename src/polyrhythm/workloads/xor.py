@@ -44,7 +44,7 @@ def squared_error(said: Tensor, meant: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Xor:
-    """One pass over `samples`, which all workers share; `batch_size` is each worker's own.
+    """One epoch of `samples`, which are divided among the workers; `batch_size` is each worker's own.
 
     The example of Addair (2017): 2-2-1, sigmoid, 50,000 samples over 25 replicas, and rates of 0.2, 0.5 and 0.8.
     """
@@ -65,7 +65,7 @@ class Xor:
 
     @property
     def sizes(self) -> Sizes:
-        """Both are drawn from the run's seed, by streams of their own."""
+        """The samples to train and to test on are both drawn from the run's seed, by separate streams."""
         return Sizes(self.samples, TEST_SAMPLES, self.batch_size, "generated from a seed")
 
     def __call__(self, worker: WorkloadWorker) -> None:
@@ -86,7 +86,7 @@ class Xor:
 
 
 def measured(model: nn.Module, dataset: TensorDataset, device: str) -> dict[str, float]:
-    """The error, and the share of `dataset` on the right side of one half."""
+    """The error, and the share of `dataset` whose output is on the right side of one half."""
     x, y = (tensor.to(device) for tensor in dataset.tensors)
     with torch.no_grad():
         said = model(x)

@@ -1,1 +1,1 @@
-"""The experiments, each in a file of its own."""
+"""The experiments, each in a separate file."""

@@ -20,7 +20,7 @@ _TREE = 2 * (_WORKERS - 1)
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """The residual of a convex problem, the accuracy and bytes on digits beside parallel SGD, and the messages of a round."""
+    """The residual of a convex problem, the accuracy and bytes on digits compared with parallel SGD, and the messages of a round."""
     system = find("admm-sgd", rho=0.1, tau=_TAU)
     digits = DigitsCnn(epochs=trial.size(20, 6), batch_size=8)
     parallel = trial.train("parallel SGD", digits, "allreduce", _WORKERS)
@@ -46,7 +46,7 @@ class _Rounds:
 
     @classmethod
     def of(cls, trial: ArmTrial, width: int) -> _Rounds:
-        """What a run sends more than a shorter one, so without what all send at the beginning and at the end."""
+        """The messages and bytes of a run in excess of a shorter one, without those that all send at the beginning and at the end."""
         short, long = (_counted(trial, width, rounds).outcome.summary for rounds in (2, 2 + _ROUNDS))
         model = sum(4 * each.numel() for each in student(width, 1).parameters())
         return cls(long.messages_sent - short.messages_sent, long.bytes_sent - short.bytes_sent, model)
@@ -59,7 +59,7 @@ def _counted(trial: ArmTrial, width: int, rounds: int) -> Result:
 
 
 def _residual(result: Result) -> float:
-    """That of the worker which is furthest from the consensus at the end, over the largest of any worker after any round."""
+    """The final residual of the worker that is furthest from the consensus, over the largest residual of any worker after any round."""
     found = [(event.actor, event.figures["primal_residual"]) for event in result.outcome.events if isinstance(event, Agreed)]
     return max(dict(found).values()) / max(residual for _, residual in found)
 

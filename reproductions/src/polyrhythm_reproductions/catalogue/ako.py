@@ -78,7 +78,7 @@ def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
 
 
 def _deliveries() -> float:
-    """How far from once any element of any of 100 values was sent over p consecutive exchanges, for p from 1 to 12."""
+    """The largest deviation from 1 of the number of times that an element was sent over p successive exchanges, for p from 1 to 12."""
     worst, layout = 0.0, Layout(("x",), ((37,),))
     for count in range(1, 13):
         codec, context = Ranges(count), ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "deliveries"))

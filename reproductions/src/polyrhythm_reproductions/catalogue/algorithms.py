@@ -54,7 +54,7 @@ def _sum(algorithm: Algorithm, given: list[Tensor]) -> Answers:
 
 
 def _in_order(numel: int, workers: int) -> bool:
-    """Whether any two algorithms whose predictions differ are in the predicted order."""
+    """True if any two algorithms whose predictions differ are in the predicted order."""
     value, predicted = torch.zeros(numel), _predictions(4 * numel, workers)
     measured = {algorithm: _sum(algorithm, [value] * workers).seconds for algorithm in predicted}
     for a, b in combinations(predicted, 2):

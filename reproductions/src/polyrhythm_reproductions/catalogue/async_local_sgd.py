@@ -64,7 +64,7 @@ def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
 
 
 def _off_speeds(outcome: Outcome) -> float:
-    """How far the last numbers of local steps are from being in proportion to speed, at most; in %."""
+    """The largest deviation of the last numbers of local steps from shares in proportion to speed; in %."""
     last = {f"worker/{rank}": float(_TAU) for rank in range(len(_SPEEDS))}
     last |= {event.actor: event.value for event in outcome.events if isinstance(event, Adjusted) and event.setting == "local steps"}
     return 100 * max(abs(last[f"worker/{rank}"] / (_TAU * speed) - 1) for rank, speed in enumerate(_SPEEDS))

@@ -44,7 +44,7 @@ def tune(trial: ArmTrial) -> Figures:
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """Steps of a worker to the target, by workers; the loss with torn reads beside that with consistent ones; how gradients fall."""
+    """Steps of a worker to the target, by workers; the loss with torn reads and with consistent ones; how gradients fall."""
     found = {arm: _train(trial, arm, trial.tuned[arm]) for arm in _ARMS}
     many = trial.size(48, 32)
     linear = {
@@ -70,7 +70,7 @@ def _total(trial: ArmTrial) -> int:
 
 
 def _steps_to_target(trial: ArmTrial, workers: int, rate: float) -> float:
-    """At the rate of one worker, as the theorem has it: no arm of its own."""
+    """Steps to the target at the rate of one worker, as the theorem has it: not a separate arm."""
     tried = attempt(_job(rate, workers, _total(trial)), workers=workers, strategy=_CON, on=_on(trial), seed=trial.seed)
     reached = None if tried.error is not None else _TARGET.first_reached(tried.outcome)
     return math.inf if reached is None else float(reached.clock)
@@ -85,7 +85,7 @@ def _slope(trial: ArmTrial) -> float:
 
 
 def _mean_square(trial: ArmTrial, total: int, rate: float) -> float:
-    """Over all steps: what is evaluated counts for the steps since the evaluation before, of which there are fewer the later it is."""
+    """The mean squared norm over all steps; an evaluation counts for the steps since the one before, as later ones are further apart."""
     job = Gradients(_job(rate, _FEW, total))
     events = attempt(job, workers=_FEW, strategy=_CON, on=_on(trial), seed=trial.seed).outcome.events
     found = sorted((event.clock, event.metrics["squared norm"]) for event in events if isinstance(event, Evaluated))

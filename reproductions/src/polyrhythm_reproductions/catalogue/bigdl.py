@@ -34,7 +34,7 @@ _LATE, _STALLED = 0.5, 20.0
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """Bytes of a machine, seconds of a step beside an all-reduce's, and what becomes of a step whose task is lost or late."""
+    """Bytes of a machine, seconds of a step compared with an all-reduce's, and the fate of a step whose task is lost or late."""
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(2, 1))
     dense, stored = (trial.train(name, job, name, _WORKERS).final for name in ("allreduce", "bigdl"))
     store, ring = (_step(name, _WORKERS).seconds for name in ("bigdl", "allreduce"))
@@ -68,18 +68,18 @@ def _history(result: Run) -> list[dict[str, float]]:
 
 
 def _ends(result: Run) -> list[float]:
-    """When worker 0 ended its steps."""
+    """The times at which worker 0 ended its steps."""
     return [event.time for event in result.outcome.events if isinstance(event, Stepped) and event.actor == "worker/0"]
 
 
 def _moments() -> list[float]:
-    """Of a step, after its gradients were published."""
+    """Moments of a step, after its gradients were published."""
     before, after = _ends(_went())[_STEP - 1 : _STEP + 1]
     return [before + part * (after - before) for part in _PARTS]
 
 
 def _other_steps() -> int:
-    """How many steps have other weights than without a loss, or are missing: to that in which a worker is lost, of all where it is late."""
+    """The steps with other weights than without a loss, or missing: up to the one with the loss, and of all where a worker is late."""
     whole = _history(_went())
     crashed = [_history(_went(Crash("worker/2", at=moment)))[: _STEP + 1] for moment in _moments()]
     stalled = [_history(_went(Stall("worker/2", at=moment, duration=_STALLED))) for moment in _moments()]
@@ -88,7 +88,7 @@ def _other_steps() -> int:
 
 
 def _waited() -> float:
-    """How long the step lasts in which a worker is held up for 20 seconds, of what it lasts where nobody else does its task."""
+    """The duration of the step in which a worker is held up for 20 seconds, over its duration where nobody else does its task."""
     stall = Stall("worker/2", at=_moments()[0], duration=_STALLED)
     redone, waiting = (_ends(_went(stall, late=late)) for late in (_LATE, 10 * _STALLED))
     return (redone[_STEP] - redone[_STEP - 1]) / (waiting[_STEP] - waiting[_STEP - 1])

@@ -30,7 +30,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 
 async def _shuffled(port: Port, group: Group, seed: int) -> list[Tensor]:
-    """The numbers of the tensors in the order of their release, in steps in which each worker has an order and a pace of its own."""
+    """The numbers of the tensors in the order of their release, in steps in which each worker has its own order and pace."""
     negotiator, draw, released = BitVector().negotiator(port, group), np.random.default_rng((seed, group.rank)), list[int]()
     for _ in range(_SHUFFLES):
         coming, ready, end = draw.permutation(len(_NAMES)).tolist(), list[int](), len(released) + len(_NAMES)

@@ -64,7 +64,7 @@ def _step(strategy: Strategy) -> StepCost:
 
 
 def _deviation(spares: int, links: Mapping[tuple[str, str], float]) -> float:
-    """How far the bytes over any link are from those of the paper: a part goes there, and the sum of a part of the other's back."""
+    """The largest deviation of a link's bytes from the paper's: a part goes there, and the sum of a part of the other's back."""
     whole = _WORKERS**2 + spares * _WORKERS - 2 * spares
     found = []
     for (sender, to), nbytes in links.items():
@@ -75,7 +75,7 @@ def _deviation(spares: int, links: Mapping[tuple[str, str], float]) -> float:
 
 
 def _other_weights() -> int:
-    """At how many steps of all workers weights are not those of the parameter server, to the bit."""
+    """The number of steps of all workers at which weights are not those of the parameter server, to the bit."""
     histories = []
     for strategy in _asynchronous().values():
         events = run(WholeNumbers(), workers=_FEW, strategy=strategy, on=_UNEVEN, seed=1).outcome.events

@@ -68,13 +68,13 @@ def _between(strategy: Strategy, local: int) -> float:
 
 
 def _share_deviation(local: int) -> float:
-    """How far the bytes between hosts are from a flat all-reduce's divided by the workers of a host."""
+    """The deviation of the bytes between hosts from a flat all-reduce's divided by the workers of a host."""
     flat = Strategy(topology=AllReduce(Direct()))
     return abs(local * _between(find("climate", groups=local), local) / _between(flat, local) - 1)
 
 
 def _hidden(ratio: float) -> float:
-    """How much of min(communication, computing) the lag hides, where computing takes `ratio` times as long as a sum across and back."""
+    """The share of min(communication, computing) that the lag hides; computing takes `ratio` times as long as a sum across and back."""
     compute = ratio * 2 * _MODEL / _ACROSS
     sites = [Site(name, 1e9, 1e9, 1e-5) for name in ("here", "there")]
     pairs = [("here", "there"), ("there", "here")]

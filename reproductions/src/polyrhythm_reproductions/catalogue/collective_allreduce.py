@@ -70,7 +70,7 @@ class _ShuffledSums(nn.Module):
 
 
 def _wrong_without_keys(seed: int, trials: int) -> float:
-    """The part of `trials` in which some worker has a wrong sum where rings are told apart by the order of their launch alone."""
+    """The part of `trials` in which some worker has a wrong sum where rings are distinguished by the order of their launch alone."""
 
     async def live(port: Port, group: Group) -> list[Tensor]:
         draw, found = np.random.default_rng((seed, group.rank)), []

@@ -20,7 +20,7 @@ _NETWORK = Network.uniform("10 Gbit/s, 50 us", "10 Gbit/s", "50 us")
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """Weights after some steps, beside those of one worker on whole batches; and the bytes through worker 0 and through another."""
+    """Weights after some steps, compared with those of one worker on whole batches; and the bytes through worker 0 and through another."""
     whole = trial.train("single", _job(1), "single", 1)
     parts = trial.train("d2l", _job(_WORKERS), "d2l", _WORKERS)
     root, other = [], []

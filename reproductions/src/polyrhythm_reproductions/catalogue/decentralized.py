@@ -28,7 +28,7 @@ _ROUNDS = 200
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """How far the mean of all replicas is from the weights of all-reduce after as many steps, and how fast D²'s mixing shrinks."""
+    """The distance of the replicas' mean from the weights of all-reduce after as many steps, and the rate at which D²'s mixing shrinks."""
     found = {arm: _train(trial, arm) for arm in _ARMS}
     apart = {arm: _distance(result, found[_CENTRAL]) for arm, result in found.items()}
     return {
@@ -53,7 +53,7 @@ def _distance(result: Result, reference: Result) -> float:
 
 
 def _left(eigenvalue: float) -> float:
-    """Of the difference between two workers after some exchanges without gradients, where the mixing matrix has this other eigenvalue."""
+    """The rest of a difference of two workers after exchanges without gradients, where the mixing matrix has this other eigenvalue."""
     rule, layout, own = CorrectedWeights(), Layout(("w",), ((1,),)), (1 + eigenvalue) / 2
     mixing = torch.tensor([[own, 1 - own], [1 - own, own]], dtype=torch.float64)
     x: list[Tensor] = [torch.ones(1, dtype=torch.float64), -torch.ones(1, dtype=torch.float64)]

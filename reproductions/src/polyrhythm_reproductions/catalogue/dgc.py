@@ -32,7 +32,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 
 def _top_k(stage: int) -> Strategy:
-    """The same elements are left out in the same stages, and the optimizer has the momentum."""
+    """Top-k: the same elements are left out in the same stages, and the optimizer has the momentum."""
     codec = ErrorFeedback(TopKWarmup((0.25, 0.0625, 0.015625, 0.004, _RATIO), stage))
     return Strategy(codec=PerTensor(codec, rest=codec), name="top-k with error feedback")
 

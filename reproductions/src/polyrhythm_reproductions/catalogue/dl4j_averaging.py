@@ -14,7 +14,7 @@ _WORKERS = 4
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """Losses at equal samples by period, with and without the updater, and the weights of a period of 1 beside those of one process."""
+    """Losses at equal samples by period, with and without the updater, and weights of a period of 1 compared with one process."""
     plain = Teacher(SgdRecipe(0.05), epochs=1, batch_size=16, samples=8192, width=64)
     whole = Teacher(SgdRecipe(0.05), epochs=1, batch_size=16 * _WORKERS, samples=8192, width=64)
     one = trial.train("one process", whole, "single")

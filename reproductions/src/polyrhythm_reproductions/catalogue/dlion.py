@@ -74,7 +74,7 @@ def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
 
 
 def _off_speeds(outcome: Outcome) -> float:
-    """How far the last batches are from shares by speed, at most, relative to these; in %."""
+    """The largest deviation of the last batches from shares by speed, relative to these; in %."""
     last = {event.actor: event.value for event in outcome.events if isinstance(event, Adjusted) and event.setting == "samples a batch"}
     total = sum(last.values())
     shares = {f"worker/{rank}": speed / sum(_SPEEDS) for rank, speed in enumerate(_SPEEDS)}

@@ -32,7 +32,7 @@ _LOCKSTEP, _DOWNPOUR, _ALONE, _ZHANG, _COLD, _WARM = "lockstep", "downpour", "al
 
 @dataclass(frozen=True, slots=True)
 class _Arm:
-    """What is trained by so many workers, for so many steps of each, on such machines."""
+    """An arm: a strategy, the number of workers, the steps of each, and the machines."""
 
     strategy: Strategy
     workers: int
@@ -63,7 +63,7 @@ def tune(trial: ArmTrial) -> Figures:
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """Seconds beside a straggler; the most replicas that still learn; throughput and accuracy of four clients; the loss after 60 steps."""
+    """Seconds with a straggler; the most replicas that still learn; throughput and accuracy of four clients; the loss after 60 steps."""
     found = {name: _train(trial, name, trial.tuned[name]) for name in _ARMS}
     most = {name: _most(trial, name) for name in _REPLICAS}
     return {

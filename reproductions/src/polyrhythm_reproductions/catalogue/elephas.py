@@ -54,7 +54,7 @@ def _train(trial: ArmTrial, mode: str, rate: float) -> Result:
 
 
 def _lost_writes(trial: ArmTrial) -> float:
-    """Of two real processes in the mode without locks; not a number where they are not counted."""
+    """The lost writes of two real processes in the mode without locks; not a number where they are not counted."""
     job = Teacher(SgdRecipe(1e-3), epochs=1, batch_size=1, samples=trial.size(4096, 1024), width=8192, depth=1)  # many rows to write
     tried = attempt(job, workers=2, strategy=_modes()[_HOGWILD], on=Processes(seed=trial.seed), seed=trial.seed)
     if tried.error is not None:

@@ -47,7 +47,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 
 def _other_elements() -> int:
-    """Of the weights of training by factors, and by gradients, where no sum is rounded."""
+    """The number of weights that differ between training by factors and by gradients, where no sum is rounded."""
     weights = [
         torch.cat([tensor.flatten() for tensor in run(WholeNumbers(), workers=_WORKERS, strategy=each, on=Simulator()).weights.values()])
         for each in (_FACTORS, "allreduce")
@@ -56,7 +56,7 @@ def _other_elements() -> int:
 
 
 def _busiest(strategy: Strategy, shapes: tuple[tuple[int, int], ...], batch: int, workers: int) -> float:
-    """Numbers that the busiest machine sends and receives in a step; server k runs beside worker k."""
+    """Numbers that the busiest machine sends and receives in a step; server k runs on the host of worker k."""
     links = step_cost(lambda steps: run(Layers(shapes, batch, steps), workers=workers, strategy=strategy, on=_BESIDE)).links
     return max(sum(both) for both in of_machine(links, rank_of).values()) / 4
 
@@ -66,7 +66,7 @@ def _square(strategy: Strategy, batch: int, workers: int = _WORKERS) -> float:
 
 
 def _deviation() -> float:
-    """Of what is counted from table 1, for each of three ways."""
+    """The largest deviation of the counted numbers from table 1, over three ways."""
     batch = 16
     adam = find("project-adam", batch=batch)
     return max(

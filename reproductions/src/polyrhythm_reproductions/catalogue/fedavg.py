@@ -1,4 +1,4 @@
-"""Federated averaging: many local steps in few rounds, by some of the clients, each with data of its own."""
+"""Federated averaging: many local steps in few rounds, by some of the clients, each with its own data."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def _train(trial: ArmTrial, arm: str, rate: float) -> Result:
 
 
 def _rounds(result: Result, loss: float, tau: int) -> float:
-    """Until the loss was first that low, up to rounding."""
+    """The rounds until the loss was first that low, up to rounding."""
     return max(1.0, result.steps_to(Target("loss", loss * (1 + 1e-6))) / tau)
 
 
 def _bytes(trial: ArmTrial, fraction: float) -> float:
-    """Of a round."""
+    """The bytes of a round."""
     strategy = find("fedavg", fraction=fraction, tau=_TAU)
     on = Simulator(network=Instant(), seed=trial.seed)
     return _TAU * step_cost(timed(OwnClasses(SgdRecipe(0.1), 1, _BATCH, _SAMPLES), strategy, _CLIENTS, on), _TAU, 10 * _TAU).nbytes

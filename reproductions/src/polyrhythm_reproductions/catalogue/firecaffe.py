@@ -48,7 +48,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 @cache
 def _timed(workers: int) -> Figures:
-    """What takes virtual time alone, and is the same for every seed: the models are compared on `workers`."""
+    """The figures of virtual time alone, which are the same for every seed: the models are compared on `workers`."""
     server = [_seconds(Strategy(topology=Server(1)), count) for count in _SIZES]
     tree = [_seconds("firecaffe", count) for count in _SIZES]
     conv, mlp = (efficiency(Shaped(kind), "firecaffe", workers, Simulator()) for kind in ("conv", "mlp"))

@@ -1,4 +1,4 @@
-"""GeePS: memory that is planned from a trace, beside demand paging, and rows by lists of indices."""
+"""GeePS: memory that is planned from a trace, compared with demand paging, and rows by lists of indices."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 
 def _trace() -> AccessTrace:
-    """Of one iteration, with more memory than it needs."""
+    """The trace of one iteration, with more memory than it needs."""
     x, y = points(512)[0].tensors
     with rng.unmoved():
         torch.manual_seed(0)
@@ -64,7 +64,7 @@ def _trace() -> AccessTrace:
 
 
 def _other_bits(trial: ArmTrial, budgets: dict[str, int]) -> float:
-    """How many runs end with other weights than the one with unlimited memory."""
+    """The number of runs that end with other weights than the one with unlimited memory."""
     samples = trial.size(512, 128)
     on = Simulator(network="lan", seed=trial.seed)
     runs = {

@@ -24,7 +24,7 @@ _PAIRS = FixedGraph(tuple((rank, rank + 1) for rank in range(0, _WORKERS, 2)), _
 
 
 def _mixed(graph: Graph, step: int, values: list[Tensor], seed: int) -> list[Tensor]:
-    """One exchange without a network."""
+    """The values after one exchange without a network."""
     mixed = []
     for rank in range(_WORKERS):
         group = Group.of_workers(_WORKERS, rank, seed)
@@ -51,7 +51,7 @@ def _consensus(graph: Graph, seed: int) -> float:
 
 
 def _spread(seed: int) -> float:
-    """How far replicas that begin as different whole numbers are from their mean after log2 P exchanges."""
+    """The distance from their mean of replicas that begin as different whole numbers, after log2 P exchanges."""
     values = [torch.full((4,), float(rank), dtype=torch.float64) for rank in range(_WORKERS)]
     for step in range(_WORKERS.bit_length() - 1):
         values = _mixed(Dissemination(), step, values, seed)
@@ -64,7 +64,7 @@ def _partners(rotate: bool, seed: int) -> float:
 
 
 def _bytes(workers: int) -> float:
-    """What a worker sends in a step."""
+    """The bytes that a worker sends in a step."""
     job, on = DigitsCnn(epochs=1, batch_size=4), Simulator(network=Instant())
     return step_cost(timed(job, find("gossipgrad"), workers, on), 2, 6).nbytes / workers
 

@@ -1,4 +1,4 @@
-"""How to scale distributed deep learning: gossip and elastic averaging against the all-reduce, by the number of workers."""
+"""Gossip and elastic averaging against the all-reduce, by the number of workers ("How to scale distributed deep learning?")."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 
 def crossover(reduced: Mapping[int, float], free: Mapping[int, float]) -> float:
-    """From how many workers on the all-reduce is sooner, where the other way is sooner with fewer; infinite where there is none."""
+    """The least number of workers with which the all-reduce is sooner, if it is later with fewer; infinite where there is none."""
     sooner = [workers for workers in sorted(reduced) if free[workers] < reduced[workers]]
     later = [workers for workers in sorted(reduced) if free[workers] >= reduced[workers] and sooner and workers > sooner[-1]]
     return float(later[0]) if later else _NEVER
@@ -74,7 +74,7 @@ def _name(way: str, workers: int) -> str:
 
 
 def _train(trial: ArmTrial, way: str, workers: int, rate: float) -> Result:
-    """As many samples in all, whatever the number of workers."""
+    """Train on as many samples in all, whatever the number of workers."""
     job = Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=trial.size(38400, 5120), width=64)
     on = Simulator(network=_NETWORK, devices=_MACHINES, seed=trial.seed)
     return trial.train(_name(way, workers), job, _WAYS[way], workers, on)

@@ -24,7 +24,7 @@ _FEWEST, _MOST, _BATCH = 1e-4, 1e-2, 32
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """How long tau takes from a wrong beginning; bytes and accuracy at equal samples."""
+    """The steps that tau takes from a wrong beginning; bytes and accuracy at equal samples."""
     workers = trial.size(4, 2)
     job = DigitsMlp(epochs=trial.size(10, 5), batch_size=32 // workers, learning_rate=0.02)
     dense = trial.train("allreduce", job, "allreduce", workers)

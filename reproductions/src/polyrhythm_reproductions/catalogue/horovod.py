@@ -34,7 +34,7 @@ _MANY = Vectors((4000,) * 24)
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """Steps with fusion and without, weights with it and without, what tuning ends at beside a grid, and the cache's bytes."""
+    """Steps with fusion and without, weights with it and without, the result of tuning compared with a grid, and the cache's bytes."""
     sizes = np.random.default_rng(trial.seed).integers(1024, 16 * 1024, 200) // 4
     small = Vectors(tuple(sizes.tolist()))
     alone, fused = _step(small, 0), _step(small, 64 * 2**20)

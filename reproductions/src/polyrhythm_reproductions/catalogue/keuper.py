@@ -46,14 +46,14 @@ _ARMS: dict[str, tuple[Strategy, Fleet]] = {
 
 @dataclass(frozen=True, slots=True)
 class _CountingGate:
-    """A ParzenGate that counts what comes and what is let in; of use where all workers are in one process."""
+    """A ParzenGate that counts the messages and those that are let in; of use where all workers are in one process."""
 
     traits: ClassVar = ParzenGate.traits
 
     came: list[int] = field(default_factory=list, repr=False, compare=False)
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
-        """What ParzenGate gives."""
+        """Mix as ParzenGate does, and count the messages and those that are let in."""
         gate = ParzenGate()
         self.came.extend(int(not torch.equal(gate.mix(mine, [other], context), mine)) for other in theirs)
         return gate.mix(mine, theirs, context)
@@ -78,7 +78,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 
 def _part_of_gain(alone: float, whole: float, eighth: float) -> float:
-    """What is saved with parts over what is saved with whole weights; nothing where these save nothing."""
+    """The saving with parts over the saving with whole weights; 0 where these save nothing."""
     return (alone - eighth) / (alone - whole) if whole < alone < math.inf else 0.0
 
 
@@ -89,7 +89,7 @@ def _train(trial: ArmTrial, arm: str, rate: float, steps: int) -> Result:
 
 
 def _accepted(trial: ArmTrial) -> float:
-    """The part of what comes that is let in, over 100 steps."""
+    """The part of the messages that is let in, over 100 steps."""
     workers, gate = _workers(trial), _CountingGate()
     strategy = Strategy(consistency=LocalSteps(1, Asynchronous()), topology=PushParts(parts=1), merge=gate)
     tried = attempt(_job(trial.tuned[_WHOLE], 100, workers), workers=workers, strategy=strategy, on=_on(trial, _EQUAL), seed=trial.seed)
@@ -103,7 +103,7 @@ def _workers(trial: ArmTrial) -> int:
 
 
 def _job(rate: float, steps: int, workers: int) -> Teacher:
-    """So many steps of each worker."""
+    """A job of so many steps of each worker."""
     return Teacher(SgdRecipe(rate), epochs=1, batch_size=_BATCH, samples=_BATCH * workers * steps, width=64)
 
 

@@ -27,7 +27,7 @@ _ARMS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where steps are timed, and how large a worker's batch is."""
+    """The network and the device on which steps are timed, and a worker's batch size."""
 
     network: str | Network
     device: str
@@ -44,7 +44,7 @@ _COMPUTING = Place("lan", "raspberry-pi-4", 176)
 
 
 def job(trial: ArmTrial, rate: float) -> Teacher:
-    """Without momentum: see the notes."""
+    """The job without momentum: see the notes."""
     return Teacher(SgdRecipe(rate), epochs=trial.size(6, 2))
 
 

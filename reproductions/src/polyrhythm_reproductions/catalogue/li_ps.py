@@ -126,7 +126,7 @@ def _ranges(seed: int) -> float:
 
 
 def least_objective(job: SparseLogistic, seed: int) -> float:
-    """What accelerated proximal gradient descent (FISTA; Beck, Teboulle, 2009) comes to in 300 steps on all samples."""
+    """The objective after 300 steps of accelerated proximal gradient descent (FISTA; Beck, Teboulle, 2009) on all samples."""
     (features, labels), _ = generated(job, seed)
     model = SparseLinear(job.features, job.nnz)
     weights = next(model.parameters())

@@ -29,7 +29,7 @@ _ARMS = {_CENTRAL: find("allreduce"), _MOSHPIT: find("moshpit")}
 
 Values = npt.NDArray[np.float64]
 Averaging = Callable[[Values, int, npt.NDArray[np.bool_], np.random.Generator], Values]
-"""One round: the values, its number, who is there, and a stream."""
+"""One round: the values, its number, the peers that take part, and a random stream."""
 
 
 def tune(trial: ArmTrial) -> Figures:

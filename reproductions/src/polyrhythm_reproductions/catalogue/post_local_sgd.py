@@ -29,7 +29,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 
 def _local() -> Strategy:
-    """The same without a synchronous phase."""
+    """Post-local SGD without a synchronous phase."""
     return find("post-local-sgd", synchronous=0, tau=_TAU)
 
 

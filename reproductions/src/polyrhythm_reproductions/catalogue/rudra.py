@@ -39,7 +39,7 @@ def tune(trial: ArmTrial) -> Figures:
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """Staleness by n, accuracies by rate and by batch, and what comes to the root."""
+    """Staleness by n, accuracies by rate and by batch, and the traffic of the root."""
     learners, steps, rate = _learners(trial), trial.size(100, 40), trial.tuned
     off, beyond = zip(*(_staleness(trial, n, steps) for n in (1, 4, learners)), strict=True)
     hard, each, mean = (100 * _arm(trial, arm, rate[arm], steps).metric("accuracy") for arm in (_HARD, _EACH, _MEAN))
@@ -66,14 +66,14 @@ def _learners(trial: ArmTrial) -> int:
 
 
 def _arm(trial: ArmTrial, arm: str, rate: float, steps: int) -> Result:
-    """One of what is tuned and compared."""
+    """Train one arm, at a rate that is tuned and compared."""
     learners = _learners(trial)
     strategy, machines = _ARMS[arm]
     return trial.train(arm, _job(rate, learners, steps), strategy, learners, _on(trial, machines))
 
 
 def _run(trial: ArmTrial, job: Teacher, strategy: Strategy, learners: int, record_sends: bool = False) -> Attempt:
-    """What is no arm: a run at a rate that was tuned for another one, or that is only counted."""
+    """Run training that is no arm: at a rate that was tuned for another one, or only counted."""
     return attempt(job, workers=learners, strategy=strategy, on=_on(trial, _EQUAL, record_sends), seed=trial.seed)
 
 
@@ -82,7 +82,7 @@ def _accuracy(tried: Attempt) -> float:
 
 
 def _staleness(trial: ArmTrial, n: int, steps: int) -> tuple[float, float]:
-    """How far the mean staleness is from n, in percent of it, and the part of gradients that are staler than 2 n."""
+    """The distance of the mean staleness from n, in percent of n, and the part of gradients that are staler than 2 n."""
     learners = _learners(trial)
     found = _run(trial, _job(_SMALL, learners, steps), find("rudra", groups=n), learners)
     late = list(chain.from_iterable(event.staleness for event in found.outcome.events if isinstance(event, Merged)))

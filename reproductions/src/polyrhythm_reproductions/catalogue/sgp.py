@@ -53,7 +53,7 @@ def _cost(arm: str, workers: int, on: Simulator) -> StepCost:
 
 
 def _sent(workers: int) -> float:
-    """By a worker in a step."""
+    """The bytes that a worker sends in a step."""
     return _cost(_PUSHED, workers, Simulator(Instant())).nbytes / workers
 
 

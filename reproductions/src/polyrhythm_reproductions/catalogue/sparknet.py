@@ -20,7 +20,7 @@ _LOSS = Target("loss", 0.9)
 
 
 def measure(trial: ArmTrial) -> Figures:
-    """Rounds to the target where exchanges take no time, and seconds to it where they take 20 steps, beside what the model says."""
+    """Rounds to the target where exchanges take no time, and seconds to it where they take 20 steps, compared with the model."""
     taus = trial.size((1, 2, 5, 10, 25, 50), (1, 10, 50))
     alone = trial.train("alone", _job(1, _ALONE), "single", 1, _on(trial, Instant()))
     free = {tau: _train(trial, f"tau {tau}, no network", tau, _WORKERS, Instant()) for tau in taus}
@@ -38,7 +38,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 
 def _error(alone: Result, free: Result, slow: Result, tau: int) -> float:
-    """How far off the speed-up is that the model predicts from what was measured without a network, in percent of that by the seconds."""
+    """The error of the speed-up that the model predicts from runs without a network, in percent of the speed-up by the seconds."""
     predicted = averaging_speedup(alone.steps_to(_LOSS), free.steps_to(_LOSS) / tau, _COMPUTE, _EXCHANGE, tau)
     return 100 * abs(predicted / (alone.seconds_to(_LOSS) / slow.seconds_to(_LOSS)) - 1)
 

@@ -1,4 +1,4 @@
-"""Streaming DiLoCo: fragments, one at a time, in four bits, while training goes on."""
+"""Streaming DiLoCo: fragments, one at a time, in four bits, while training continues."""
 
 from __future__ import annotations
 

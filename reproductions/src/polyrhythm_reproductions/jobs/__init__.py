@@ -1,1 +1,1 @@
-"""Trainings that reproductions use beside the bundled workloads: other optimizers, and data generated from a seed."""
+"""Trainings that reproductions use in addition to the bundled workloads: other optimizers, and data generated from a seed."""

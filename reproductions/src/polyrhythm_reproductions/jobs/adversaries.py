@@ -29,7 +29,6 @@ class Adversaries:
 
     @property
     def sizes(self) -> Sizes:
-        """As of the job."""
         return self.job.sizes
 
     def __call__(self, worker: WorkloadWorker) -> None:

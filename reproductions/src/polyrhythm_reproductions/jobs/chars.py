@@ -16,7 +16,7 @@ from polyrhythm_reproductions.jobs.recipes import AdamWRecipe, OptimizerRecipe
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """As `CharsGpt`, trained by `recipe`; all workers together go once through `samples` windows."""
+    """`CharsGpt`, trained by `recipe`; all workers together go once through `samples` windows."""
 
     recipe: OptimizerRecipe = AdamWRecipe(2e-3)  # noqa: RUF009 (a frozen value)
     samples: int = 10_240
@@ -32,7 +32,6 @@ class Chars:
 
     @property
     def sizes(self) -> Sizes:
-        """As of the bundled workload."""
         return Sizes(self.samples, VALIDATION_WINDOWS, self.batch_size)
 
     def __call__(self, worker: WorkloadWorker) -> None:

@@ -34,7 +34,8 @@ class _Worker:
 
 
 def violations(draw: random.Random, slack: int, workers: int) -> int:
-    """In one schedule: reads without an update that the bound promises, or without one's own, and updates that are not merged exactly once.
+    """Violations in one schedule: reads without an update that the bound promises, or without one's own, and updates that are not merged
+    exactly once.
 
     Workers take 1 to 3 periods each, and not equally many.
     """

@@ -1,4 +1,4 @@
-"""How far two runs are apart."""
+"""The distance of two runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well a training scales in virtual time."""
+"""The scaling efficiency of a training in virtual time."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class FallingRate:
 
     @property
     def elements(self) -> int:
-        """How many numbers the student has."""
+        """The number of elements of the student's parameters."""
         return sum(parameter.numel() for parameter in student(self.width, 2).parameters())
 
     def __call__(self, worker: WorkloadWorker) -> None:

@@ -17,7 +17,7 @@ from polyrhythm_reproductions.jobs.teacher import Teacher, points, student
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """As `teacher`, in one pass; what is evaluated is the squared norm of the gradient of the mean loss over points to test on."""
+    """`teacher`, trained for one epoch; the metric is the squared norm of the gradient of the mean loss over points to test on."""
 
     teacher: Teacher
 
@@ -27,7 +27,6 @@ class Gradients:
 
     @property
     def sizes(self) -> Sizes:
-        """Those of `teacher`."""
         return self.teacher.sizes
 
     def __call__(self, worker: WorkloadWorker) -> None:
@@ -43,7 +42,7 @@ class Gradients:
 
 
 def squared_norm(model: nn.Module, dataset: TensorDataset) -> float:
-    """Of the gradient of the mean cross-entropy over `dataset`."""
+    """The squared norm of the gradient of the mean cross-entropy over `dataset`."""
     x, y = dataset.tensors
     with torch.enable_grad():
         slopes = torch.autograd.grad(F.cross_entropy(model(x), y), list(model.parameters()))

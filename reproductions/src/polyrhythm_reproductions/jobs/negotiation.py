@@ -1,4 +1,4 @@
-"""What negotiations of readiness send and are sent by worker 0."""
+"""The bytes that worker 0 sends and receives in negotiations of readiness. Reproductions of systems with negotiation count them here."""
 
 from __future__ import annotations
 

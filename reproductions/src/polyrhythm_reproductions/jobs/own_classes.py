@@ -1,4 +1,4 @@
-"""Workers whose problems disagree: each has points of classes of its own."""
+"""Workers whose problems disagree: the points are sorted by class before they are divided among workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ class OwnClasses:
 
     @property
     def sizes(self) -> Sizes:
-        """As of `Teacher`."""
         return Teacher(samples=self.samples, batch_size=self.batch_size).sizes
 
     def __call__(self, worker: WorkloadWorker) -> None:
@@ -65,7 +64,7 @@ class SortedShares:
 
     @property
     def samples(self) -> int:
-        """All points."""
+        """The number of all points."""
         return len(self.y)
 
     def shard(self, request: ShardRequest) -> Iterator[Rows]:
@@ -76,6 +75,6 @@ class SortedShares:
         yield {"x": self.x[part], "y": self.y[part]}
 
     def batch(self, rows: Rows) -> tuple[Tensor, ...]:
-        """Points and classes."""
+        """The points and their classes as tensors."""
         assert isinstance(rows, dict)
         return tuple(column for column in (rows["x"], rows["y"]) if isinstance(column, Tensor))

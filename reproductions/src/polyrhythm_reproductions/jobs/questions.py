@@ -1,4 +1,6 @@
-"""Exchanges among virtual workers without a training around them: one operation is asked of all, and what came of it is counted."""
+"""Exchanges among virtual workers without a training around them: one operation is asked of all, and its results and messages are counted.
+Reproductions call `ask` to test a collective or a negotiation alone.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Question = Callable[[Port, Group], Coroutine[Effect[Any], Any, Sequence[Tensor]]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What every worker came to, and what that took; `through` are the bytes that each worker sent and was sent, by rank."""
+    """The results of every worker, and their cost; `through` are the bytes that each worker sent and was sent, by rank."""
 
     tensors: list[tuple[Tensor, ...]]
     seconds: float

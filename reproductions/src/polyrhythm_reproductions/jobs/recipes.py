@@ -1,4 +1,4 @@
-"""Optimizers as settings: what a paper trained with."""
+"""Optimizers as settings: those that a paper trained with. Reproductions give a recipe to a job, which builds its optimizer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch.nn import Parameter
 
 
 class OptimizerRecipe(Protocol):
-    """How an optimizer is built; `learning_rate` is what is tuned."""
+    """A recipe for an optimizer; `learning_rate` is the setting to tune."""
 
     @property
     def learning_rate(self) -> float:
-        """Its learning rate."""
+        """The learning rate of the optimizer."""
 
     def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
         """The optimizer of these parameters."""
@@ -30,7 +30,6 @@ class SgdRecipe:
     weight_decay: float = 0.0
 
     def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
-        """As torch.optim.SGD."""
         return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum, weight_decay=self.weight_decay)
 
 
@@ -41,7 +40,6 @@ class AdagradRecipe:
     learning_rate: float
 
     def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
-        """As torch.optim.Adagrad."""
         return torch.optim.Adagrad(parameters, lr=self.learning_rate)
 
 
@@ -54,5 +52,4 @@ class AdamWRecipe:
     weight_decay: float = 0.01
 
     def build(self, parameters: Iterable[Parameter]) -> torch.optim.Optimizer:
-        """As torch.optim.AdamW."""
         return torch.optim.AdamW(parameters, lr=self.learning_rate, betas=(self.beta, 0.999), weight_decay=self.weight_decay)

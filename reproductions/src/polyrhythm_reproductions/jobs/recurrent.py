@@ -59,11 +59,10 @@ class RecurrentStack:
 
     @property
     def sizes(self) -> Sizes:
-        """As of `Teacher`."""
         return Teacher(samples=self.samples, batch_size=self.batch_size).sizes
 
     def build(self) -> Recurrent:
-        """The model."""
+        """The untrained model of these settings."""
         return Recurrent(self.layers, self.times, self.width)
 
     def __call__(self, worker: WorkloadWorker) -> None:

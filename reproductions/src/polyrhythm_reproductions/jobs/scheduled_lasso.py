@@ -18,7 +18,7 @@ from polyrhythm.workloads.workload import Metric, Sizes
 
 @dataclass(frozen=True, slots=True)
 class ScheduledLasso:
-    """`lasso`, of which `schedule` chooses the coefficients of a round in place of its own settings."""
+    """`lasso`, of which `schedule` chooses the coefficients of a round in place of the lasso's settings."""
 
     lasso: Lasso
     schedule: BlockSchedule
@@ -29,7 +29,6 @@ class ScheduledLasso:
 
     @property
     def sizes(self) -> Sizes:
-        """Those of the lasso."""
         return self.lasso.sizes
 
     def __call__(self, worker: WorkloadWorker) -> None:
@@ -38,7 +37,7 @@ class ScheduledLasso:
 
 
 def least_objective(settings: Lasso, seed: int, sweeps: int = 100) -> float:
-    """What the problem's objective can come to, by so many sweeps over all coefficients, one after the other, in 64 bits."""
+    """The least value of the problem's objective, by so many sweeps over all coefficients, one after the other, in 64 bits."""
     order = (j for _ in range(sweeps) for j in range(settings.features))
     *_, last = _one_by_one(settings, seed, order)
     return last

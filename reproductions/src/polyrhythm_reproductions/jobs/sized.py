@@ -1,4 +1,4 @@
-"""Trainings of which only sizes matter."""
+"""Trainings of which only sizes matter. Reproductions time their steps to compare messages and seconds."""
 
 from __future__ import annotations
 

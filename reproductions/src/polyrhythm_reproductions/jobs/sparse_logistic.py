@@ -33,7 +33,7 @@ def samples_of(samples: int, features: int, present: int) -> tuple[TensorDataset
 class SparseRegression:
     """A weight for each of `features`; a sample has `present` of them. The rate decays by `decay` after each epoch (Hogwild!).
 
-    With `sparse` gradients a step writes the weights of its own features alone, otherwise all. Steps are taken under `lock`,
+    With `sparse` gradients a step writes the weights of its features alone, otherwise all. Steps are taken under `lock`,
     but for a worker's first.
     """
 

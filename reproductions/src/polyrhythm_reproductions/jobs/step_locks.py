@@ -1,4 +1,4 @@
-"""What a worker holds while it takes a step."""
+"""Locks that a worker holds while it takes a step."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ from typing import Protocol
 
 
 class StepLock(Protocol):
-    """Frozen settings."""
+    """A lock around the steps of a worker, as frozen settings."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Around a step, from the first weight that it reads to the last that it writes."""
+        """A context that holds the lock, around a step from the first weight that it reads to the last that it writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoLock:
-    """Nothing."""
+    """No lock: steps of several workers overlap."""
 
     def held(self) -> AbstractContextManager[None]:
-        """At once."""
         return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
 class GlobalLock:
-    """One lock for all processes of a host: the system's, on the file `path`."""
+    """One lock for all processes of a host: the operating system's, on the file `path`."""
 
     path: str
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """When no other process has it."""
+        """Wait until no other process has the lock, and hold it."""
         import fcntl  # Linux has it, and the catalogue is read elsewhere too
 
         descriptor = _opened(self.path)

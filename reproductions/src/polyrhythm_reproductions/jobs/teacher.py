@@ -1,4 +1,6 @@
-"""Classes that a random network gives to random points: cheap, and not learned perfectly, so that methods can be told apart."""
+"""Classes that a random network gives to random points: cheap, and not learned perfectly, so that methods can be distinguished. Most
+reproductions train on it, and other jobs take its points.
+"""
 
 from __future__ import annotations
 

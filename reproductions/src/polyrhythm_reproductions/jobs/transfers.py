@@ -37,7 +37,6 @@ class SkewedShares:
 
     @property
     def sizes(self) -> Sizes:
-        """As of `Teacher`."""
         return Teacher(samples=self.samples, batch_size=self.batch_size).sizes
 
     def __call__(self, worker: WorkloadWorker) -> None:

@@ -14,7 +14,7 @@ from polyrhythm.workloads.workload import Metric, Sizes
 
 @dataclass(frozen=True, slots=True)
 class WholePushes:
-    """At each of `steps` a worker pushes whole numbers of its own, whatever the weights are; servers add all of them up.
+    """At each of `steps` a worker pushes its own whole numbers, whatever the weights are; servers add all of them up.
 
     The metric is the largest difference between a weight and what all workers pushed: 0 where nothing was lost or doubled. The number of
     workers is a power of 2, so that every sum is exact.
@@ -47,6 +47,6 @@ class WholePushes:
             optimizer.step()
 
     def push(self, rank: int, step: int) -> Tensor:
-        """What the worker of `rank` pushes (width, width)."""
+        """The whole numbers that the worker of `rank` pushes (width, width)."""
         generator = torch.Generator().manual_seed(1000 * rank + step)
         return torch.randint(-8, 9, (self.width, self.width), generator=generator).float()

@@ -1,4 +1,4 @@
-"""What is in a small, fast memory when: planned from a trace of one iteration (GeePS; Cui et al., EuroSys 2016)."""
+"""Memory paging: the contents of a small, fast memory, planned from a trace of one iteration (GeePS; Cui et al., EuroSys 2016)."""
 
 from polyrhythm_reproductions.paging.index_lists import IndexList, KeyedRows
 from polyrhythm_reproductions.paging.paged_model import PagedModel

@@ -15,7 +15,7 @@ from polyrhythm.errors import CompositionError
 @dataclass(frozen=True, slots=True)
 @checked
 class IndexList:
-    """Where the rows of one batch of keys lie (rows,), made once, when the keys of each batch are known (Cui et al., 2016, section 4.2)."""
+    """The places (rows,) of the rows of one batch of keys, made once, when the batch is known (Cui et al., 2016, section 4.2)."""
 
     places: Tensor
 
@@ -49,10 +49,10 @@ class KeyedRows:
         self.rows.index_add_(0, batch.places, values)
 
     def read_each(self, keys: Sequence[str]) -> Tensor:
-        """As `read`, key by key."""
+        """Read the rows key by key."""
         return torch.stack([self.rows[self.places[key]] for key in keys])
 
     def update_each(self, keys: Sequence[str], values: Tensor) -> None:
-        """As `update`, key by key."""
+        """Add `values` to the rows key by key."""
         for key, value in zip(keys, values, strict=True):
             self.rows[self.places[key]] += value

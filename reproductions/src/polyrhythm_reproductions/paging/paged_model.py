@@ -26,7 +26,7 @@ class Lent(NamedTuple):
 
 
 class KeptValue(NamedTuple):
-    """What backward() will ask for: a block, and how it is seen; or the tensor itself."""
+    """A tensor that backward() will ask for: a block, and a view of it; or the tensor itself."""
 
     block: str
     shape: tuple[int, ...] = ()
@@ -39,11 +39,11 @@ class PagedModel:
     """`model` in at most `budget` bytes of `device`: its parameters, and what backward() needs (GeePS; Cui et al., EuroSys 2016).
 
     The first `iteration()` is the virtual one: computed as any other, with demand paging, and what it accesses is the trace. Those after it
-    follow a plan made from that. One that accesses something else (another branch, another batch size) goes on with demand paging, and
+    follow a plan made from that. One that accesses something else (another branch, another batch size) continues with demand paging, and
     makes the next plan. Results have the same bits whatever the budget is. Gradients are outside it, where the parameters' own memory is.
 
-    Copies are made when they are due, and nothing is computed meanwhile: on an accelerator they would be on streams of their own, which is
-    not written. `memory.timing` says how long an iteration takes where they are beside computing.
+    Copies are made when they are due, and nothing is computed meanwhile: on an accelerator they would be on separate streams, which is not
+    written. `paging.timing` gives the seconds of an iteration in which they overlap with computing.
     """
 
     def __init__(self, model: nn.Module, budget: int, device: torch.device | str = "cpu") -> None:
@@ -62,7 +62,7 @@ class PagedModel:
 
     @property
     def trace(self) -> AccessTrace:
-        """What the last iteration accessed."""
+        """The accesses of the last iteration."""
         return self.pager.trace()
 
     @property
@@ -72,7 +72,7 @@ class PagedModel:
 
     @property
     def broken(self) -> int:
-        """How many iterations left their plan."""
+        """The number of iterations that left their plan."""
         return self.pager.broken
 
     @contextmanager

@@ -85,7 +85,7 @@ class Pager:
             self.plan = plan_memory(self.trace(), self.residents.budget)
 
     def trace(self) -> AccessTrace:
-        """What the iteration has accessed."""
+        """The accesses of the iteration so far."""
         last = {block: k for k, each in enumerate(self.operations) for block in each.blocks if block not in self.residents.homes}
         freed: dict[int, list[str]] = {}
         for block, k in last.items():

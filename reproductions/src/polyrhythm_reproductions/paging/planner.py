@@ -1,4 +1,4 @@
-"""Which blocks stay in fast memory, and how far ahead the others are fetched."""
+"""Plans the blocks that stay in fast memory, and the distance ahead at which the others are fetched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MemoryPlan:
 
     @cached_property
     def windows(self) -> list[dict[str, None]]:
-        """For each operation what is there or on its way during it beside the pinned, in the order of use."""
+        """For each operation the blocks that are in memory or on their way during it, without the pinned ones, in the order of use."""
         count = len(self.trace.operations)
         needed = [sorted(footprint - self.pinned) for footprint in self.trace.footprints]
         return [
@@ -75,7 +75,7 @@ def _pinned(trace: AccessTrace, spans: Sequence[frozenset[str]], budget: int) ->
 
 
 def _ahead(trace: AccessTrace, pinned: frozenset[str], room: int) -> tuple[int, ...]:
-    """For each operation the last whose blocks fit beside those of all before it."""
+    """For each operation the last one whose blocks fit together with those of all before it."""
     count = len(trace.operations)
     needed = [footprint - pinned for footprint in trace.footprints]
     ends = []

@@ -38,7 +38,7 @@ class Residents:
         return self.there[block]
 
     def known(self, block: str) -> bool:
-        """Whether it has a value, here or outside."""
+        """True if it has a value, here or outside."""
         return block in self.there or block in self.away or block in self.homes
 
     def adopt(self, homes: Mapping[str, Tensor]) -> None:
@@ -48,7 +48,7 @@ class Residents:
         self.homes = dict(homes)
 
     def put(self, block: str, value: Tensor) -> None:
-        """A block that is there already, or was made there; there must be room."""
+        """Note a block that is in fast memory already, or was made there; there must be room."""
         self.there[block] = value
         self.used += value.nbytes
         self.peak = max(self.peak, self.used)
@@ -66,7 +66,7 @@ class Residents:
             self.evict(victim)
 
     def evict(self, block: str) -> None:
-        """Out of fast memory; its value stays outside."""
+        """Move a block out of fast memory; its value stays outside."""
         value = self.there.pop(block)
         self.used -= value.nbytes
         if block not in self.homes:
@@ -74,7 +74,7 @@ class Residents:
             self.copied += value.nbytes
 
     def free(self, block: str) -> None:
-        """Nobody needs its value any more."""
+        """Drop a block whose value is not needed any more."""
         self.away.pop(block, None)
         if (value := self.there.pop(block, None)) is not None:
             self.used -= value.nbytes

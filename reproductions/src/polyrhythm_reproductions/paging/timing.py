@@ -1,4 +1,4 @@
-"""How long an iteration takes in virtual time: as planned, with demand paging, and without a limit."""
+"""The virtual time of an iteration: as planned, with demand paging, and without a limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Transfers:
             raise CompositionError(f"{self!r} cannot copy: give a positive bandwidth, and a latency of 0 or more.")
 
     def seconds(self, nbytes: int) -> float:
-        """Of one copy."""
+        """The seconds of one copy."""
         return self.latency + nbytes / self.bandwidth
 
 
@@ -38,7 +38,7 @@ def unlimited_seconds(seconds: Sequence[float]) -> float:
 
 
 def planned_seconds(made: MemoryPlan, seconds: Sequence[float], transfers: Transfers) -> float:
-    """An iteration by plan, after some: copies in and copies out go on beside computing, each kind one at a time.
+    """An iteration by plan, after some: copies in and copies out overlap with computing, each kind one at a time.
 
     A block is fetched when the plan has room for it, which is when the operation before its window has ended; an operation begins
     when its blocks are there, and when what the last but one has changed is out.
@@ -66,7 +66,7 @@ def planned_seconds(made: MemoryPlan, seconds: Sequence[float], transfers: Trans
 
 
 def _comes(made: MemoryPlan, block: str, k: int) -> bool:
-    """Whether the first use of a block from operation k on reads it: what is made there need not come from elsewhere."""
+    """True if the first use of a block from operation k on reads it: a block that is made there need not come from elsewhere."""
     count = len(made.trace.operations)
     for j in range(k, made.ahead[k] + 1):
         operation = made.trace.operations[j % count]

@@ -1,4 +1,4 @@
-"""What one iteration accesses, in order."""
+"""The memory accesses of one iteration, in order. The pager records a trace, from which the planner makes its plan."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class TracedOperation:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """All that it uses, each once."""
+        """The blocks that it uses, each once."""
         return tuple(dict.fromkeys((*self.reads, *self.writes)))
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """What it writes and somebody will read: what has to be kept elsewhere if it leaves fast memory."""
+        """The blocks that it writes and that are read later: they are kept elsewhere if they leave fast memory."""
         return tuple(block for block in self.writes if block not in self.frees)
 
 
@@ -50,7 +50,7 @@ class AccessTrace:
 
     @cached_property
     def footprints(self) -> list[frozenset[str]]:
-        """What must be there during each operation: its blocks, and what the one before has changed, which is copied out meanwhile."""
+        """The blocks in memory during each operation: its own, and those that the one before changed, which are copied out meanwhile."""
         before = (self.operations[-1], *self.operations[:-1]) if self.operations else ()
         return [frozenset((*each.blocks, *last.changed)) for each, last in zip(self.operations, before, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Send what each worker makes of the momentum that all have in common."""
+"""Send each worker's next value of a momentum that all workers share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polyrhythm.errors import CompositionError
 @dataclass(frozen=True, slots=True)
 @checked
 class AveragedMomentum:
-    """The first `warmup` values as they are; then β m + (1 - β) g by `inner`, whose mean becomes m (Tang et al., 2021, algorithm 1).
+    """Send the first `warmup` values as they are; then encode β m + (1 - β) g by `inner`, whose mean becomes m (Tang et al., 2021, alg. 1).
 
     m is the mean momentum, the same at all workers; the merge must know that from step `warmup` + 1 on it is given m and not a mean of
     gradients, as OuterOptimizer(FrozenAdam(warmup)) does. State: "rounds", "momentum" (numel,), and "inner/…".
@@ -39,17 +39,16 @@ class AveragedMomentum:
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's, of other values; collectively only, since all must come to the same momentum."""
+        """The inner codec's traits, for collectives only: all workers must end with the same momentum."""
         inner = self.inner.traits
         return replace(inner, patterns=inner.patterns & {Pattern.COLLECTIVE}, transforms=True, verbatim=False)
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet."""
         beginning = {"rounds": torch.zeros((), dtype=torch.int64), "momentum": torch.zeros(layout.numel)}
         return {**beginning, **under("inner", self.inner.initial(layout))}
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """One reduction, or the inner codec's aggregation of the momentum."""
+        """One all-reduce during the warm-up; later the inner codec's aggregation of the momentum."""
         inner, momentum = divide(state, ["inner"])["inner"], self.beta * state["momentum"].to(value)
         if int(state["rounds"]) < self.warmup:
             aggregated = yield from Identity().aggregate(value, layout, {}, context)
@@ -61,5 +60,4 @@ class AveragedMomentum:
         return Aggregated(aggregated.total, aggregated.sent, following)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The inner codec's."""
         return self.inner.residual(divide(state, ["inner"])["inner"], layout)

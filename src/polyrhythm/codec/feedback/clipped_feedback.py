@@ -1,4 +1,4 @@
-"""What a codec does not send is added to the next value, but no more of it than a few quanta."""
+"""Error feedback with a clipped residual: values that were not sent are added to the next ones, up to a few quanta."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _RESIDUAL, _ROUNDS, _CLIPPED = "residual", "rounds", "clipped"
 
 @runtime_checkable
 class QuantumCodec(PacketCodec, Protocol):
-    """A codec that sends one quantum an element."""
+    """A codec that sends 0 or ± one quantum for each element."""
 
     def quantum(self, state: State) -> float:
-        """What the next value is sent in."""
+        """The quantum with which the next value is encoded."""
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class ClippedFeedback:
-    """As ErrorFeedback, but every `every` values the residual is clipped to ± `quanta` times the inner codec's quantum.
+    """Error feedback whose residual is clipped, every `every` values, to ± `quanta` times the inner codec's quantum.
 
-    Deeplearning4j's ResidualClippingPostProcessor (2018), with its 5 and 5: where a quantum leaves at a time, a residual may
-    come to many of them, and be sent when it is stale. What is clipped is lost, and declared: the state has the sum of its
-    magnitudes under "clipped", as a float64. Beside it are "residual" (numel,), "rounds", and the inner codec's own state.
+    Deeplearning4j's ResidualClippingPostProcessor (2018), with its 5 and 5: a codec that sends one quantum at a time may
+    build up a residual of many quanta, which is stale when it is sent. What is clipped is lost, and counted: the state has the
+    sum of its magnitudes under "clipped", as a float64, next to "residual" (numel,), "rounds", and the inner codec's own state.
     """
 
     inner: QuantumCodec
@@ -45,7 +45,7 @@ class ClippedFeedback:
 
     def __post_init__(self) -> None:
         check_feedback("ClippedFeedback", self.inner)
-        if not isinstance(self.inner, QuantumCodec):  # not a choice between pieces: what is annotated, for those who do not check types
+        if not isinstance(self.inner, QuantumCodec):  # no choice between pieces: enforces the annotation without a type checker
             raise CompositionError(
                 f"ClippedFeedback({self.inner}) has no quantum to count in: {type(self.inner).__name__} sends values of many sizes. Give "
                 "it Threshold, AdaptiveThreshold or TwoBit, or use ErrorFeedback."
@@ -57,17 +57,16 @@ class ClippedFeedback:
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's, and lossy; and no weights: a residual of them has no meaning."""
+        """The inner codec's payloads and patterns, lossy; without weights, of which a residual has no meaning."""
         inner = self.inner.traits
         return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, lossy=True, keeps=True)
 
     @property
     def width(self) -> int:
-        """As the inner codec."""
         return self.inner.width
 
     def initial(self, layout: Layout) -> State:
-        """No residual yet, and nothing lost."""
+        """A residual of zeros, and nothing clipped."""
         return {
             **self.inner.initial(layout),
             _RESIDUAL: torch.zeros(layout.numel),
@@ -82,7 +81,6 @@ class ClippedFeedback:
         return Encoded(encoded.packet, encoded.sent, self._next(state, encoded.state, given - encoded.sent))
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the inner codec."""
         return self.inner.decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
@@ -93,7 +91,6 @@ class ClippedFeedback:
         return Aggregated(aggregated.total, aggregated.sent, following)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The residual."""
         return state[_RESIDUAL]
 
     def _next(self, state: State, inner: State, left: Tensor) -> State:

@@ -1,4 +1,4 @@
-"""What a codec does not send is added to the next value, and fades."""
+"""Error feedback with decay: values that were not sent are added to the next ones, and fade."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from polyrhythm.errors import CompositionError
 class DecayingFeedback:
     """m ← β m + g; `inner` encodes m; m loses what it sends (decoupled momentum; Peng, Quesnelle, Kingma, 2024, algorithm 1).
 
-    ErrorFeedback whose residual is multiplied by `decay` at every value: a momentum, of which only the fast components leave the worker.
-    Of the residual a part of 1 - `decay` is lost each time. State: "momentum" (numel,), and "inner/…".
+    ErrorFeedback whose residual is multiplied by `decay` at every value: a momentum, of which only the fast components are sent.
+    A part of 1 - `decay` of the residual is lost each time. State: "momentum" (numel,), and "inner/…".
     """
 
     inner: Codec
@@ -37,16 +37,14 @@ class DecayingFeedback:
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's, of other values, which are kept until they are sent or have faded."""
+        """The inner codec's traits, not lossy: values are kept until they are sent or have faded."""
         return replace(self.inner.traits, lossy=False, transforms=True, verbatim=False, keeps=True)
 
     @property
     def width(self) -> int:
-        """As the inner codec."""
         return packets(self.inner).width
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet."""
         return {"momentum": torch.zeros(layout.numel), **under("inner", self.inner.initial(layout))}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
@@ -56,7 +54,6 @@ class DecayingFeedback:
         return Encoded(encoded.packet, encoded.sent, {"momentum": momentum - encoded.sent, **under("inner", encoded.state)})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the inner codec."""
         return packets(self.inner).decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
@@ -67,5 +64,5 @@ class DecayingFeedback:
         return Aggregated(aggregated.total, aggregated.sent, following)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The momentum: what has accumulated and neither faded nor was sent."""
+        """The momentum: the sum of values that were neither sent nor have faded."""
         return state["momentum"]

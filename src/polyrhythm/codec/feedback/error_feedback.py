@@ -1,4 +1,4 @@
-"""What a codec does not send is added to the next value."""
+"""Error feedback: values that were not sent are added to the next ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RESIDUAL = "residual"
 class ErrorFeedback:
     """Add what `inner` did not send to the next value (Seide et al., 2014; Karimireddy et al., 2019).
 
-    The residual lies in the state under "residual" (numel,), beside the inner codec's own state. It has the type of the values.
+    The residual is in the state under "residual" (numel,), next to the inner codec's own state. It has the type of the values.
     """
 
     inner: Codec
@@ -33,17 +33,15 @@ class ErrorFeedback:
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's, but nothing is lost; and no weights: a residual of them has no meaning."""
+        """The inner codec's payloads and patterns, not lossy; without weights, of which a residual has no meaning."""
         inner = self.inner.traits
         return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, keeps=True, takes=inner.takes)
 
     @property
     def width(self) -> int:
-        """As the inner codec."""
         return packets(self.inner).width
 
     def initial(self, layout: Layout) -> State:
-        """No residual yet."""
         inner = self.inner.initial(layout)
         return {**inner, _RESIDUAL: torch.zeros(layout.numel)}
 
@@ -54,7 +52,6 @@ class ErrorFeedback:
         return Encoded(encoded.packet, encoded.sent, {**encoded.state, _RESIDUAL: given - encoded.sent})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the inner codec."""
         return packets(self.inner).decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
@@ -64,5 +61,4 @@ class ErrorFeedback:
         return Aggregated(aggregated.total, aggregated.sent, {**aggregated.state, _RESIDUAL: given - aggregated.sent})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The residual."""
         return state[_RESIDUAL]

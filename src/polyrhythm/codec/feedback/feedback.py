@@ -1,4 +1,4 @@
-"""What a codec must be for what it does not send to be kept around it and given again."""
+"""The check that all error-feedback wrappers make of the codec that they wrap."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from polyrhythm.errors import CompositionError
 
 
 def check_feedback(name: str, inner: Codec) -> None:
-    """Raise CompositionError if `name`, which keeps what `inner` does not send, would keep it twice, or something else."""
+    """Raise CompositionError if error feedback `name` around `inner` would keep the residual twice, keep the wrong values, or have none."""
     kind, traits = type(inner).__name__, inner.traits
     if traits.keeps:
         raise CompositionError(

@@ -1,4 +1,4 @@
-"""Send a momentum of the values in place of the values."""
+"""Send each worker's momentum of the values in place of the values."""
 
 from __future__ import annotations
 
@@ -34,16 +34,15 @@ class LocalMomentum:
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's, of other values."""
+        """The inner codec's traits, with `transforms`: the values that it encodes are not those that were given."""
         return replace(self.inner.traits, transforms=True, verbatim=False)
 
     @property
     def width(self) -> int:
-        """As the inner codec."""
         return packets(self.inner).width
 
     def initial(self, layout: Layout) -> State:
-        """No momentum yet, nor any of a tensor that gets no gradient."""
+        """No momentum yet: NO_GRADIENT, which tensors that never get a gradient keep."""
         return {"momentum": torch.full((layout.numel,), NO_GRADIENT), **under("inner", self.inner.initial(layout))}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
@@ -53,7 +52,6 @@ class LocalMomentum:
         return Encoded(encoded.packet, encoded.sent, {"momentum": momentum, **under("inner", encoded.state)})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the inner codec."""
         return packets(self.inner).decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
@@ -63,7 +61,6 @@ class LocalMomentum:
         return Aggregated(aggregated.total, aggregated.sent, {"momentum": momentum, **under("inner", aggregated.state)})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The inner codec's."""
         return self.inner.residual(divide(state, ["inner"])["inner"], layout)
 
     def _next(self, value: Tensor, state: State) -> Tensor:

@@ -1,4 +1,4 @@
-"""What is not sent keeps the momentum that it would have had."""
+"""Momentum correction: values that were not sent keep the momentum that they would have had."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from polyrhythm.errors import CompositionError
 @dataclass(frozen=True, slots=True)
 @checked
 class MomentumCorrection:
-    """u ← m u + g; v ← v + u; `inner` encodes v; where it sends something, v loses that and u becomes zero (Lin et al., 2018, section 3).
+    """u ← m u + g; v ← v + u; `inner` encodes v; where it sends an element, v loses it and u becomes zero (Lin et al., 2018, section 3).
 
-    Momentum is taken before values are accumulated (section 3.2), and is forgotten where a value leaves, so that stale momentum does not
-    carry an element the wrong way (momentum factor masking, section 3.3). The optimizer that steps on the sum must then have no momentum of
-    its own. Without momentum it is ErrorFeedback(inner). State: "momentum" (numel,), "residual" (numel,), and "inner/…".
+    Momentum is taken before values are accumulated (section 3.2), and is reset where a value is sent, so that stale momentum does not
+    carry an element the wrong way (momentum factor masking, section 3.3). The optimizer that steps on the sum must then have no
+    momentum. With `momentum` 0 it is ErrorFeedback(inner). State: "momentum" (numel,), "residual" (numel,), and "inner/…".
     """
 
     inner: Codec
@@ -38,16 +38,15 @@ class MomentumCorrection:
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's, of other values, none of which is lost."""
+        """The inner codec's traits, not lossy: `transforms` and `keeps`."""
         return replace(self.inner.traits, lossy=False, transforms=True, keeps=True)
 
     @property
     def width(self) -> int:
-        """As the inner codec."""
         return packets(self.inner).width
 
     def initial(self, layout: Layout) -> State:
-        """No momentum and no residual yet."""
+        """A momentum and a residual of zeros."""
         zeros = {name: torch.zeros(layout.numel) for name in ("momentum", "residual")}
         return {**zeros, **under("inner", self.inner.initial(layout))}
 
@@ -58,7 +57,6 @@ class MomentumCorrection:
         return Encoded(encoded.packet, encoded.sent, _masked(u, v, encoded.sent, encoded.state))
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the inner codec."""
         return packets(self.inner).decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
@@ -68,7 +66,7 @@ class MomentumCorrection:
         return Aggregated(aggregated.total, aggregated.sent, _masked(u, v, aggregated.sent, aggregated.state))
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """What has accumulated and was not sent."""
+        """The accumulated values that were not sent."""
         return state["residual"]
 
     def _accumulated(self, value: Tensor, state: State) -> tuple[Tensor, Tensor]:

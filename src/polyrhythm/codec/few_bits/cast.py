@@ -1,4 +1,4 @@
-"""Send everything, in half the bits."""
+"""Send every element in a half-precision type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from polyrhythm.errors import CompositionError
 class Cast:
     """Every element rounded to torch.float16 or torch.bfloat16 (Sergeev and Del Balso, 2018, Horovod's `Compression.fp16`).
 
-    Collective sums are made in the half type, as Horovod makes them: their rounding is lost too, and no residual sees it.
+    Collective sums are made in the half type, as Horovod makes them: their rounding errors are lost too, and are in no residual.
     A magnitude above 65,504, in a value or in a sum, becomes infinite in float16; bfloat16 has the range of float32.
     """
 
@@ -37,29 +37,26 @@ class Cast:
 
     @property
     def width(self) -> int:
-        """The values, and an empty tensor of the type that they had."""
+        """The rounded values, and an empty tensor of their original type."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The rounded values."""
         small, again = rounded(value, self.dtype)
         return Encoded((small, value.new_empty(0)), again, state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """The rounded values, in the type that they had."""
+        """The rounded values, in their original type."""
         rounded, like = packet
         return rounded.to(like.dtype)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """One reduction, in the half type."""
+        """One all-reduce in the half type."""
         rounded = value.to(self.dtype)
         total: Tensor = yield AllReduceRequest(rounded)
         return Aggregated(total.to(value.dtype), rounded.to(value.dtype), state)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

@@ -26,24 +26,23 @@ class E3M0:
     """The nearest of 0, 2⁻⁶, 2⁻⁵, …, 1 times the largest element of its tensor, with a sign (Douillard et al., 2025, section 2.4).
 
     A sign, three bits of exponent and no mantissa. A packet: two elements a byte, the first in the higher half, each its sign and then its
-    exponent; and the largest magnitude of each tensor, in the type of the values. What rounding loses is lost: the paper sends outer
-    gradients so as they are, and sums them in float32; ErrorFeedback(E3M0()) sends it next time. What is below
-    1/128 of the largest is not sent.
+    exponent; and the largest magnitude of each tensor, in the type of the values. Rounding errors are lost: the paper sends outer
+    gradients so, without error feedback, and sums them in float32; ErrorFeedback(E3M0()) sends them next time. An element
+    below 1/128 of the largest is not sent.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
 
     @property
     def width(self) -> int:
-        """Codes and scales."""
+        """Two tensors: the codes, and the scales."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """What is not a number makes its tensor so, and is seen."""
+        """NaN in a tensor makes its scale NaN, so that receivers see it."""
         views = [view for view in layout.views(value) if view.numel()]
         scales = torch.stack([view.abs().max() for view in views]) if views else value.new_empty(0)
         relative = value.abs() / _spread(scales, layout).clamp_min(torch.finfo(value.dtype).tiny)
@@ -53,7 +52,7 @@ class E3M0:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Each element its level times the scale of its tensor."""
+        """The level of each element times the scale of its tensor."""
         packed, scales = packet
         codes = torch.stack([packed // 16, packed % 16], dim=1).view(-1)[: layout.numel].long()
         signed = torch.cat([_LEVELS, -_LEVELS]).to(scales.dtype)
@@ -64,7 +63,6 @@ class E3M0:
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
 

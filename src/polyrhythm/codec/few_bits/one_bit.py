@@ -1,4 +1,4 @@
-"""Send only the sign, and what it stands for in each column."""
+"""Send only the sign of each element, and the mean of each sign's elements in each column."""
 
 from __future__ import annotations
 
@@ -35,15 +35,14 @@ class OneBit:
 
     @property
     def width(self) -> int:
-        """Bits and means."""
+        """Two tensors: the bits, and the means."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """A class without elements has mean zero. What is not a number makes both means of its column so, and is seen."""
+        """A class without elements has mean zero. NaN makes both means of its column NaN, so that receivers see it."""
         lengths = _columns(layout)
         sums, above = column_sums(value, lengths)
         means = sums / torch.cat([torch.from_numpy(lengths) - above, above]).clamp(min=1)
@@ -51,16 +50,15 @@ class OneBit:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Each element its class's mean."""
+        """The mean of each element's class."""
         bits, means = packet
         return choose(bits, _columns(layout), means)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed: bits cannot be added."""
+        """The packets of all workers, decoded and summed: bits cannot be added."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
 

@@ -1,4 +1,4 @@
-"""Send only the sign, and what it stands for in each tensor."""
+"""Send only the sign of each element, and the mean of each sign's elements in each tensor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from polyrhythm.core.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class OneBitTensorwise:
-    """As OneBit, but with two values for each tensor instead of each of its columns (what Seide et al., 2014, section 3, improve on).
+    """One bit an element, and two means for each tensor instead of each of its columns (which Seide et al., 2014, section 3, improve on).
 
-    Where the columns of a layer differ in size the small ones are lost in the means of the large. Wrap it:
+    Where the columns of a layer differ in size, the small ones vanish in the means of the large ones. Wrap it:
     ErrorFeedback(OneBitTensorwise()).
     """
 
@@ -29,27 +29,24 @@ class OneBitTensorwise:
 
     @property
     def width(self) -> int:
-        """Bits and means."""
+        """Two tensors: the bits, and the means."""
         return OneBit().width
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """As OneBit, every tensor one column."""
+        """OneBit's packet, with each tensor as one column."""
         return OneBit().encode(value, _flat(layout), state, context)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As OneBit, every tensor one column."""
+        """OneBit's values, with each tensor as one column."""
         return OneBit().decode(packet, _flat(layout))
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
 

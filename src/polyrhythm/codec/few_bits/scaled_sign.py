@@ -28,21 +28,20 @@ class ScaledSign:
 
     @property
     def width(self) -> int:
-        """Bits and sizes."""
+        """Two tensors: the bits, and the sizes."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """An element of zero counts as plus."""
+        """Bits are 1 for elements of zero or more."""
         sizes = [torch.linalg.vector_norm(view) / max(1, view.numel()) ** 0.5 for view in layout.views(value)]
         packet = (pack((value >= 0).to(torch.uint8), 1), torch.stack(sizes) if sizes else value.new_empty(0))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Each sign times its tensor's size."""
+        """The sign of each element times its tensor's size."""
         packed, sizes = packet
         signs = unpack(packed, 1, layout.numel).to(sizes.dtype).mul_(2).sub_(1)
         for view, size in zip(layout.views(signs), sizes, strict=True):
@@ -50,9 +49,8 @@ class ScaledSign:
         return signs
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed: bits cannot be added."""
+        """The packets of all workers, decoded and summed: bits cannot be added."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

@@ -1,4 +1,4 @@
-"""Send the sign of each element and nothing of its size."""
+"""Send the sign of each element and nothing of its magnitude."""
 
 from __future__ import annotations
 
@@ -21,31 +21,30 @@ class Sign:
     """1 for every element of zero or more, -1 for every other, in one bit each (signSGD; Bernstein et al., 2018).
 
     Striped(Sign()) is the majority vote (Bernstein et al., 2019): the owner of a stripe adds the signs of all and sends the
-    sign of that sum. A tie, and a gradient of zero, count as plus; a tensor without a gradient has no sign. A packet: the bits, and behind
-    them one for each tensor, whether it has a gradient, eight a byte; and an empty tensor of the values' type. Its merge takes steps of
-    one size, as OuterOptimizer(SignDescent()) does; what is lost is the size of everything.
+    sign of that sum. A tie, and a gradient of zero, count as plus; a tensor without a gradient has no sign. A packet: the bits, and after
+    them one for each tensor, set if it has a gradient, eight a byte; and an empty tensor of the values' type. Its merge takes steps of
+    one size, as OuterOptimizer(SignDescent()) does; all magnitudes are lost.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
 
     @property
     def width(self) -> int:
-        """The bits, and an empty tensor."""
+        """The bits, and an empty tensor of the values' type."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """One bit an element."""
+        """One bit for each element, then one for each tensor."""
         absent = without_gradient([view.reshape(-1) for view in layout.views(value)])
         bits = torch.cat([value >= 0, torch.tensor(absent, dtype=torch.bool).logical_not()]).to(torch.uint8)
         packet = (pack(bits, 1), value.new_empty(0))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Ones and minus ones, and NO_GRADIENT."""
+        """1 or -1 for each element; NO_GRADIENT for tensors without a gradient."""
         packed, like = packet
         bits = unpack(packed, 1, layout.numel + len(layout.names))
         signs = bits[: layout.numel].to(like.dtype) * 2 - 1
@@ -59,5 +58,4 @@ class Sign:
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

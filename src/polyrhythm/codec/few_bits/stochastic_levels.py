@@ -1,4 +1,4 @@
-"""Send a few levels of each element, rounded at random so that their mean is the element."""
+"""Stochastic quantization: send a few levels of each element, rounded at random so that their mean is the element."""
 
 from __future__ import annotations
 
@@ -47,15 +47,14 @@ class StochasticLevels:
 
     @property
     def width(self) -> int:
-        """Words and norms."""
+        """Two tensors: the packed words, and the norms."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Draws a number for each element."""
+        """Signs and levels of all elements, each level rounded by a random number from the context."""
         buckets = self._cut(value)
         norms = torch.linalg.vector_norm(buckets, dim=1)
         magnitudes = (buckets.abs() / norms.clamp(min=torch.finfo(value.dtype).tiny)[:, None]).view(-1)[: len(value)]
@@ -66,7 +65,7 @@ class StochasticLevels:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Norm, sign and level."""
+        """Norm times sign times level for each element."""
         packed, norms = packet
         bits = self.levels.bit_length()
         magnitudes = np.arange(1 << bits) / self.levels
@@ -75,14 +74,13 @@ class StochasticLevels:
         return self._cut(values).mul(norms[:, None]).view(-1)[: layout.numel].contiguous()
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed: levels of different norms cannot be added."""
+        """The packets of all workers, decoded and summed: levels of different norms cannot be added."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
     def _cut(self, value: Tensor) -> Tensor:
-        """Buckets as rows, the last one filled up with zeros."""
+        """Buckets as rows, the last one padded with zeros."""
         rows = math.ceil(len(value) / self.bucket)
         return F.pad(value, (0, rows * self.bucket - len(value))).view(rows, self.bucket)

@@ -25,8 +25,8 @@ class Ternary:
     """Each element as s · sign · b, with its tensor's largest magnitude s, and b = 1 with probability |g| / s (TernGrad; Wen et al., 2017).
 
     Before that magnitudes are clipped to `clip` times σ (2.5 in the paper), here the root of the tensor's mean square, so that
-    a tensor of one element is not clipped to nothing. Clipping is what is lost; with an infinite `clip` nothing is, on average. A packet: 2
-    bits an element without gaps, and the scales in the type of the values. Each worker's scales are its own: the paper's sharing of scales,
+    a tensor of one element is not clipped to nothing. Clipping is a bias; with an infinite `clip` the code is unbiased. A packet: 2
+    bits an element without gaps, and the scales in the type of the values. Each worker has its own scales: the paper's sharing of scales,
     which makes the sum of all workers a small integer, is left out.
     """
 
@@ -43,15 +43,14 @@ class Ternary:
 
     @property
     def width(self) -> int:
-        """Words and scales."""
+        """Two tensors: the packed words, and the scales."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Draws a number for each element."""
+        """A word for each element, by a random number from the context."""
         magnitudes, scales = value.abs(), value.new_zeros(len(layout.names))
         bounds = torch.from_numpy(context.draw.random(len(value), dtype=np.float32)).to(value.dtype)
         for k, (view, bound) in enumerate(zip(layout.views(magnitudes), layout.views(bounds), strict=True)):
@@ -65,7 +64,7 @@ class Ternary:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Words are 0, 1 for plus and 2 for minus."""
+        """The scale times 0, 1 or -1; the words are 0, 1 for plus and 2 for minus."""
         packed, scales = packet
         words = unpack(packed, 2, layout.numel)
         values = ((words & 1).to(torch.int8) - (words >> 1).to(torch.int8)).to(scales.dtype)
@@ -74,9 +73,8 @@ class Ternary:
         return values
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed: their scales differ."""
+        """The packets of all workers, decoded and summed, because their scales differ."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

@@ -1,4 +1,4 @@
-"""Send one quantum, up or down, or none, in two bits an element."""
+"""Send plus or minus one quantum, or zero, in two bits an element."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from polyrhythm.errors import CompositionError
 class TwoBit:
     """`threshold` for every element that is as large or larger, -`threshold` for one as small or smaller, else zero (MXNet's `2bit`).
 
-    Chen et al., 2015; the format is that of MXNet's src/kvstore/gradient_compression-inl.h: codes 11, 10 and 00, sixteen in a word
-    of 32 bits, the first in the highest bits of the first byte. `threshold` is in units of what is sent: MXNet's 0.5 is meant for
-    gradients that are summed over a batch, and is far above those of a mean loss. One quantum leaves an element at a time, and the
-    rest is lost: ErrorFeedback(TwoBit(threshold)) keeps it, and is MXNet's own rule bit for bit. A packet: the words as bytes, and
-    an empty tensor of the type of the values.
+    Chen et al., 2015; the format is that of MXNet's src/kvstore/gradient_compression-inl.h: codes 11, 10 and 00, sixteen in a word of 32
+    bits, the first in the highest bits of the first byte. `threshold` is in units of the values: MXNet's 0.5 is meant for gradients that
+    are summed over a batch, and is far above those of a mean loss. An exchange sends at most one quantum of an element, and the rest is
+    lost: ErrorFeedback(TwoBit(threshold)) keeps it, and is MXNet's own rule bit for bit. A packet: the words as bytes, and an empty tensor
+    of the type of the values.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
@@ -43,31 +43,27 @@ class TwoBit:
 
     @property
     def width(self) -> int:
-        """The words, and the type."""
+        """The words, and an empty tensor of the values' type."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def quantum(self, state: State) -> float:
-        """Always the threshold."""
         return self.threshold
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """What is not a number is sent as zero, and stays in a residual."""
+        """NaN is sent as zero, and stays in the residual of an error feedback."""
         packet = (pack_signs(value, self.threshold), value.new_empty(0))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """A quantum, or none, for each element."""
+        """Plus or minus one quantum, or zero, for each element."""
         words, like = packet
         return unpack_signs(words, like.new_tensor([self.threshold]), layout.numel)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

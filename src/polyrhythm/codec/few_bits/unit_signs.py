@@ -43,30 +43,27 @@ class UnitSigns:
 
     @property
     def width(self) -> int:
-        """The words, and the type."""
+        """The words, and an empty tensor of the values' type."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """What is not a number is sent as -1, and stays in a residual."""
+        """NaN is sent as -1, and stays in the residual of an error feedback."""
         bits = bits_above(value, self.threshold)
         words = torch.cat([bits, bits.new_zeros(-bits.numel() % _BYTES_A_WORD)])
         packet = (words, value.new_empty(0))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """±1 for each element."""
+        """1 or -1 for each element."""
         words, like = packet
         everything = np.full(min(1, layout.numel), layout.numel, dtype=np.int64)
         return choose(words, everything, like.new_tensor([-1.0, 1.0][: 2 * len(everything)]))
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

@@ -1,1 +1,1 @@
-"""The inner loops of codecs, in C where it was built and in torch where not."""
+"""The inner loops of codecs, in C where it was built and in numpy and torch elsewhere."""

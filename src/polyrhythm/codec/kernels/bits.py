@@ -16,7 +16,7 @@ _BYTE = 8
 def pack(words: Tensor, width: int) -> Tensor:
     """The lowest `width` bits of each of `words` (n,), uint8, as ⌈n · width / 8⌉ bytes, the highest bit first."""
     array: NDArray[Any] = words.numpy()
-    if _BYTE % width:  # words lie across bytes
+    if _BYTE % width:  # words cross byte boundaries
         shifts = np.arange(width - 1, -1, -1, dtype=np.uint8)
         return torch.from_numpy(np.packbits((array[:, None] >> shifts) & 1))
     if width == 1:

@@ -1,4 +1,7 @@
-"""The inner loops of codecs: in C where that was built, with numpy and torch elsewhere."""
+"""The inner loops of codecs: in C where that was built, with numpy and torch elsewhere.
+
+The sparse and the few-bits codecs call them from `encode` and `decode`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ try:
         rounded,
         unpack_signs,
     )
-except ModuleNotFoundError as missing:  # no C compiler was at hand at the installation
+except ModuleNotFoundError as missing:  # there was no C compiler at installation
     if missing.name != "polyrhythm.codec.kernels._kernels":
         raise
     from polyrhythm.codec.kernels.portable import (

@@ -17,7 +17,7 @@ from polyrhythm.codec.kernels._kernels import unpack_signs as unpack
 from polyrhythm.codec.kernels.portable import Lengths
 
 _LARGE = 2**20
-"""Elements from which on what is written should not fill the caches."""
+"""From this number of elements on, stores should bypass the caches."""
 
 __all__ = [
     "above",

@@ -1,4 +1,4 @@
-"""The inner loops of codecs with numpy and torch, for where no C compiler was at hand; `native.py` has the same, bit for bit."""
+"""The inner loops of codecs with numpy and torch, where there was no C compiler; `native.py` gives the same bits."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Lengths = NDArray[np.int64]
-"""Of each column (columns,), none of them zero."""
+"""The length of each column (columns,), none of them zero."""
 
 _CODES_A_WORD = 16
 _CHUNK = 2**16
-"""Elements that stay in a cache between one pass over them and the next."""
+"""Elements that stay in a cache between two reads of them."""
 _SIGNS = np.array([[(0, 0, -1, 1)[byte >> shift & 3] for shift in (6, 4, 2, 0)] for byte in range(256)], dtype=np.int8)
-"""What the four codes of a byte stand for."""
+"""The signs of the four codes of each byte (256, 4)."""
 
 
 def column_sums(value: Tensor, lengths: Lengths) -> tuple[Tensor, Tensor]:
-    """Of each column the sum of its elements below zero, then, of each, that of the others (2 columns,); and how many others (columns,)."""
+    """The sums of each column's elements below zero, then those of the others (2 columns,); and the numbers of the others (columns,)."""
     starts = np.cumsum(lengths) - lengths
     above = np.add.reduceat((value.numpy() >= 0).view(np.uint8), starts, dtype=np.int64)
     sums = [np.add.reduceat(part.numpy(), starts) for part in (value.clamp(max=0), value.clamp(min=0))]
@@ -38,7 +38,7 @@ def bits_above(value: Tensor, least: float) -> Tensor:
 
 
 def choose(bits: Tensor, lengths: Lengths, means: Tensor) -> Tensor:
-    """For each bit the column's second mean if it is set, else its first; `means` are the first of all columns, then the second.
+    """For each bit its column's second mean if it is set, else the first; `means` has the first means of all columns, then the second.
 
     Words are chosen by masks: a choice by branches takes five times as long on random bits.
     """
@@ -54,7 +54,7 @@ def choose(bits: Tensor, lengths: Lengths, means: Tensor) -> Tensor:
 def pack_signs(value: Tensor, least: float) -> Tensor:
     """Two bits for each element of `value` (numel,): 11 if it is `least` or more, 10 if -`least` or less, else 00.
 
-    Bytes (4 ⌈numel / 16⌉,), uint8, filled up with 00; the first element in the highest bits. What is not a number is 00.
+    Bytes (4 ⌈numel / 16⌉,), uint8, padded with 00; the first element in the highest bits. NaN is 00.
     """
     array, numel = value.numpy(), value.numel()
     bits = np.zeros((-(-numel // _CODES_A_WORD) * _CODES_A_WORD, 2), dtype=np.bool_)
@@ -75,12 +75,12 @@ def above(value: Tensor, bound: float) -> Tensor:
 
 
 def not_below(value: Tensor, bound: float) -> Tensor:
-    """The indices (k,), increasing, of elements whose magnitude is `bound` or more; of what is not a number too, so that it is seen."""
+    """The indices (k,), increasing, of elements whose magnitude is `bound` or more, and of NaN."""
     return torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < bound)))
 
 
 def bound_of_largest(value: Tensor, count: int) -> float:
-    """The magnitude of the `count`-th largest element; what is not a number counts as largest, and is the bound if it reaches that far.
+    """The magnitude of the `count`-th largest element. NaN counts as largest: `count` or more of them make the bound NaN.
 
     numpy's partition takes a fifth of the time of torch.topk, and gives a bound instead of a choice among equals, which would
     differ from one processor to another.
@@ -89,7 +89,7 @@ def bound_of_largest(value: Tensor, count: int) -> float:
 
 
 def rounded(value: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """`value` (numel,) in a smaller type, and that in its own again; chunk by chunk, so that memory is read once."""
+    """`value` (numel,) in a smaller type, and the rounded value in its own type; chunk by chunk, so that memory is read once."""
     small, again = torch.empty_like(value, dtype=dtype), torch.empty_like(value)
     for start in range(0, value.numel(), _CHUNK):
         chunk = slice(start, start + _CHUNK)

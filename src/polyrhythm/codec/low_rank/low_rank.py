@@ -26,10 +26,10 @@ class LowRank:
     """PowerSGD: one warm-started step of the power iteration towards the best approximation of `rank` (Vogels et al., 2019, algorithm 1).
 
     A tensor (out, in, …) counts as a matrix M (out, rest); all matrices share two reductions. Vectors, and matrices whose
-    factors would be no smaller than they are, go as they are with the first. Worker i sends P̂ Q_iᵀ, so that all together send
+    factors would be no smaller than they are, are sent as they are with the first. Worker i sends P̂ Q_iᵀ, so that all together send
     the total P̂ (Σ Q_i)ᵀ; the authors' code charges the total's mean to every worker instead, which has the same sum.
     Columns are made orthonormal by Householder's QR in place of Gram and Schmidt's: the same span, and a zero gradient is no
-    special case. Every worker does it for itself: totals have equal bits where processors are alike. State: "q/<name>"
+    special case. Every worker does this itself: totals have equal bits where processors are alike. State: "q/<name>"
     (rank, rest), the last Σ Q_iᵀ, equal at all workers. Wrap it: ErrorFeedback(LowRank(2)).
     """
 
@@ -49,7 +49,7 @@ class LowRank:
         return state
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """AllReduceRequest the P = M Q, make their columns orthonormal, reduce the Q = Mᵀ P̂."""
+        """All-reduce the P = M Q, make their columns orthonormal, then all-reduce the Q = Mᵀ P̂."""
         # M, P, P̂ and Q as in the paper, P and Q transposed: thin matrices multiply from the left seven times as fast
         shapes = dict(self.matrices(layout))
         values = layout.named(value)
@@ -69,15 +69,14 @@ class LowRank:
         for name, vector in zip(plain, summed[len(shapes) :], strict=True):
             mine[name].copy_(values[name])
             ours[name].copy_(vector)
-        # in memory of their own: what a product is rounded to may depend on where its factors begin, and a resumed run has them so
+        # cloned, as a resumed run has them: the rounding of a product may depend on the alignment of its factors
         return Aggregated(total, sent, {f"q/{name}": Q_sum.clone() for name, Q_sum in zip(shapes, sums, strict=True)})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
     def matrices(self, layout: Layout) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Names and (rows, rest) of the tensors that factors make smaller."""
+        """Names and (rows, rest) of the tensors that are smaller as factors."""
         for name, shape in zip(layout.names, layout.shapes, strict=True):
             rows, rest = (shape[0], prod(shape[1:])) if len(shape) > 1 else (1, prod(shape))
             if self.rank * (rows + rest) < rows * rest:

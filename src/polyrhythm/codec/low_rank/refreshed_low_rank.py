@@ -1,4 +1,4 @@
-"""Send matrices as products of two thin ones, whose span is found anew from time to time."""
+"""Send matrices as products of two thin ones, whose span is recomputed from time to time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class RefreshedLowRank:
     """LowRank whose projection becomes, every `period` values, the leading right singular vectors of the sum (PowerSGD+; Xie et al., 2025).
 
     The power iteration alone can stay in a span that the gradient is orthogonal to, and then never converges; a singular value
-    decomposition leaves it. In such a round the value goes as it is, in one reduction, and every worker decomposes the sum. That all of it
-    is sent then is our reading: the decomposition needs the whole sum anyway. The first round is one. State: "rounds", and that of LowRank.
+    decomposition leaves it. In such a round (the first is one) the value is sent as it is, in one reduction, and every worker decomposes
+    the sum. That all of it is sent then is our reading: the decomposition needs the whole sum anyway. State: "rounds", and that of LowRank.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, frozenset({Pattern.COLLECTIVE}), lossy=True)
@@ -39,11 +39,10 @@ class RefreshedLowRank:
             raise CompositionError(f"RefreshedLowRank(period={self.period}) never begins: period counts values, so give 1 or more.")
 
     def initial(self, layout: Layout) -> State:
-        """As LowRank."""
         return {"rounds": torch.zeros((), dtype=torch.int64), **self._inner().initial(layout)}
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """One reduction of everything, or those of LowRank."""
+        """One all-reduce of everything in a refresh round; otherwise the aggregation of LowRank."""
         rounds, inner = state["rounds"], {name: tensor for name, tensor in state.items() if name != "rounds"}
         if int(rounds) % self.period:
             aggregated = yield from self._inner().aggregate(value, layout, inner, context)
@@ -51,7 +50,7 @@ class RefreshedLowRank:
         total: Tensor = yield AllReduceRequest(value)
         sums = layout.named(total)
         for name, shape in self._inner().matrices(layout):
-            if sums[name].isfinite().all():  # others have no decomposition, and are seen when they are stepped on
+            if sums[name].isfinite().all():  # others have no decomposition, and are reported when the optimizer steps
                 inner[f"q/{name}"] = (
                     torch.linalg.svd(sums[name].reshape(shape), full_matrices=False)
                     .Vh[: self.rank]
@@ -60,7 +59,6 @@ class RefreshedLowRank:
         return Aggregated(total, value, {"rounds": rounds + 1, **inner})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
     def _inner(self) -> LowRank:

@@ -1,4 +1,4 @@
-"""Send the gradients of linear layers as the activations and errors that multiply out to them."""
+"""Sufficient factors: send the gradient of a linear layer as the inputs and output gradients whose product it is."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from polyrhythm.core.tensors import NO_GRADIENT, Layout, State, rows_of, without
 from polyrhythm.errors import WorkloadError
 
 _AS_IT_IS, _ABSENT = -1, -2
-"""In place of a number of samples: the gradient itself; no gradient."""
+"""Codes in place of a number of samples: the gradient itself is sent; there is no gradient."""
 _ROUNDINGS = 8.0
-"""Of the type in which a layer was computed: by how many the gradient may differ from the product."""
+"""The gradient may differ from the product of the factors by this many rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class SufficientFactors:
     """δ and x of every linear layer, whose weight's gradient is δᵀ x and whose bias's is Σ δ: K (m + n) numbers for m n (Xie et al., 2014).
 
     The gradient is that of K samples through m outputs and n inputs; receivers multiply out. Sent to all it is the broadcast of Poseidon
-    (Zhang et al., 2017), sent to a server that of Project Adam (Chilimbi et al., 2014). Workers may have batches of different sizes. What
-    the context has no factors for goes as it is. A packet: the samples of each layer; all δ, all x, and the rest, each end to end.
-    All receivers multiply alike, so that they get equal bits where processors are alike. Nothing is lost but rounding.
+    (Zhang et al., 2017), sent to a server that of Project Adam (Chilimbi et al., 2014). Workers may have batches of different sizes.
+    Parameters without factors in the context are sent as they are. A packet: the samples of each layer; all δ, all x, and the rest, each
+    end to end. All receivers compute the same product, so that they get equal bits where processors are alike. Lossless but for rounding.
 
-    `encode` raises WorkloadError where factors do not multiply out to the gradient: where weights were used by something else than their
+    `encode` raises WorkloadError where the product of the factors is not the gradient: where weights were used outside of their
     layer too, or the gradient was changed since backward().
     """
 
@@ -40,15 +40,14 @@ class SufficientFactors:
 
     @property
     def width(self) -> int:
-        """Numbers of samples, δ, x, and what goes as it is."""
+        """Four tensors: numbers of samples, δ, x, and the values that are sent as they are."""
         return 4
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The factors that the context has, those rows of δ that belong to the layout."""
+        """The context's factors of each layer, with only those rows of δ that belong to the layout."""
         values = layout.views(value)
         counts, outputs, inputs = list[int](), list[Tensor](), list[Tensor]()
         rest = {k: values[k].reshape(-1) for k in range(len(values))}
@@ -70,7 +69,7 @@ class SufficientFactors:
         return Encoded(packet, sent, state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """The products, and what came as it is."""
+        """The products of the factors, and the values that were sent as they are."""
         counts, outputs, inputs, rest = packet
         flat = outputs.new_empty(layout.numel)
         views, made = layout.views(flat), set[int]()
@@ -83,7 +82,7 @@ class SufficientFactors:
                     views[k].fill_(NO_GRADIENT)
                 continue
             rows, columns = views[layer.weight].shape
-            # in memory of its own: how a product is rounded may depend on where its factors lie
+            # cloned: the rounding of a product may depend on the alignment of its factors
             delta = outputs[: count * rows].clone().view(count, rows)
             x = inputs[: count * columns].clone().view(count, columns)
             outputs, inputs = outputs[count * rows :], inputs[count * columns :]
@@ -104,7 +103,6 @@ class SufficientFactors:
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
     def _compare(self, value: Tensor, sent: Tensor, layout: Layout, context: ExchangeContext) -> None:
@@ -125,9 +123,9 @@ class SufficientFactors:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A linear layer in a layout: the places of its weight and bias there, and which rows of the weight, and of δ, these are.
+    """A linear layer in a layout: the places of its weight and bias, and the range of rows of the weight, and of δ, that the layout has.
 
-    `bias` is None where it is not there, or other rows of it are than of the weight: it then goes as it is.
+    `bias` is None where the layout has no bias, or other rows of it than of the weight: it is then sent as it is.
     """
 
     name: str
@@ -143,7 +141,7 @@ class _Layer:
 
 
 def _layers(layout: Layout) -> Iterator[_Layer]:
-    """What may be linear layers, by the names and dimensions of their parameters."""
+    """The parts of the layout that may be linear layers, by the names and dimensions of their parameters."""
     parts = [rows_of(name, shape[0] if shape else 1) for name, shape in zip(layout.names, layout.shapes, strict=True)]
     biases = {whole: k for k, (whole, _, _) in enumerate(parts) if len(layout.shapes[k]) == 1}
     for k, (whole, first, end) in enumerate(parts):
@@ -158,7 +156,7 @@ def _layers(layout: Layout) -> Iterator[_Layer]:
 
 
 def _tolerance(factors: Factors, product: Tensor) -> float:
-    """How far rounding may bring a gradient from the product: sums are rounded by what went into them, results in the layer's own type."""
+    """The largest rounding error of a gradient: of its sum in the product's type, and of its result in the layer's own type."""
     inputs = _norm(factors.inputs) if product.dim() > 1 else len(factors.inputs) ** 0.5
     summed = torch.finfo(product.dtype).eps * _norm(factors.outputs) * inputs
     return _ROUNDINGS * (summed + torch.finfo(factors.outputs.dtype).eps * _norm(product))

@@ -1,4 +1,4 @@
-"""Send one quantum, up or down, and choose it so that few elements are sent, but some."""
+"""Send plus or minus one quantum for large elements, and adapt it so that the share of elements sent stays within a range."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
 
 _DENSE = 1 / 16
-"""The share of elements from which on two bits for every element are fewer than a word for each that is sent."""
+"""Above this share of elements, two bits for every element are shorter than a word for each that is sent."""
 _STEP = 0.5 ** (1 / 20)
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class AdaptiveThreshold:
-    """As Threshold, but after each step in which a smaller share than `fewest` was sent tau is multiplied by 0.5^(1/20), and divided by it
-    after one in which more than `most` was (Deeplearning4j's gradient sharing, 2018).
+    """Threshold coding in which tau is multiplied by 0.5^(1/20) after each step that sent a smaller share than `fewest`, and divided by it
+    after one that sent more than `most` (Deeplearning4j's gradient sharing, 2018).
 
-    `tau` is the first. Where more than one element in 16 is to be sent, all go in two bits each, and that counts as a share of 1/16. A
-    packet: the words of Threshold, or bytes as of TwoBit, and the tau with which they were made. State: "tau", a float64, within
-    what the values' type can hold. What is not
-    sent is lost: wrap it, ClippedFeedback(AdaptiveThreshold()) as Deeplearning4j has it, or ErrorFeedback.
+    `tau` is the first. Where more than one element in 16 is to be sent, all are sent in two bits each, and that counts as a share of 1/16.
+    A packet: the words of Threshold, or bytes as of TwoBit, and the tau with which they were made. State: "tau", a float64, within
+    the range of the values' type. Elements that are not sent are lost: wrap it, ClippedFeedback(AdaptiveThreshold()) as
+    Deeplearning4j does, or ErrorFeedback.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
@@ -54,7 +54,7 @@ class AdaptiveThreshold:
 
     @property
     def width(self) -> int:
-        """The words, and their tau."""
+        """The words, and the tau with which they were made."""
         return 2
 
     def initial(self, layout: Layout) -> State:
@@ -67,7 +67,7 @@ class AdaptiveThreshold:
         return float(state["tau"])
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Words where they are shorter, two bits an element elsewhere."""
+        """Index words, or two bits for every element where those are shorter."""
         size = value.new_tensor([self.quantum(state)])
         packed = Threshold(size.item()).encode(value, layout, {}, context)
         share = packed.packet[0].numel() / max(1, layout.numel)
@@ -88,14 +88,12 @@ class AdaptiveThreshold:
         return indices, everything.index_select(0, indices)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was sent."""
+        """The elements of the packet, and zeros elsewhere."""
         body, size = packet
         return unpack_signs(body, size, layout.numel) if body.dtype == torch.uint8 else spread(self.entries(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

@@ -45,15 +45,14 @@ class CosineTopK:
 
     @property
     def width(self) -> int:
-        """Places and values."""
+        """Two tensors: the places, and the values."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember."""
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Block after block, places in increasing order."""
+        """Block after block, with places in increasing order."""
         places, values = [torch.empty(0, dtype=torch.int16)], [value.new_empty(0)]
         for tensor, blocks in zip(layout.views(value), self._blocks(layout), strict=True):
             if tensor.numel():
@@ -65,11 +64,10 @@ class CosineTopK:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Transformed back."""
         return self.decode_mean([packet], layout)
 
     def decode_mean(self, packets: Sequence[Packet], layout: Layout) -> Tensor:
-        """Of each coefficient the mean over the packets that have it, transformed back; where none has it, zero."""
+        """The mean of each coefficient over the packets that have it, transformed back; zero where none has it."""
         result, at = packets[0][1].new_zeros(layout.numel), 0
         for tensor, blocks in zip(layout.views(result), self._blocks(layout), strict=True):
             if tensor.numel():
@@ -81,11 +79,9 @@ class CosineTopK:
         return result
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
     def _blocks(self, layout: Layout) -> Iterator[_Blocks]:

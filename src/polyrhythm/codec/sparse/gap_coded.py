@@ -1,4 +1,4 @@
-"""Send the distances between indices, in as many bits as they need."""
+"""Send the gaps between indices, in as many bits as they need."""
 
 from __future__ import annotations
 
@@ -27,52 +27,47 @@ _Bits = NDArray[np.bool_]
 class GapCoded:
     """The words of `inner` with their indices as gaps in Golomb-Rice codes (Strom, 2015, section 3; Golomb, 1966; Rice, 1979).
 
-    Of what Threshold sends the index takes 31 bits of 32. Where one element in n is sent the gap to the one before takes about
+    An index takes 31 of the 32 bits that Threshold sends. Where one element in n is sent, the gap to the one before takes about
     log₂ n + 1.5, and the sign one. A packet: three streams, one after the other in bytes that begin with their highest bit, the last
-    filled up with zeros: for each gap g (elements skipped) ⌊g / 2ᵏ⌋ ones and a zero; the lowest k bits of each gap, the highest first;
+    padded with zeros: for each gap g (elements skipped) ⌊g / 2ᵏ⌋ ones and a zero; the lowest k bits of each gap, the highest first;
     a one for each minus. Then how many elements there are, and k, which makes the streams shortest, as int32 (int64 for values of float64).
-    What it says, and what is lost, is what `inner` says.
+    The decoded values, and what is lost, are those of `inner`.
     """
 
     inner: Threshold
 
     def __post_init__(self) -> None:
-        if not isinstance(self.inner, Threshold):  # not a choice between pieces: what is annotated, for those who do not check types
+        if not isinstance(self.inner, Threshold):  # no choice between pieces: enforces the annotation without a type checker
             raise CompositionError(f"GapCoded({self.inner!r}) has no words to shorten: give it Threshold(tau).")
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's."""
+        """The inner codec's traits; its packets are not ranges."""
         return replace(self.inner.traits, ranged=False)
 
     @property
     def width(self) -> int:
-        """The streams, and how to read them."""
+        """The streams, and the numbers that say how to read them."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """As the inner codec."""
         return self.inner.initial(layout)
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's packet, shortened."""
+        """The inner codec's packet, with its indices as gaps."""
         encoded = self.inner.encode(value, layout, state, context)
         return Encoded(_shortened(encoded.packet[0]), encoded.sent, encoded.state)
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements of a packet."""
         return self.inner.entries((_words(packet),))
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the inner codec decodes the words."""
         return spread(self.entries(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """As the inner codec."""
         return self.inner.residual(state, layout)
 
 
@@ -98,7 +93,7 @@ def _words(packet: Packet) -> Tensor:
 
 
 def _best_width(gaps: NDArray[np.int64]) -> int:
-    """The k of the shortest streams, which lies near the logarithm of the mean; the least of those that are equally good."""
+    """The k of the shortest streams, which is near the logarithm of the mean; the least of those that are equally good."""
     if not len(gaps):
         return 0
     near = int(gaps.mean()).bit_length()
@@ -106,14 +101,14 @@ def _best_width(gaps: NDArray[np.int64]) -> int:
 
 
 def _in_unary(numbers: NDArray[np.int64]) -> _Bits:
-    """For each number as many ones, and a zero."""
+    """Each number in unary: that many ones, then a zero."""
     bits = np.ones(int(numbers.sum()) + len(numbers), dtype=np.bool_)
     bits[np.cumsum(numbers + 1) - 1] = False
     return bits
 
 
 def _ends(bits: _Bits, count: int) -> NDArray[np.int64]:
-    """Where the first `count` zeros are."""
+    """The positions of the first `count` zeros."""
     return np.flatnonzero(~bits)[:count]
 
 

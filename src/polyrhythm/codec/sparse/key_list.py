@@ -1,4 +1,4 @@
-"""Send values by keys that have been sent before, and zeros among them in a bit each."""
+"""Send values by a list of keys that was sent before, with a bit for each key that says if its value is zero."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 @dataclass(frozen=True, slots=True)
 class KeyList:
-    """The keys of all elements that were ever not zero, a bit for each that says whether it is now, and the values of those that are not.
+    """The keys of all elements that were ever not zero, a bit for each that is set if it is not zero now, and the values of those.
 
     Key-value pairs with zeros compressed (Li et al., OSDI 2014, sections 3.2 and 5.1). The list of keys, int32, grows with the data that a
-    worker sees and then stays the same, so that over `ServerRing` it is sent once, and its hash in its place. Nothing is lost, not a bit:
-    -0.0 is a value.
+    worker sees and then stays the same, so that over `ServerRing` it is sent once, and then its hash in its place. Lossless, bit for bit:
+    -0.0 counts as not zero.
     """
 
     traits: ClassVar = CodecTraits(frozenset({Payload.GRADIENT, Payload.UPDATE, Payload.ROWS}), EVERY_PATTERN)
 
     @property
     def width(self) -> int:
-        """Keys, bits, values."""
+        """Three tensors: keys, bits, and values."""
         return 3
 
     def initial(self, layout: Layout) -> State:
@@ -42,7 +42,7 @@ class KeyList:
         return {_KEYS: torch.empty(0, dtype=torch.int32)}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Keys in increasing order; the list grows by what is not zero."""
+        """Keys in increasing order; elements that are not zero for the first time are added to the list."""
         there = value.view(_WORDS[value.element_size()]) != 0
         keys = state[_KEYS]
         if int(there.sum()) > int(there[keys].sum()):
@@ -60,13 +60,11 @@ class KeyList:
         return keys[filled].long(), values
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was sent."""
+        """The elements of the packet, and zeros elsewhere."""
         return spread(self.entries(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

@@ -1,4 +1,4 @@
-"""Send the elements of each tensor that are near its largest one."""
+"""Send the elements of each tensor whose magnitude is near its largest."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _ENTRY = 8
 @dataclass(frozen=True, slots=True)
 @checked
 class MaxN:
-    """Of each tensor the elements of a magnitude within `percent` % of its largest, with their int32 indices (DLion; HPDC 2021).
+    """The elements of each tensor whose magnitude is within `percent` % of its largest, with int32 indices (DLion; HPDC 2021).
 
-    MaxN(100) sends everything. Where a controller sets the bytes of a packet, the percentage is the largest with which it has no more,
-    but at least `least`. What is not sent is lost: wrap it, ErrorFeedback(MaxN(10)).
+    MaxN(100) sends everything. Where a controller sets the bytes of a packet, the percentage is the largest at which the packet fits,
+    but at least `least`. Elements that are not sent are lost: wrap it, ErrorFeedback(MaxN(10)).
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True, takes=frozenset({ControlledSetting.NBYTES}))
@@ -46,11 +46,11 @@ class MaxN:
 
     @property
     def width(self) -> int:
-        """Indices and values."""
+        """Two tensors: the indices, and the values."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        """No state. Raises CompositionError for more than 2³¹ elements."""
         check_size("MaxN", layout)
         return {}
 
@@ -63,7 +63,7 @@ class MaxN:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def _bound(self, relative: Tensor, entries: int) -> float:
-        """The magnitude, relative to the largest, from which on there are at most so many `entries`."""
+        """The magnitude, relative to the largest, at or above which there are at most so many `entries`."""
         least = 1 - self.least / 100
         if entries >= relative.numel():
             return 0.0
@@ -71,24 +71,21 @@ class MaxN:
         return min(least, torch.nextafter(torch.tensor(above), torch.tensor(2.0)).item())
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements of a packet."""
         return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was sent."""
+        """The elements of the packet, and zeros elsewhere."""
         return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
 
 def _relative(value: Tensor, layout: Layout) -> Tensor:
-    """Magnitudes over the largest of their tensor (numel,); those of a tensor in which one is not finite are as the largest."""
+    """Magnitudes over the largest of their tensor (numel,); all 1 in a tensor in which one is not finite."""
     parts = []
     for part in layout.views(value.abs()):
         largest = part.max() if part.numel() else part.new_zeros(())

@@ -36,11 +36,11 @@ class RandomK:
 
     @property
     def width(self) -> int:
-        """Indices and values."""
+        """Two tensors: the indices, and the values."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        """No state. Raises CompositionError for more than 2³¹ elements."""
         check_size("RandomK", layout)
         return {}
 
@@ -52,17 +52,14 @@ class RandomK:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements of a packet."""
         return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was sent."""
+        """The elements of the packet, and zeros elsewhere."""
         return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

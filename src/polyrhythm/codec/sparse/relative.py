@@ -1,4 +1,4 @@
-"""Encode only what is large beside the weight that it changes, in full."""
+"""Send only the elements that are large relative to the weights that they change, in full."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Relative:
     The significance filter of section 3.2: v is `threshold` (the paper begins with 0.01), t the clock, w the sender's weight. `floor` is in
     units of weights, and `share` one of the mean |w| of the tensor, whichever is larger: near zero a weight would make every change
     significant. Instead of √t it may be t^`decay`; with a `decay` of 0 the threshold stays as it is. Relative(0) sends everything. It is
-    meant for updates, and what is not sent is lost: wrap it, ErrorFeedback(Relative(0.01)), so that it is sent when enough has accumulated.
+    meant for updates, and elements that are not sent are lost: wrap it, ErrorFeedback(Relative(0.01)), which sends them when enough has
+    accumulated.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
@@ -54,23 +55,23 @@ class Relative:
 
     @property
     def width(self) -> int:
-        """Indices and values."""
+        """Two tensors: the indices, and the values."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        """No state. Raises CompositionError for more than 2³¹ elements."""
         check_size("Relative", layout)
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Indices in increasing order. What is not a number is sent too, so that it is seen where it arrives."""
+        """Indices in increasing order. NaN is sent too, so that receivers see it."""
         significant = self._sizes(np.abs(context.weights.numpy()), layout)
         significant *= self.threshold / max(1, context.clock) ** self.decay
         packet = in_full(value, where_not_below(value, significant))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def _sizes(self, weights: NDArray[Any], layout: Layout) -> NDArray[Any]:
-        """Beside what a change of each element is seen: a new array (numel,); `weights` are magnitudes."""
+        """The size to which a change of each element is compared: a new array (numel,); `weights` are magnitudes."""
         sizes: NDArray[Any] = np.maximum(weights, self.floor)
         if self.share:
             ends = np.cumsum([prod(shape) for shape in layout.shapes])
@@ -79,17 +80,14 @@ class Relative:
         return sizes
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements of a packet."""
         return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was sent."""
+        """The elements of the packet, and zeros elsewhere."""
         return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

@@ -1,4 +1,4 @@
-"""Of each cosine coefficient the mean over the workers that have sent it."""
+"""The mean of each cosine coefficient over the workers that sent it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from polyrhythm.core.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class SenderMean:
-    """Gather what `inner` sends, and divide the sum of each coefficient by the number of workers that sent it (the authors' code of DeMo).
+    """Gather the packets of `inner`, and divide the sum of each coefficient by the number of workers that sent it (as in DeMo's code).
 
-    What one worker alone has found large enough to send counts in full, and not by a share: before the transform back, so that the signs of
-    elements are not those of the sum, where coefficients that different workers have sent overlap.
+    A coefficient that one worker alone sent counts in full, not by 1 / P. The division comes before the transform back, so that where
+    the coefficients of different workers overlap, the signs of elements differ from those of the sum.
     """
 
     inner: CosineTopK
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's, among workers that gather all packets; its total is no sum."""
+        """The inner codec's traits, for collectives only; the total is no sum."""
         return replace(self.inner.traits, patterns=frozenset({Pattern.COLLECTIVE}), divides=True)
 
     def initial(self, layout: Layout) -> State:
-        """The inner codec's."""
         return self.inner.initial(layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
@@ -40,5 +39,4 @@ class SenderMean:
         return Aggregated(self.inner.decode_mean(packets, layout), encoded.sent, encoded.state)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The inner codec's."""
         return self.inner.residual(state, layout)

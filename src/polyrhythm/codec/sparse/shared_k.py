@@ -1,4 +1,4 @@
-"""Send elements that all workers draw together."""
+"""Send random elements, the same at all workers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from polyrhythm.core.tensors import Layout, State
 class SharedK:
     """⌈ratio · n⌉ elements drawn uniformly, the same at all workers, in one reduction of their values (SPARTA; Beton et al., 2025).
 
-    The run's seed and a counter make the draw, so that no index is sent. What is not sent is lost: wrap it, ErrorFeedback(SharedK(0.01));
-    or send weights over AverageWeights(), where it stays as it is. State: "rounds".
+    They are drawn from the run's seed and a counter, so that no index is sent. Other elements are lost: wrap it,
+    ErrorFeedback(SharedK(0.01)); or send weights over AverageWeights(), where they stay as they are. State: "rounds".
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES | {Payload.WEIGHTS}, frozenset({Pattern.COLLECTIVE}), lossy=True)
@@ -36,11 +36,10 @@ class SharedK:
         check_share("SharedK", self.ratio)
 
     def initial(self, layout: Layout) -> State:
-        """No round yet."""
         return {"rounds": torch.zeros((), dtype=torch.int64)}
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """One reduction, of what was drawn."""
+        """One all-reduce of the drawn elements."""
         indices = self._drawn(value.numel(), context.group.seed, int(state["rounds"]))
         mine = value.index_select(0, indices)
         summed: Tensor = yield AllReduceRequest(mine)
@@ -48,11 +47,10 @@ class SharedK:
         return Aggregated(total, sent, {"rounds": state["rounds"] + 1})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
     def _drawn(self, numel: int, seed: int, round_: int) -> Tensor:
-        """Increasing indices."""
+        """The indices of the drawn elements, increasing."""
         count = share(self.ratio, numel)
         if count == numel:
             return torch.arange(numel)

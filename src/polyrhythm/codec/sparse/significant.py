@@ -1,4 +1,4 @@
-"""Send what is large enough, in full."""
+"""Send the elements that are large enough, in full."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Significant:
     """Every element of magnitude `threshold` or more, as an int32 index and its whole value (Addair, 2017).
 
     Significant(0) sends everything. Threshold sends a quantum instead of the value, and its zero would send nothing.
-    What is not sent is lost: wrap it, ErrorFeedback(Significant(0.001)).
+    Elements that are not sent are lost: wrap it, ErrorFeedback(Significant(0.001)).
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
@@ -41,31 +41,28 @@ class Significant:
 
     @property
     def width(self) -> int:
-        """Indices and values."""
+        """Two tensors: the indices, and the values."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        """No state. Raises CompositionError for more than 2³¹ elements."""
         check_size("Significant", layout)
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Indices in increasing order. What is not a number is sent too, so that it is seen where it arrives."""
+        """Indices in increasing order. NaN is sent too, so that receivers see it."""
         packet = in_full(value, not_below(value, self.threshold))
         return Encoded(packet, self.decode(packet, layout), state)
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements of a packet."""
         return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was sent."""
+        """The elements of the packet, and zeros elsewhere."""
         return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

@@ -1,4 +1,7 @@
-"""Some elements, each with its index: what all sparse codecs have in common."""
+"""The parts that sparse codecs share: packets of some elements, each with its index, and their aggregation.
+
+TopK, RandomK, Threshold and the other codecs of this package call them.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,18 @@ Entries = tuple[Tensor, Tensor]
 """Indices (k,), int64, none of them twice, and values (k,)."""
 
 MOST = 2**31
-"""Elements that an index of 31 bits can name."""
+"""The number of elements that 31-bit indices can address."""
 
 
 class SparseCodec(PacketCodec, Protocol):
     """A codec whose packets hold a few elements; the others are zero."""
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements of a packet."""
+        """The elements that a packet has, without the zeros."""
 
 
 def check_share(name: str, ratio: float) -> None:
-    """Raise CompositionError unless `ratio` is a part of the elements."""
+    """Raise CompositionError unless 0 < `ratio` <= 1."""
     if not 0 < ratio <= 1:
         raise CompositionError(
             f"{name}(ratio={ratio}) sends nothing or more than all: ratio is a part of the elements, above 0 and at most 1."
@@ -39,7 +42,7 @@ def check_share(name: str, ratio: float) -> None:
 
 
 def check_size(name: str, layout: Layout) -> None:
-    """Raise CompositionError where indices would not fit."""
+    """Raise CompositionError where indices would not fit into 31 bits."""
     if layout.numel > MOST:
         raise CompositionError(
             f"{name} names elements by 31 bits, and {layout.numel:,} elements are more than {MOST:,}: "
@@ -53,7 +56,7 @@ def share(ratio: float, numel: int) -> int:
 
 
 def where_not_below(value: Tensor, bound: NDArray[Any]) -> Tensor:
-    """The indices (k,), increasing, of elements whose magnitude is their `bound` (numel,) or more; of what is not a number too."""
+    """The indices (k,), increasing, of elements whose magnitude is their `bound` (numel,) or more, and of NaN."""
     return torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < bound)))
 
 
@@ -63,19 +66,19 @@ def in_full(value: Tensor, indices: Tensor) -> Packet:
 
 
 def as_sent(packet: Packet) -> Entries:
-    """What `in_full` sent."""
+    """The elements of a packet that `in_full` made."""
     indices, values = packet
     return indices.long(), values
 
 
 def spread(entries: Entries, layout: Layout) -> Tensor:
-    """Zeros (numel,) but for the entries."""
+    """A vector (numel,) with the entries at their indices, and zeros elsewhere."""
     indices, values = entries
     return values.new_zeros(layout.numel).index_copy_(0, indices, values)
 
 
 def gather_and_add(codec: SparseCodec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-    """As `gather_and_sum`, in the same order, but touching only what was sent: P packets cost their length, not P · numel."""
+    """The sum of all workers' packets in rank order, adding only the elements sent: P packets cost their length, not P · numel."""
     encoded = codec.encode(value, layout, state, context)
     packets: list[Packet] = yield AllGatherRequest(encoded.packet)
     total = spread(codec.entries(packets[0]), layout)

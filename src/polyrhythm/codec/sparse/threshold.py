@@ -1,4 +1,4 @@
-"""Send one quantum, up or down, where enough has accumulated."""
+"""Send plus or minus one quantum for each element that exceeds a threshold."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 class Threshold:
     """±tau for every element of magnitude above `tau`, in one word each: 31 bits of index and a sign (Strom, 2015, section 3).
 
-    The words are int32. Values of float64 take int64 words instead, which tells receivers the type. A packet may be empty.
-    Only one quantum leaves an element at a time, and nothing else is kept here; ErrorFeedback(Threshold(tau)) keeps the
-    excess, value - sent, which is Strom's residual. `tau` is in units of what is sent: of gradients, or of updates.
+    The words are int32. Values of float64 take int64 words instead, by which receivers know the type. A packet may be empty.
+    An exchange sends at most one quantum of an element, and the rest is lost; ErrorFeedback(Threshold(tau)) keeps the
+    excess, value - sent, which is Strom's residual. `tau` is in units of the values: of gradients, or of updates.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
@@ -44,16 +44,15 @@ class Threshold:
 
     @property
     def width(self) -> int:
-        """The words."""
+        """One tensor of index words."""
         return 1
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        """No state. Raises CompositionError for more than 2³¹ elements."""
         check_size("Threshold", layout)
         return {}
 
     def quantum(self, state: State) -> float:
-        """Always tau."""
         return self.tau
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
@@ -72,13 +71,11 @@ class Threshold:
         return (packed & word.max).long(), signs * self.tau
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was sent."""
+        """The elements of the packet, and zeros elsewhere."""
         return spread(self.entries(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

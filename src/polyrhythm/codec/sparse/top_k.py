@@ -25,7 +25,7 @@ from polyrhythm.core.tensors import Layout, State
 class TopK:
     """The ⌈ratio · n⌉ elements of largest magnitude, each as an int32 index and its value (Aji and Heafield, 2017).
 
-    Among equals the first are taken. What is not sent is lost: wrap it, ErrorFeedback(TopK(0.01)).
+    Among equals the first are taken. Elements that are not sent are lost: wrap it, ErrorFeedback(TopK(0.01)).
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
@@ -37,11 +37,11 @@ class TopK:
 
     @property
     def width(self) -> int:
-        """Indices and values."""
+        """Two tensors: the indices, and the values."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing to remember. Raises CompositionError for more than 2³¹ elements."""
+        """No state. Raises CompositionError for more than 2³¹ elements."""
         check_size("TopK", layout)
         return {}
 
@@ -51,24 +51,21 @@ class TopK:
         return Encoded(packet, self.decode(packet, layout), state)
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements of a packet."""
         return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was sent."""
+        """The elements of the packet, and zeros elsewhere."""
         return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)
 
 
 def _largest(value: Tensor, count: int) -> Tensor:
-    """The indices (count,) of the elements of largest magnitude, in increasing order; what is not a number counts as largest."""
+    """The indices (count,) of the elements of largest magnitude, in increasing order; NaN counts as largest."""
     if count == value.numel():
         return torch.arange(count)
     bound = bound_of_largest(value, count)

@@ -1,4 +1,4 @@
-"""Send only the largest elements, and fewer of them from one stage to the next."""
+"""Send only the largest elements, a smaller ratio of them in each stage."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from polyrhythm.errors import CompositionError
 @dataclass(frozen=True, slots=True)
 @checked
 class TopKWarmup:
-    """TopK of each of `ratios` for `steps` values, then of the last for ever (warm-up training; Lin et al., 2018, section 3.3).
+    """TopK with each of `ratios` for `steps` values, the last one for all later values (warm-up training; Lin et al., 2018, section 3.3).
 
-    State: "rounds", how many values were encoded. A packet is that of TopK.
+    State: "rounds", the number of values encoded. A packet is that of TopK.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
@@ -40,32 +40,29 @@ class TopKWarmup:
 
     @property
     def width(self) -> int:
-        """Indices and values."""
+        """Two tensors: the indices, and the values."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """No value yet. Raises CompositionError for more than 2³¹ elements."""
+        """A count of 0. Raises CompositionError for more than 2³¹ elements."""
         check_size("TopKWarmup", layout)
         return {"rounds": torch.zeros((), dtype=torch.int64)}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """As TopK of the stage."""
+        """The packet of TopK with the ratio of the current stage."""
         stage = min(int(state["rounds"]) // self.steps, len(self.ratios) - 1)
         encoded = TopK(self.ratios[stage]).encode(value, layout, {}, context)
         return Encoded(encoded.packet, encoded.sent, {"rounds": state["rounds"] + 1})
 
     def entries(self, packet: Packet) -> Entries:
-        """The elements of a packet."""
         return as_sent(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zeros but for what was sent."""
+        """The elements of the packet, and zeros elsewhere."""
         return spread(as_sent(packet), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed."""
         return gather_and_add(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """Nothing is kept."""
         return torch.zeros(layout.numel)

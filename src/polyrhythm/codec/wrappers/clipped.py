@@ -1,4 +1,4 @@
-"""Clip a worker's own value before it is encoded."""
+"""Clip the norm of a worker's own value before it is encoded."""
 
 from __future__ import annotations
 
@@ -33,16 +33,14 @@ class Clipped:
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's, of other values."""
+        """The inner codec's traits, with `transforms`: the values that it encodes are not those that were given."""
         return replace(self.inner.traits, transforms=True, verbatim=False)
 
     @property
     def width(self) -> int:
-        """As the inner codec."""
         return packets(self.inner).width
 
     def initial(self, layout: Layout) -> State:
-        """The inner codec's."""
         return self.inner.initial(layout)
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
@@ -50,7 +48,6 @@ class Clipped:
         return packets(self.inner).encode(self._clip(value, context), layout, state, context)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the inner codec."""
         return packets(self.inner).decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
@@ -58,7 +55,6 @@ class Clipped:
         return self.inner.aggregate(self._clip(value, context), layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The inner codec's."""
         return self.inner.residual(state, layout)
 
     def _clip(self, value: Tensor, context: ExchangeContext) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a filter that keeps nothing has dropped, in a codec's state."""
+"""The count of the elements that a filter dropped, in a codec's state."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _DROPPED = "dropped"
 
 
 def nothing_dropped() -> State:
-    """Before the first value."""
+    """The counts before the first value."""
     return {_DROPPED: torch.zeros(2, dtype=torch.float64)}
 
 
 def count_dropped(state: State, value: Tensor, kept: Tensor) -> State:
-    """With how many elements of `value` (numel,) are others in `kept`, and the sum of the magnitudes of the differences."""
+    """The counts, plus the elements of `value` (numel,) that differ in `kept`: their number, and the sum of the differences' magnitudes."""
     lost = (value - kept).abs()
     return {_DROPPED: state[_DROPPED] + torch.tensor([float((lost > 0).sum()), float(lost.sum(dtype=torch.float64))], dtype=torch.float64)}

@@ -1,4 +1,4 @@
-"""Several aggregations at once: their requests are put together, so that many cost no more messages than one."""
+"""Several aggregations at once: their requests are merged, so that many cost no more messages than one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _joined(packets: Any) -> Packet:
 
 
 def _shares(widths: Mapping[int, int], packets: Sequence[Packet]) -> dict[int, list[Packet]]:
-    """Each aggregation's part of every packet: the widths are those of one's own, and the same for all."""
+    """Each aggregation's part of every packet; `widths` are those of this worker's packets, the same at all workers."""
     shares, start = {}, 0
     for k, width in widths.items():
         shares[k] = [packet[start : start + width] for packet in packets]

@@ -24,9 +24,10 @@ class KKT:
     """Leave out the gradient of a weight that is zero where it is at most λ (1 - `delta`), and encode the rest by `inner`.
 
     With an l1 penalty of λ, `penalty`, such a weight is optimal at zero (the Karush-Kuhn-Tucker conditions), and a proximal step leaves it
-    there (Li et al., OSDI 2014, section 5.1). A worker judges by its own gradient, where the mean over all decides: hence `delta`, and
-    every `retest` steps all is sent, so that a weight that has become active is found. What is left out is lost; how many elements, and the
-    sum of their magnitudes, are in the state under "dropped" (2,), as float64. It is for gradients that `ProximalSGD` merges.
+    there (Li et al., OSDI 2014, section 5.1). A worker judges by its own gradient, although the mean over all workers decides: hence
+    `delta`; and every `retest` steps all is sent, so that a weight that has become active is found. Gradients left out are lost; their
+    number, and the sum of their magnitudes, are in the state under "dropped" (2,), as float64. It is for gradients that `ProximalSGD`
+    merges.
     """
 
     inner: PacketCodec
@@ -43,37 +44,34 @@ class KKT:
 
     @property
     def traits(self) -> CodecTraits:
-        """Gradients, as far as the inner codec sends them; lossy."""
+        """The inner codec's gradients and rows, in its patterns; lossy."""
         inner = self.inner.traits
         return CodecTraits(inner.payloads & {Payload.GRADIENT, Payload.ROWS}, inner.patterns, lossy=True, keeps=inner.keeps)
 
     @property
     def width(self) -> int:
-        """As the inner codec."""
         return self.inner.width
 
     def initial(self, layout: Layout) -> State:
-        """The inner codec's, and nothing dropped."""
+        """The inner codec's state, and counts of zero."""
         return {**self.inner.initial(layout), **nothing_dropped()}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's packet of what is left."""
+        """The inner codec's packet of the elements that are left."""
         kept = self._kept(value, context)
         encoded = self.inner.encode(kept, layout, state, context)
         return Encoded(encoded.packet, encoded.sent, {**encoded.state, **count_dropped(state, value, kept)})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the inner codec."""
         return self.inner.decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation of what is left."""
+        """The inner codec's aggregation of the elements that are left."""
         kept = self._kept(value, context)
         aggregated = yield from self.inner.aggregate(kept, layout, state, context)
         return Aggregated(aggregated.total, aggregated.sent, {**aggregated.state, **count_dropped(state, value, kept)})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The inner codec's."""
         return self.inner.residual(state, layout)
 
     def _kept(self, value: Tensor, context: ExchangeContext) -> Tensor:

@@ -1,4 +1,4 @@
-"""Encode each tensor by itself, and small ones by another codec."""
+"""Encode each tensor separately, and small ones by another codec."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from polyrhythm.errors import CompositionError
 class PerTensor:
     """Encode tensors of two or more dimensions, of `smallest` elements or more, by `inner`, and the others by `rest`.
 
-    Biases go as they are, as in Seide et al. (2014) and Vogels et al. (2019). Each tensor has its own state, under
+    Biases are sent as they are, as in Seide et al. (2014) and Vogels et al. (2019). Each tensor has its own state, under
     "<name>/…". A packet: the lengths of all that follows, then the n-th tensors of all packets of `inner` as one, for each n,
-    then those of `rest`. The aggregations of all tensors go in step.
+    then those of `rest`. The aggregations of all tensors run together, with merged requests.
     """
 
     inner: Codec
@@ -40,7 +40,7 @@ class PerTensor:
 
     @property
     def traits(self) -> CodecTraits:
-        """What both codecs can."""
+        """The payloads and patterns that both codecs support, without COMBINED."""
         inner, rest = self.inner.traits, self.rest.traits
         unbiased, transforms = inner.unbiased and rest.unbiased, inner.transforms or rest.transforms
         lossy, keeps = inner.lossy or rest.lossy, inner.keeps or rest.keeps
@@ -49,11 +49,10 @@ class PerTensor:
 
     @property
     def width(self) -> int:
-        """The lengths, and both codecs' tensors."""
+        """The lengths, and the tensors of both codecs."""
         return 1 + sum(codec.width for codec in self._both())
 
     def initial(self, layout: Layout) -> State:
-        """Each tensor's own."""
         return _named((name, self._codec(large).initial(single)) for name, single, large in self._plan(layout))
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
@@ -71,7 +70,7 @@ class PerTensor:
         return Encoded(packet, _end_to_end([encoded.sent for encoded in encodings]), following)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Each tensor by its own codec, end to end."""
+        """The values of each tensor, decoded by its own codec, end to end."""
         plan = self._plan(layout)
         lengths, bodies = packet[0].tolist(), packet[1:]
         decoded: dict[str, Tensor] = {}
@@ -85,7 +84,7 @@ class PerTensor:
         return _end_to_end([decoded[name] for name in layout.names])
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The aggregations of all tensors, in step."""
+        """The aggregations of all tensors, with their requests merged."""
         plan, states = self._plan(layout), divide(state, layout.names)
         aggregated = yield from in_step([
             self._codec(large).aggregate(part, single, states[name], own)
@@ -106,7 +105,7 @@ class PerTensor:
         return packets(self.inner), packets(self.rest)
 
     def _plan(self, layout: Layout) -> list[tuple[str, Layout, bool]]:
-        """Name, layout, and whether `inner` encodes it, of each tensor."""
+        """Name, layout, and true if `inner` encodes it, of each tensor."""
         singles = (Layout((name,), (shape,)) for name, shape in zip(layout.names, layout.shapes, strict=True))
         return [(single.names[0], single, len(single.shapes[0]) > 1 and single.numel >= self.smallest) for single in singles]
 

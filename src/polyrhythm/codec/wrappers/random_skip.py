@@ -23,9 +23,9 @@ from polyrhythm.errors import CompositionError
 class RandomSkip:
     """Skip each element with `probability`, and encode the rest by `inner` (Li et al., OSDI 2014, section 5.1).
 
-    The rest is sent as it is, so that less is sent on average. What is skipped is lost: how many elements, and the sum of their magnitudes,
-    are in the state under "dropped" (2,), as float64. `ErrorFeedback(RandomSkip(…))` keeps it for later instead, and the count says how
-    much it kept.
+    The rest is not scaled, so that the sum is smaller on average. Skipped elements are lost: their number, and the sum of their magnitudes,
+    are in the state under "dropped" (2,), as float64. `ErrorFeedback(RandomSkip(…))` keeps them for later instead, and counts them
+    as well.
     """
 
     inner: PacketCodec
@@ -37,37 +37,34 @@ class RandomSkip:
 
     @property
     def traits(self) -> CodecTraits:
-        """Differences, as far as the inner codec sends them; lossy."""
+        """The inner codec's gradients and updates, in its patterns; lossy."""
         inner = self.inner.traits
         return CodecTraits(inner.payloads & DIFFERENCES, inner.patterns, lossy=True, keeps=inner.keeps)
 
     @property
     def width(self) -> int:
-        """As the inner codec."""
         return self.inner.width
 
     def initial(self, layout: Layout) -> State:
-        """The inner codec's, and nothing dropped."""
+        """The inner codec's state, and counts of zero."""
         return {**self.inner.initial(layout), **nothing_dropped()}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's packet of what is left."""
+        """The inner codec's packet of the elements that are left."""
         kept = self._kept(value, context)
         encoded = self.inner.encode(kept, layout, state, context)
         return Encoded(encoded.packet, encoded.sent, {**encoded.state, **count_dropped(state, value, kept)})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the inner codec."""
         return self.inner.decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation of what is left."""
+        """The inner codec's aggregation of the elements that are left."""
         kept = self._kept(value, context)
         aggregated = yield from self.inner.aggregate(kept, layout, state, context)
         return Aggregated(aggregated.total, aggregated.sent, {**aggregated.state, **count_dropped(state, value, kept)})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The inner codec's."""
         return self.inner.residual(state, layout)
 
     def _kept(self, value: Tensor, context: ExchangeContext) -> Tensor:

@@ -1,4 +1,4 @@
-"""Send the vector in parts, one at a time, each with what has accrued in it meanwhile."""
+"""Send the vector in ranges, one in each exchange, each with the values accumulated since it was last sent."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from polyrhythm.errors import CompositionError
 @dataclass(frozen=True, slots=True)
 @checked
 class Ranges:
-    """One of `count` equal ranges an exchange, in turn, with the sum of what the last `count` exchanges gave it (Ako; SoCC 2016).
+    """Send one of `count` equal ranges in each exchange, in turn, with the sum of the last `count` exchanges' values (Ako; SoCC 2016).
 
-    In a pass over the vector every element of every value is sent once. A controller may change the number of ranges: what is left of
-    a pass is then divided anew, in proportion, so that this stays true. What has no gradient keeps none.
+    In a cycle through the vector every element of every value is sent once. A controller may change the number of ranges: the rest of
+    a cycle is then divided anew, in proportion, so that this stays true. Elements without a gradient stay NO_GRADIENT.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, keeps=True, takes=frozenset({ControlledSetting.RANGES}), ranged=True)
@@ -37,15 +37,15 @@ class Ranges:
 
     @property
     def width(self) -> int:
-        """Where the range begins, and its elements."""
+        """The first index of the range, and its elements."""
         return 2
 
     def initial(self, layout: Layout) -> State:
-        """Nothing has accrued, and a pass begins."""
+        """Nothing has accumulated, and a cycle starts."""
         return {"residual": torch.full((layout.numel,), NO_GRADIENT), "place": torch.zeros(3, dtype=torch.int64)}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The next range."""
+        """The next range of the cycle."""
         accrued = state["residual"] + value
         begin, left, count = state["place"].tolist()
         wanted = max(1, round(context.controls.value(ControlledSetting.RANGES, self.count, context.receiver)))
@@ -61,7 +61,7 @@ class Ranges:
         return Encoded(packet, sent, {"residual": accrued, "place": torch.tensor([end, left - 1, wanted])})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """Zero outside of the range."""
+        """The elements of the range, and NO_GRADIENT elsewhere."""
         begin, values = int(packet[0]), packet[1]
         value = torch.full((layout.numel,), NO_GRADIENT, dtype=values.dtype)
         value[begin : begin + values.numel()] = values
@@ -72,5 +72,5 @@ class Ranges:
         return gather_and_sum(self, value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """What has accrued outside of the ranges that were sent."""
+        """The accumulated values that were not sent yet."""
         return state["residual"]

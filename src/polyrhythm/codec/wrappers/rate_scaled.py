@@ -1,4 +1,4 @@
-"""Values are multiplied by the learning rate before anything is kept of them."""
+"""Multiply values by the learning rate before they are encoded and accumulated."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from polyrhythm.core.tensors import Layout, State
 class RateScaled:
     """Multiply a value by the learning rate of the worker's optimizer, then encode it by `inner` (as the authors' code of DeMo does).
 
-    A momentum in `inner` then remembers each gradient at the rate of its own step, whatever a schedule does to later ones. Of several
-    parameter groups the first one's rate is taken, as by the optimizers of merges.
+    A momentum in `inner` then holds each gradient at the rate of its step, whatever a schedule does to later ones. The rate is that of
+    the first parameter group, as for the optimizers of merges.
     """
 
     inner: Codec
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's, of other values, among workers alone: servers do not see the rate before the value comes."""
+        """The inner codec's traits, for collectives only, because servers do not see the rate before the value comes."""
         traits = self.inner.traits
         return replace(traits, transforms=True, verbatim=False, patterns=traits.patterns & {Pattern.COLLECTIVE})
 
     def initial(self, layout: Layout) -> State:
-        """The inner codec's."""
         return self.inner.initial(layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
@@ -38,5 +37,4 @@ class RateScaled:
         return self.inner.aggregate(value * rates[0] if rates else value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The inner codec's."""
         return self.inner.residual(state, layout)

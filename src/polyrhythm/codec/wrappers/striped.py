@@ -1,4 +1,4 @@
-"""Encode twice: each worker sums one stripe of all, and sends the encoded sum to all."""
+"""Encode twice: each worker sums one stripe of all workers' values, and sends the encoded sum to all."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from polyrhythm.errors import CompositionError
 @dataclass(frozen=True, slots=True)
 @checked
 class Striped:
-    """Send each worker its stripe, encoded by `inner`, sum what came for one's own, and gather the sums, encoded by `inner` again.
+    """Send each worker its stripe, encoded by `inner`, sum the received parts of one's own, and gather the sums, encoded by `inner` again.
 
     The exchange of 1-bit SGD (Seide et al., 2014, section 3): with Striped(ErrorFeedback(OneBit())) both quantizations have
-    their own residual, the second one at the stripe's owner. What a sum loses when it is encoded counts as not sent by the owner,
-    so that what all sent is the total. A stripe is a range of whole rows. State: "stripes", how many there are,
-    "out/<stripe>/…" for the stripes that I send, "back/<my stripe>/…" for the sums of my own stripe.
+    their own residual, the second one at the stripe's owner. The encoding error of a sum counts as not sent by the owner,
+    so that the total is the sum of what all sent. A stripe is a range of whole rows. State: "stripes", their number,
+    "out/<stripe>/…" for the stripes that this worker sends, "back/<stripe>/…" for the sums of the stripe that it owns.
     """
 
     inner: Codec
@@ -46,12 +46,12 @@ class Striped:
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's, collectively only: stripes need all workers."""
+        """The inner codec's traits, for collectives only, because stripes need all workers."""
         inner = self.inner.traits
         return replace(inner, patterns=inner.patterns & {Pattern.COLLECTIVE}, verbatim=False)
 
     def initial(self, layout: Layout) -> State:
-        """Nothing yet: how many stripes there are is known when the first aggregation begins."""
+        """Nothing yet: the number of stripes is known when the first aggregation starts."""
         return {}
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
@@ -79,7 +79,7 @@ class Striped:
         return Aggregated(total, torch.cat(sent), following)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The residuals of the stripes that I send, and at my own stripe that of the sums that I tell."""
+        """The residuals of the stripes that this worker sends, plus, in its own stripe, that of the sums that it sends back."""
         if "stripes" not in state:
             return torch.zeros(layout.numel)
         stripes = _stripes(layout, int(state["stripes"]))

@@ -1,4 +1,4 @@
-"""Send values as they are at first."""
+"""Send the first values uncompressed, as a warm-up."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _DENSE, _INNER = 0, 1
 class Warmup:
     """Send the first `steps` values as they are, and encode all later ones by `inner` (Seide et al., 2014; Lin et al., 2018).
 
-    A packet begins with a flag for which it is, so that a receiver need not count; empty tensors keep its width.
-    Aggregations need none, since all workers are at the same one. State: "rounds", and "inner/…".
+    A packet begins with a flag that names the codec, so that a receiver need not count; empty tensors keep its width.
+    Aggregations need no flag, since all workers are in the same round. State: "rounds", and "inner/…".
     """
 
     steps: int
@@ -38,20 +38,19 @@ class Warmup:
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's; the value is its own sum only at first."""
+        """The inner codec's traits, neither verbatim nor ranged."""
         return replace(self.inner.traits, verbatim=False, ranged=False)
 
     @property
     def width(self) -> int:
-        """The flag, and room for either."""
+        """The flag, and as many tensors as the wider codec has."""
         return 1 + max(1, packets(self.inner).width)
 
     def initial(self, layout: Layout) -> State:
-        """No round yet."""
         return {"rounds": torch.zeros((), dtype=torch.int64), **under("inner", self.inner.initial(layout))}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The flag, and the packet of the codec whose turn it is."""
+        """The flag, and the packet of the current codec."""
         kind = _DENSE if int(state["rounds"]) < self.steps else _INNER
         codec = (Identity(), packets(self.inner))[kind]
         encoded = codec.encode(value, layout, divide(state, ["inner"])["inner"], context)
@@ -60,19 +59,18 @@ class Warmup:
         return Encoded(packet, encoded.sent, _next(state, encoded.state))
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the codec that the flag names."""
+        """The value, decoded by the codec that the flag names."""
         kind, *body = packet
         codec = (Identity(), packets(self.inner))[int(kind)]
         return codec.decode(tuple(body[: codec.width]), layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The aggregation of the codec whose turn it is."""
+        """The aggregation of the current codec."""
         codec = Identity() if int(state["rounds"]) < self.steps else self.inner
         aggregated = yield from codec.aggregate(value, layout, divide(state, ["inner"])["inner"], context)
         return Aggregated(aggregated.total, aggregated.sent, _next(state, aggregated.state))
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """The inner codec's."""
         return self.inner.residual(divide(state, ["inner"])["inner"], layout)
 
 

@@ -1,4 +1,4 @@
-"""The two files of one actor in a checkpoint: JSON with its state, and safetensors; each says what it is of."""
+"""The two files of one actor in a checkpoint: JSON with its state, and safetensors; each names its run, step and actor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TensorLayout(msgspec.Struct, frozen=True):
 
 
 class ActorText(msgspec.Struct, frozen=True):
-    """The JSON file: whose state it has, after which step of which run; `layout` and `tensors` are of the file beside it."""
+    """The JSON file: the state of `actor` after `step` of `run`; `layout` and `tensors` describe the safetensors file."""
 
     run: str
     step: int
@@ -40,7 +40,7 @@ class ActorText(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a file is of."""
+    """The run, the step and the actor that a file was written for."""
 
     run: str
     step: int
@@ -80,13 +80,13 @@ def read(folder: Path, actor: str) -> StateTree:
 
 
 def content_of(path: Path) -> FileContent:
-    """How long the file is, and its checksum. Raises OSError."""
+    """The length of the file and its checksum. Raises OSError."""
     with path.open("rb") as file:
         return FileContent(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def misplaced(path: Path, expected: FileContent, whole: bool) -> str:
-    """Why the file at `path` is not the one that is `expected`; nothing if it is. Unless `whole`, only its length is looked at."""
+    """Why the file at `path` is not the one that is `expected`; empty if it is. Unless `whole`, only its length is compared."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -103,7 +103,7 @@ def misplaced(path: Path, expected: FileContent, whole: bool) -> str:
 
 
 def origin_of(path: Path) -> Origin | None:
-    """What the file at `path` says that it is of; None if it does not, or cannot be read."""
+    """The origin that the file at `path` states; None if it states none, or cannot be read."""
     try:
         if path.suffix == TEXT:
             text = msgspec.json.decode(path.read_bytes(), type=ActorText)
@@ -116,7 +116,7 @@ def origin_of(path: Path) -> Origin | None:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
-    """Write `tensors`, by name, to `path`, and what they are of into its header; flush it. Raises OSError."""
+    """Write `tensors`, by name, to `path`, with `about` in the file's header, and flush it. Raises OSError."""
     try:
         save_file(dict(tensors), path, metadata=dict(about))
     except SafetensorError as problem:  # includes errors of the operating system, as text

@@ -1,4 +1,4 @@
-"""One checkpoint: a directory with a manifest, and for each actor a JSON file beside a safetensors file."""
+"""One checkpoint: a directory with a manifest, and for each actor a JSON file and a safetensors file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Checkpoint:
 
     @property
     def manifest(self) -> Manifest:
-        """What it is of. Raises CheckpointError for what is no checkpoint, is damaged, or of another version."""
+        """The manifest in its directory. Raises CheckpointError for what is no checkpoint, is damaged, or of another version."""
         try:
             return self._manifest()
         except (OSError, ValueError) as problem:
@@ -37,7 +37,7 @@ class Checkpoint:
             raise self._damaged(f"its {MANIFEST} cannot be used ({_reason(problem)})") from None
 
     def read(self, actor: str) -> StateTree:
-        """What `actor` had exported, to the bit. Raises CheckpointError where its files are not those that it wrote."""
+        """The state that `actor` exported, to the bit. Raises CheckpointError where its files are not those that it wrote."""
         manifest, names = self.manifest, _names(actor)
         if not manifest.files.keys() >= set(names):
             raise CheckpointError(
@@ -53,13 +53,13 @@ class Checkpoint:
             raise self._damaged(f"the state of {actor} cannot be read ({_reason(problem)})") from None
 
     def check(self) -> None:
-        """Raise CheckpointError where a file is missing or has another length. `read` looks at the content of what it reads."""
+        """Raise CheckpointError where a file is missing or has another length. Checksums are verified by `read`."""
         if reason := self._first_wrong(self.manifest, whole=False):
             raise self._damaged(reason)
 
     @property
     def intact(self) -> bool:
-        """Whether every byte is as it was written; all of it is read."""
+        """True if every byte is as it was written; all files are read for that."""
         try:
             return not self._first_wrong(self._manifest(), whole=True)
         except (OSError, ValueError):
@@ -84,7 +84,7 @@ class Checkpoint:
         return next(filter(None, (self._wrong(manifest, name, whole) for name in manifest.files)), "")
 
     def _wrong(self, manifest: Manifest, name: str, whole: bool) -> str:
-        """Why the file is not what the manifest has; nothing if it is."""
+        """Why the file is not the one in the manifest; empty if it is."""
         reason = actor_files.misplaced(self.path / name, manifest.files[name], whole)
         if not reason:
             return ""
@@ -111,7 +111,7 @@ class PartialCheckpoint:
     run: str = ""
 
     def write(self, actor: str, state: StateTree) -> None:
-        """Write what `actor` has exported. Raises OSError."""
+        """Write the state that `actor` has exported. Raises OSError."""
         actor_files.write(self.path, Origin(self.run, self.step, actor), state)
 
     def conclude(self, manifest: Manifest) -> None:
@@ -137,7 +137,7 @@ class PartialCheckpoint:
 
 
 def steps_beside(path: Path) -> list[Path]:
-    """The other checkpoints in the directory in which `path` is one, the earliest first."""
+    """The other checkpoints in the directory of the checkpoint `path`, the earliest first."""
     if not NAME.fullmatch(path.name):
         return []
     try:

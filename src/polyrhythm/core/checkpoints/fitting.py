@@ -1,4 +1,4 @@
-"""What a checkpoint holds, where the run that is resumed has no place for it."""
+"""Refuses state in a checkpoint that does not fit the run that is resumed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from polyrhythm.errors import CheckpointError, PolyrhythmError
 def fitting(what: str) -> Iterator[None]:
     """Raise CheckpointError for what the block raises while it restores `what`.
 
-    Files are read to the bit, so that nothing but another training function, model or optimizer, or another version of a library, is left
-    as the cause.
+    The files were verified before, so the cause is another training function, model or optimizer, or another version of a library.
     """
     try:
         yield

@@ -1,4 +1,7 @@
-"""What a checkpoint is of, and the checksum of each of its files; the text of a manifest has a checksum of its own."""
+"""The manifest of a checkpoint: the run that wrote it, and checksums of each of its files and of the manifest itself.
+
+Worker 0 writes it when all actors have written their files; each actor of a resumed run reads it before its state.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +15,23 @@ from polyrhythm.errors import CheckpointError
 MANIFEST = "manifest.json"
 VERSION = 2
 MOST_BYTES = 1 << 30
-"""No manifest is longer: a file has some hundred bytes in it."""
+"""An upper bound on the length of a manifest, which has some hundred bytes for each file."""
 
 
 class FileContent(msgspec.Struct, frozen=True):
-    """How long a file is, and the SHA-256 of all its bytes in hexadecimal digits, as `sha256sum` prints it."""
+    """The length of a file, and the SHA-256 of all its bytes in hexadecimal digits, as `sha256sum` prints it."""
 
     nbytes: int
     sha256: str
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a checkpoint is of: the run's settings, the `step` of every worker, and the seconds that the run's clock showed.
+    """The description of a checkpoint: the run's settings, the `step` of every worker, and the seconds that the run's clock showed.
 
     `strategy` has the pieces by axis, as text; `groups` the members of each group of workers that exchange with each other. `version` is
-    that of the format. `circumstances` are what a resumed run may have otherwise, and then says so; `resumes` is how it will end. `run`
-    names the run that wrote it, `files` the content of every file beside it; `sha256` is of the manifest
-    itself, with nothing in the place of `sha256`.
+    that of the format. `circumstances` may differ in a resumed run, which then reports it; `resumes` is a sentence on how such a run ends.
+    `run` names the run that wrote it, `files` has length and checksum of every other file in the directory; `sha256` is the checksum of the
+    manifest itself, computed with an empty `sha256`.
     """
 
     step: int
@@ -59,7 +62,7 @@ def encode(manifest: Manifest) -> bytes:
 
 @lru_cache(maxsize=8)  # every actor of a run reads the same one
 def decode(text: bytes) -> Manifest:
-    """The manifest that `text` is. Raises ValueError for what `encode` has not written, CheckpointError for another version."""
+    """The manifest in `text`. Raises ValueError for what `encode` has not written, CheckpointError for another version."""
     try:
         version = msgspec.json.decode(text, type=_Version).version
         if version != VERSION:

@@ -1,4 +1,7 @@
-"""What a run does about checkpoints: where and when it writes them, and from which it goes on."""
+"""The checkpoints of a run: where and when it writes them, and which one it continues from.
+
+`training.checkpoint_plan` makes the plan from the user's request; every worker and server gets it.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ from polyrhythm.core.trees import StateTree
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """`store` is where checkpoints are written, one after `every` steps of each worker; `resumed` is the one from which the run goes on.
+    """`store` is where checkpoints are written, one after `every` steps of each worker; `resumed` is the one that the run continues from.
 
     Without a store none are written; without `every` only those that the training function requests. `grace` is how many seconds a run that
     is asked to stop may take to write a last one. `override` names settings of which a resumed run takes its own; `circumstances` are
-    recorded beside them.
+    recorded in each checkpoint.
     """
 
     store: CheckpointStore | None = None
@@ -30,31 +33,31 @@ class CheckpointPlan:
 
     @property
     def began(self) -> float:
-        """The seconds that the run's clock shows when it begins."""
+        """Seconds on the run's clock at its start: 0, or those that the checkpoint recorded."""
         return 0.0 if self.resumed is None else self.resumed.manifest.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """The files of one server, for the parameters whose topics begin with `scope`; as `pieces.state.ServerCheckpoints`."""
+    """The files of one server, for the parameters whose topics begin with `scope`; implements `ServerCheckpoints`."""
 
     plan: CheckpointPlan
     server: str
     scope: str
 
     def resume(self, restore: Callable[[StateTree], None]) -> None:
-        """Have `restore` take over what the server had exported; it is read from the files each time."""
+        """Call `restore` with the state that the server had exported; it is read from the files each time."""
         if self.plan.resumed is None:
             return
         with fitting(f"state of {self.server}"):
             restore(self.plan.resumed.read(self._name))
 
     def of(self, server: str) -> ServerFiles:
-        """Those of another server."""
+        """The files of another server in the same checkpoints."""
         return replace(self, server=server)
 
     def write(self, step: int, state: StateTree) -> str:
-        """Write to the partial checkpoint of `step`; the system's reason where that fails."""
+        """Write to the partial checkpoint of `step`; returns the system's reason where that fails, else an empty string."""
         assert self.plan.store is not None, "workers drain only where checkpoints are written"
         try:
             self.plan.store.partial(step).write(self._name, state)

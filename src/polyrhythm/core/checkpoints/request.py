@@ -1,4 +1,7 @@
-"""The checkpoints that a user wants. `run` and `join` are given them, and hand them to `CheckpointPlan`."""
+"""The user's settings for checkpoints, checked.
+
+`run`, `join` and the command line make a request from their arguments; `training.checkpoint_plan` makes the run's plan from it.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,11 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """Checkpoints of a whole run: in `directory`, after `every` steps of each worker and whenever all workers call `worker.save()`.
+    """Checkpoints in `directory` after `every` steps, the latest `keep` of them; and the checkpoint to resume from.
 
-    The latest `keep` are kept. `resume` continues from a checkpoint: True from the newest in `directory` (from the beginning if there is
-    none yet), or its path, or that of a run's directory. A run that is asked to stop, by SIGTERM or SIGHUP, may take `grace` seconds to
-    write a last one. A resumed run has the settings of the run that wrote the checkpoint, or is refused: `override` names those of which it
-    takes its own, such as "lr" or "data". Raises CompositionError for what cannot be.
-
-    Examples:
-        >>> Checkpoints("checkpoints", every=100, resume=True).keep
-        2
+    `resume` is a checkpoint or the directory of a run; True takes the newest in `directory`, and starts from the beginning if it has none.
+    A run that is asked to stop, by SIGTERM or SIGHUP, may take `grace` seconds to write a last one. `override` names settings of which a
+    resumed run takes its own, and not those of the checkpoint. Raises CompositionError for what cannot be.
     """
 
     directory: str | Path | None = None

@@ -1,4 +1,7 @@
-"""The directory in which a run keeps its latest checkpoints."""
+"""The directory in which a run keeps its latest checkpoints.
+
+`training.checkpoint_plan` prepares it; worker 0 locks it and commits checkpoints; every worker and server writes its part.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ _ALIKE = re.compile(r"step-\d+", re.IGNORECASE)
 class CheckpointStore:
     """Checkpoints step-00000120, step-00000240, … in `directory`; the latest `keep` of them stay.
 
-    A checkpoint is written under a hidden name and renamed when every actor has written and flushed its part: what has a name without a dot
-    is whole, whenever a process or the machine stops. While a run writes here, its worker 0 holds a file that has the run's name.
+    A checkpoint is written under a hidden name and renamed when every actor has written and flushed its part: a directory whose name has no
+    leading dot is complete, whenever a process or the machine stops. While a run writes here, worker 0 locks a file with the run's name.
     """
 
     directory: Path
@@ -52,9 +55,9 @@ class CheckpointStore:
             raise self._taken()
 
     def lock(self) -> Callable[[], None]:
-        """Keep other runs out until what is returned is called, and delete what runs that were broken off have left half-written.
+        """Keep other runs out until the returned function is called, and delete the partial checkpoints of runs that were broken off.
 
-        Called by worker 0 alone, which thereby gives the run its name. Raises CheckpointError where another run has done so.
+        Called by worker 0 alone; the locked file gets a new name for the run. Raises CheckpointError where another run holds the lock.
         """
         try:
             release = lock.take(self.directory / LOCK, uuid.uuid4().hex[:16])
@@ -78,9 +81,9 @@ class CheckpointStore:
         return PartialCheckpoint(path, step, run)
 
     def commit(self, step: int, manifest: Manifest) -> Checkpoint:
-        """Make the partial checkpoint of `step` a whole one, and delete those that are not kept.
+        """Make the partial checkpoint of `step` a complete one, and delete those that are not kept.
 
-        Checkpoints of later steps are deleted too: this run was resumed from before them, and they are not of it. Raises OSError, and
+        Checkpoints of later steps are deleted too: this run was resumed before them, so it did not write them. Raises OSError, and
         CheckpointError where the parts are not those of this run.
         """
         partial, whole, earlier = self.partial(step), self.directory / _named(step), self.directory / f".{_named(step)}.replaced"
@@ -104,7 +107,7 @@ class CheckpointStore:
     def newest(self) -> Checkpoint | None:
         """The checkpoint of the latest step; None where there is none yet.
 
-        Raises CheckpointError for what was one, and would be passed over: without its manifest, or under a name that no run gives.
+        Raises CheckpointError for a damaged one that would be skipped: without its manifest, or under a name that no run gives.
         """
         named = self._named()
         if named and not os.path.isfile(named[-1] / MANIFEST):
@@ -159,7 +162,7 @@ def _named(step: int) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Delete a checkpoint: under a hidden name, so that a part of it is not taken for the whole."""
+    """Delete a checkpoint, under a hidden name, so that a part of it is not taken for a complete one."""
     hidden = path.with_name(f".{path.name}.replaced")
     shutil.rmtree(hidden, ignore_errors=True)
     with suppress(OSError):

@@ -1,4 +1,7 @@
-"""Send one worker's tensors to all others, over a binomial tree."""
+"""Send one worker's tensors to all others, over a binomial tree.
+
+Topologies send worker 0's initial weights with it, a replica its tensors that are not trained, and `worker.broadcast` what the user gives.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ async def broadcast(port: Port, group: Group, value: Tensor, topic: str) -> Tens
 
 
 async def broadcast_message(port: Port, group: Group, message: Message) -> Message:
-    """As `broadcast`, of a whole message; only its topic counts at the other workers."""
+    """Send a whole message from worker 0 to all, over the tree of `broadcast`; at the other workers only the topic of `message` counts."""
     topic = message.topic
     if group.rank:
         delivery = await port.receive(topic, group.members[group.rank & (group.rank - 1)])
@@ -32,12 +35,12 @@ async def broadcast_message(port: Port, group: Group, message: Message) -> Messa
 
 
 async def flat_broadcast(port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
-    """As `broadcast`, but worker 0 sends to all itself, so that none depends on one that may be lost."""
+    """Worker 0's `value`, at every worker; worker 0 sends to all itself, so that no worker depends on another that may be lost."""
     return (await flat_broadcast_message(port, group, Message(topic, tensors=(value,)))).tensors[0]
 
 
 async def flat_broadcast_message(port: Port, group: Group, message: Message) -> Message:
-    """As `flat_broadcast`, of a whole message; only its topic counts at the other workers."""
+    """Send a whole message from worker 0 to each other worker; at these only the topic of `message` counts."""
     if group.rank:
         delivery = await port.receive(message.topic, group.members[0])
         assert delivery is not None
@@ -48,7 +51,7 @@ async def flat_broadcast_message(port: Port, group: Group, message: Message) -> 
 
 
 async def pass_on(port: Port, group: Group, message: Message) -> None:
-    """Send `message` to those that receive it from this worker."""
+    """Send `message` to the workers that receive it from this one."""
     rank, reach = group.rank, 1
     while reach < group.size and not rank & reach:
         reach <<= 1
@@ -61,5 +64,5 @@ async def pass_on(port: Port, group: Group, message: Message) -> None:
 
 
 def heirs(rank: int, workers: int) -> range:
-    """Those that receive from `rank`, or from one that receives from it."""
+    """Ranks of the subtree below `rank`: workers that receive from it, directly or through others."""
     return range(rank + 1, min(workers, rank + (rank & -rank)))

@@ -1,4 +1,7 @@
-"""The binomial tree: a reduction to the root and a broadcast back."""
+"""The binomial tree: a reduction to the root and a broadcast back.
+
+It is the `Algorithm` of `AllReduce(Tree())`, of gossip's final average, and of sums that a training function requests of its worker.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,18 @@ class Tree:
     rounding: ClassVar = Rounding.NONE
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
-        """Both legs, for any P: where it is no power of two, sums that reach a parent together share its line."""
+        """Seconds of both legs, for any P: where it is no power of two, sums that reach a parent together share its line."""
         transfer = nbytes / bandwidth
         return _climb(workers, latency, transfer) + _descend(workers, latency, transfer)
 
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
-        """Every worker but the root sends one sum up and is sent one down."""
+        """Bytes and messages: every worker but the root sends one sum up and is sent one down."""
         up = sum(wire_bytes(Message(f"{topic}.{rank}", tensors=(value,))) for rank in range(1, workers))
         down = wire_bytes(Message(f"{topic}.down", tensors=(value,)))
         return up + (workers - 1) * down, 2 * (workers - 1)
 
     def first(self, part: int, workers: int, nbytes: int) -> int | None:
-        """Sums are nested, and so have no first, but for two workers."""
+        """None but for two workers: sums are nested, so no rank comes first."""
         return 0 if workers <= 2 else None
 
     async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
@@ -59,7 +62,7 @@ def _subtrees(workers: int) -> list[int]:
 
 
 def _climb(workers: int, latency: float, transfer: float) -> float:
-    """When the root has everything: its line is busy whenever some child that is done has not been received from."""
+    """Seconds until the root has everything: its line is busy while it receives from children that are done, one at a time."""
     busy = 0.0
     for start in sorted(_climb(size, latency, transfer) for size in _subtrees(workers)):
         busy = max(busy, start) + transfer
@@ -67,6 +70,6 @@ def _climb(workers: int, latency: float, transfer: float) -> float:
 
 
 def _descend(workers: int, latency: float, transfer: float) -> float:
-    """When the last leaf has it: it is sent to children one after another, the largest subtree first."""
+    """Seconds until the last leaf has it: it is sent to children one after another, the largest subtree first."""
     ends = [order * transfer + latency + _descend(size, latency, transfer) for order, size in enumerate(reversed(_subtrees(workers)), 1)]
     return max(ends, default=0.0)

@@ -15,7 +15,7 @@ from polyrhythm.errors import DataError
 
 
 def pyarrow(module: str = "pyarrow") -> Any:
-    """That module of pyarrow. Raises CompositionError where it is not installed."""
+    """The pyarrow module of that name. Raises CompositionError where it is not installed."""
     return needed(module, "parquet")
 
 

@@ -1,4 +1,4 @@
-"""What an engine has divided already: an object with `iter_batches`, as a shard of Ray Data is."""
+"""Data that an engine has divided among the workers already: an object with `iter_batches`, such as a shard of Ray Data."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from polyrhythm.core.columns.columns import collated, columns_of
 from polyrhythm.core.protocols.sharded import Rows, ShardRequest
 
 BATCH_ROWS = 1024
-"""How many rows are asked for at once."""
+"""Rows requested at once."""
 
 
 @runtime_checkable
 class IteratesBatches(Protocol):
-    """An iterator of column batches, anew in each epoch."""
+    """An object that iterates over batches of columns, once more in each epoch."""
 
     def iter_batches(self, *, batch_size: int | None, batch_format: str) -> Iterable[Any]:
-        """One pass over this worker's rows, `batch_size` at once, as columns of numpy arrays if `batch_format` is "numpy"."""
+        """One epoch of this worker's rows, `batch_size` at once, as columns of numpy arrays if `batch_format` is "numpy"."""
 
 
 @runtime_checkable
@@ -39,10 +39,9 @@ class BatchIterator:
     repeats: ClassVar[bool] = False
 
     def shard(self, request: ShardRequest) -> Iterator[Rows]:
-        """What the iterator gives; the request is not asked, since somebody else has divided the rows."""
+        """The rows that the iterator gives; `request` is ignored, since the engine has divided the rows already."""
         for batch in self.iterator.iter_batches(batch_size=BATCH_ROWS, batch_format="numpy"):
             yield columns_of(batch)
 
     def batch(self, rows: Rows) -> Any:
-        """Columns by name."""
         return collated(rows)

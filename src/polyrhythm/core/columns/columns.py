@@ -30,7 +30,7 @@ class ArrowArray(Protocol):
     """A batch of columns in Arrow's memory: a RecordBatch of pyarrow, a data frame of polars or pandas."""
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
-        """As in Arrow's PyCapsule interface."""
+        """The batch as capsules of a schema and an array, by Arrow's PyCapsule interface."""
 
 
 @runtime_checkable
@@ -38,7 +38,7 @@ class ArrowStream(Protocol):
     """A table of columns in Arrow's memory."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """As in Arrow's PyCapsule interface."""
+        """The table as a capsule of a stream of batches, by Arrow's PyCapsule interface."""
 
 
 def columns_of(batch: Any) -> dict[str, Tensor | list[Any]]:

@@ -1,4 +1,4 @@
-"""Files and modules of a user's own: run once to get the training function that they define."""
+"""The user's own files and modules: run once to get the training function that they define."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ def _file_of(name: str) -> str:
 
 
 def _within_argparse(error: BaseException) -> bool:
-    """Whether argparse ended the script: by the names of modules, as the path in a compiled file need not be the one it was found by."""
+    """True if argparse ended the script: by the names of modules, as the path in a compiled file need not be the one it was found by."""
     return any(frame.f_globals.get("__name__") == argparse.__name__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _refusal(error: BaseException, file: str, shown: str) -> PolyrhythmError:
-    """What went wrong in the user's file, with the last of their own lines that was running."""
+    """The error that says what went wrong in the user's file, with the last of their own lines that was running."""
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SystemExit) and isinstance(error.code, int) and _within_argparse(error):
         return ScriptEnded(f"{shown} ended with code {error.code} at its arguments, and printed why.", error.code)

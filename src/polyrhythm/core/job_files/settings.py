@@ -1,4 +1,7 @@
-"""The settings of a training function: the parameters it has beside the worker, or the fields of the dataclass it is an object of."""
+"""The settings of a training function: its parameters after the worker, or the fields of the dataclass that it is an object of.
+
+The command line, the planner and `workloads.load` list them and give them values here.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Configured:
-    """A training function with some of its keyword parameters given."""
+    """A training function with values for some of its keyword parameters."""
 
     train: Callable[..., object]
     settings: tuple[tuple[str, Any], ...]

@@ -18,7 +18,7 @@ _WANTED = {
     str: "text",
 }
 ANYTHING = int | float | str | None
-"""The kind of a value of which nothing is known."""
+"""The kind of a value whose type is unknown."""
 
 
 def wanted(kind: Any) -> str | None:

@@ -1,4 +1,7 @@
-"""The methods of a worker that a bundled training function uses."""
+"""The methods of a worker that a bundled training function uses.
+
+The workloads take such a worker; `training.worker.Worker` is the one that they get in a run.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ class WorkloadWorker(Protocol):
 
     @property
     def rank(self) -> int:
-        """Which of them, from 0."""
+        """The rank of this worker, from 0."""
 
     @property
     def workers(self) -> int:
-        """How many there are."""
+        """The number of workers in the run."""
 
     @property
     def device(self) -> str:

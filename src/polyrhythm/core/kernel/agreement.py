@@ -1,4 +1,7 @@
-"""Facts that must be equal at all workers of a run, and the sentence that names a difference."""
+"""Facts that must be equal at all workers of a run, and the sentence that names a difference.
+
+`WorkerContext.agree` and `align` take such facts; the simulator and, for real processes, `AgreementCollector` compare them by `Agreements`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class Agreements:
         return number
 
     def complete(self, number: int, names: Collection[str]) -> bool:
-        """Whether the facts of all of `names` are there in that round."""
+        """True if all of `names` have submitted their facts in that round."""
         return number < len(self._rounds) and self._rounds[number].keys() >= set(names)
 
     def difference(self, number: int) -> str | None:
@@ -49,7 +52,7 @@ class Agreements:
         return f"{sentence}: {next(remedies[name] for name, facts in submitted.items() if what in facts)}"
 
     def differs(self, number: int, name: str) -> bool:
-        """Whether the facts of the worker `name` differ there from those that came first."""
+        """True if the facts of the worker `name` differ from those that were submitted first in that round."""
         submitted = self._rounds[number]
         return submitted[name] is not next(iter(submitted.values()))
 
@@ -66,7 +69,7 @@ def difference(submitted: Mapping[str, Facts]) -> str | None:
 
 
 def first_difference(submitted: Mapping[str, Facts]) -> tuple[str, str] | None:
-    """As `difference`, with what the fact is about before it."""
+    """The name of the first fact that differs in `submitted`, and the sentence that `difference` gives for it; None if all are equal."""
     about = {what: None for facts in submitted.values() for what in facts}
     for what in about:
         groups: dict[str | None, list[str]] = {}
@@ -90,6 +93,6 @@ def listed(names: Sequence[str]) -> str:
 
 
 def place(name: str) -> tuple[str, int]:
-    """What names are ordered by: "worker/2" before "worker/10"."""
+    """The sort key of actor names, which puts "worker/2" before "worker/10"."""
     kind, _, number = name.rpartition("/")
     return kind, int(number)

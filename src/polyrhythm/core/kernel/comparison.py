@@ -1,4 +1,8 @@
-"""What must be equal at all workers at the same moment of each one's own run, compared while nobody waits."""
+"""Values that must be equal at all workers when each comes to the same moment of its run; no worker waits for the comparison.
+
+`WorkerContext.compare` takes a `Comparison`. The simulator, the launcher of processes and each joined worker hand it to their
+`Comparisons`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ class Fact(msgspec.Struct, frozen=True, tag=True):
     remedy: str
 
     def differs(self, other: Fact) -> bool:
-        """Whether the other is another text."""
+        """True if the other text is different."""
         return self.value != other.value
 
     def __str__(self) -> str:
@@ -34,7 +38,7 @@ class Sketch(msgspec.Struct, frozen=True, tag=True):
     remedy: str
 
     def differs(self, other: Sketch) -> bool:
-        """Whether the other is further away than that, or has another number of elements."""
+        """True if the other is further away than the tolerance, or has another number of elements; always False for another `kind`."""
         if self.kind != other.kind:
             return False
         if len(self.values) != len(other.values):
@@ -50,7 +54,7 @@ class Sketch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Times(msgspec.Struct, frozen=True, tag=True):
-    """How often something was done for certain, and how often at most."""
+    """The number of times that something was done: `least` for certain, `most` at most, and the `last` time after that step."""
 
     least: int
     most: int
@@ -58,7 +62,7 @@ class Times(msgspec.Struct, frozen=True, tag=True):
     remedy: str
 
     def differs(self, other: Times) -> bool:
-        """Whether both cannot have been done equally often."""
+        """True if both cannot have been done equally often."""
         return self.least > other.most or other.least > self.most
 
     def __str__(self) -> str:
@@ -66,7 +70,7 @@ class Times(msgspec.Struct, frozen=True, tag=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What one worker has at a `moment`, by what it is. `shown` is the moment in words, such as "step 8"."""
+    """The values of one worker at a `moment`, by name. `shown` is the moment in words, such as "step 8"."""
 
     moment: str
     shown: str
@@ -80,7 +84,7 @@ class Comparisons:
         self._first: dict[str, tuple[str, Comparison]] = {}
 
     def add(self, name: str, comparison: Comparison) -> str:
-        """The worker `name` has come to a moment: the sentence on what differs there, or nothing."""
+        """Compare the worker `name` with the first that came to this moment: the sentence on what differs, or an empty text."""
         first, known = self._first.setdefault(comparison.moment, (name, comparison))
         for what, mine in comparison.found.items():
             its = known.found.get(what)
@@ -91,5 +95,5 @@ class Comparisons:
 
 
 def _alike(shown: dict[str, dict[str, str]], what: str) -> str:
-    """Where both are the same in words."""
+    """The sentence on two values that differ, and yet are the same in words."""
     return f"{' and '.join(shown)} have {what} that differ"

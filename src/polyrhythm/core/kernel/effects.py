@@ -39,7 +39,7 @@ class Send(Effect[None]):
 
 @dataclass(slots=True)
 class SendAll(Effect[None]):
-    """As `Send` of the same message to each of several actors, in order. The simulator may charge it in closed form."""
+    """Send the same message to each of several actors, in order. The simulator may charge it in closed form."""
 
     to: Sequence[str]
     message: Message
@@ -49,7 +49,7 @@ class SendAll(Effect[None]):
 class SendDatagram(Effect[None]):
     """Hand a message of at most `DATAGRAM_BYTES` over, which may be lost, or come late, twice, or after later ones. Resumes at once.
 
-    Nobody sends it again, and who sent it does not learn what became of it.
+    It is never sent again, and its sender is not notified of a loss.
     """
 
     to: str
@@ -94,12 +94,12 @@ class Compute(Effect[None]):
 
 
 class Rounding(Enum):
-    """What sums are rounded to on their way, beyond what their type does."""
+    """The rounding of sums on their way, beyond that of their type."""
 
     NONE = "not at all"
     """A runtime may make the sum in its own way."""
     BY_ELEMENT = "element by element"
-    """Whatever is summed beside it."""
+    """The rounding of an element does not depend on the others that are summed with it."""
     BY_PART = "by what is summed beside it"
 
 
@@ -108,7 +108,7 @@ class Schedule(Protocol):
 
     @property
     def rounding(self) -> Rounding:
-        """What its sums lose."""
+        """The rounding of its sums."""
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
         """The time of one reduction of `nbytes` over `workers` equal links of `latency` seconds and `bandwidth` bytes per second."""
@@ -127,10 +127,10 @@ class NativeReducer(Protocol):
     """A runtime's native sums over workers."""
 
     def reduce(self, effect: NativeReduce) -> Tensor | None:
-        """The sum."""
+        """The sum over the group of `effect`; None where that is left to messages."""
 
     def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
-        """True when the sum is made."""
+        """True when the parts hold their sum; None where the sum must be made by `reduce`."""
 
 
 @dataclass(slots=True)
@@ -149,13 +149,13 @@ class NativeReduce(Effect[Tensor | None]):
     after: tuple[Latch, ...] = ()
 
     def apply(self, reducer: NativeReducer) -> Tensor | None:
-        """The sum."""
+        """The sum that `reducer` makes; None where that is left to messages."""
         return reducer.reduce(self)
 
 
 @dataclass(slots=True)
 class NativeReduceInPlace(Effect[bool | None]):
-    """As `NativeReduce` of the flat vector that `parts` are in order, divided by `divisor` and put in their place: True when that is done.
+    """Replace `parts`, in order one flat vector, by their sum over `group` divided by `divisor`; the result is True when that is done.
 
     None means: use `NativeReduce`. Parts are contiguous, of one type and on one device, and no two share memory. Real processes use shared
     memory on one host.

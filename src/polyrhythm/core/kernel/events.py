@@ -56,11 +56,11 @@ class Delivered(Event, frozen=True):
 
 
 class Carried(Event, frozen=True):
-    """What the actor's connection `to` another one has carried, until the actor ended.
+    """The traffic of the actor's connection `to` another one, until the actor ended.
 
     `busy` are the seconds for which something was under way on it; 0 where that is not known, as between processes of one host. `latency`
-    is what a byte takes to get there, in real time half of the least round trip. `resent` are the bytes that were sent again because they
-    were lost.
+    is the time that a byte takes to get there, in real time half of the least round trip. `resent` are the bytes that were sent again
+    because they were lost.
     """
 
     to: str
@@ -111,7 +111,7 @@ class Reported(Event, frozen=True):
 
 
 class Evaluated(Event, frozen=True):
-    """What `worker.evaluate` measured on the weights that were the result at `time`, and were not yet the result at `since`.
+    """The metrics that `worker.evaluate` measured on the weights that were the result at `time`, and were not yet the result at `since`.
 
     `clock` and `bytes_sent` are those of `time`, as of `Reported`.
     """
@@ -162,7 +162,7 @@ class Saved(Event, frozen=True):
 class Overwritten(Event, frozen=True):
     """Workers have written `writes` rows of weights that they share without locks; `lost` of these writes were overwritten by others'.
 
-    Counters beside the weights, to which they write in the same way, show how many. (Real processes only.)
+    Counters next to the weights, to which they write in the same way, show how many. (Real processes only.)
     """
 
     writes: int
@@ -170,7 +170,7 @@ class Overwritten(Event, frozen=True):
 
 
 class Undelivered(Event, frozen=True):
-    """Of `sent` datagrams that others sent this worker, `arrived` came; of these, `superseded` were dropped, since newer ones had come.
+    """Others sent this worker `sent` datagrams, and `arrived` came; of these, `superseded` were dropped, since newer ones had come.
 
     What others did to the weights of which this worker has the last word is `produced`, in norms of the sum, and `lost` is the norm of what
     was not applied, or was applied twice.
@@ -190,9 +190,9 @@ class Faulted(Event, frozen=True):
 
 
 class Restarted(Event, frozen=True):
-    """The run was begun again because the actor was lost; `reason` is the sentence that says so. (Engines only.)
+    """The run was started again because the actor was lost; `reason` is the sentence that says so. (Engines only.)
 
-    What comes behind it begins at the newest checkpoint of before, or at the beginning if there is none.
+    The events that follow begin at the newest checkpoint, or at the beginning if there is none.
     """
 
     reason: str

@@ -1,4 +1,7 @@
-"""Who takes part in an exchange: a run has many groups, and an actor may be in several."""
+"""The members of an exchange: a run has many groups, and an actor may be in several.
+
+A strategy's plan makes a group for each member; collectives, topologies and consistency rules are given it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Group:
 
     @property
     def size(self) -> int:
-        """How many members it has."""
+        """The number of members."""
         return len(self.members)
 
 

@@ -1,4 +1,7 @@
-"""What a runtime is given to run, and what it gives back: nothing here knows of models or strategies."""
+"""The interface of a runtime: the job that it runs, and the ending that it returns; nothing here knows of models or strategies.
+
+`core.training` makes the jobs; the simulator, the processes and the engines of `polyrhythm.launchers` run them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class WorkerContext(Protocol):
 
     @property
     def record(self) -> Recorder:
-        """Where events go."""
+        """The recorder that takes this worker's events."""
 
     @property
     def bytes_sent(self) -> int:
@@ -42,16 +45,16 @@ class WorkerContext(Protocol):
         """A step over `samples` samples was computed: where time is virtual, its duration passes now."""
 
     def discard(self) -> None:
-        """What was computed since the last step is used by nobody: where time is virtual, none passes for it."""
+        """Discard what was computed since the last step, which nobody uses: where time is virtual, none passes for it."""
 
     def reach(self, done: float) -> None:
-        """The part of this step's forward pass that has been computed, from 0 to 1, before the program waits inside it.
+        """Report the part of this step's forward pass that has been computed, from 0 to 1, before the program waits inside it.
 
         It counts where steps are measured as a whole and time is virtual: that part of the duration passes now, and not at the `charge`.
         """
 
     def charge_merge(self, others: int) -> None:
-        """As `charge`, for having merged the contributions of `others`."""
+        """The contributions of `others` other workers were merged: where time is virtual, the measured duration of that passes now."""
 
     def free(self, compute: Callable[[], T]) -> T:
         """Call `compute`, which is not part of the training: it takes no virtual time."""
@@ -59,13 +62,13 @@ class WorkerContext(Protocol):
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block the program until `coroutine` has ended; everything it awaits goes through the port.
 
-        It runs after all that was begun before, and raises the error if any of that has failed.
+        It runs after all that was started before, and raises the error if any of that has failed.
         """
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
-        """Start `coroutine` in the background while the program goes on computing; it may be called in a hook of `backward()`.
+        """Start `coroutine` in the background while the program continues to compute; it may be called in a hook of `backward()`.
 
-        Coroutines that were begun run one after the other, in that order, and end with the program. `done` is the part of this backward
+        Coroutines started so run one after the other, in that order, and end with the program. `done` is the part of this backward
         pass that has been computed, from 0 to 1, for a runtime whose steps are measured as a whole.
         """
 
@@ -105,42 +108,42 @@ class WorkerContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a worker runs: its site and its host, by names that are the same at all workers."""
+    """The place of a worker: its site and its host, by names that are the same at all workers."""
 
     site: str
     host: str
 
 
 def unplaced(workers: int) -> tuple[Location, ...]:
-    """Where nothing is known of sites: each worker on a host of its own, all at one site."""
+    """The locations where nothing is known of sites: each worker on a separate host, all at one site."""
     return tuple(Location("", f"host/{rank}") for rank in range(workers))
 
 
 class Work(Protocol):
-    """What is to be run by that many `workers`, before it is known where they are: a `Job` is one too, whose places are settled."""
+    """A computation for that many `workers`, before it is known where they are: a `Job` is one too, whose locations are settled."""
 
     @property
     def workers(self) -> int:
-        """How many workers it uses."""
+        """The number of workers that it uses."""
 
     @property
     def resumable(self) -> bool:
-        """Whether it writes checkpoints."""
+        """True if it writes checkpoints."""
 
     def job(self, locations: Sequence[Location]) -> Job:
         """The job for workers at these locations, by rank. Raises CompositionError if they do not fit."""
 
     def continued(self) -> Work:
-        """The same, from its newest checkpoint; from its beginning if it has none."""
+        """The same work, from its newest checkpoint; from its beginning if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """`workers` copies of a blocking program, `servers` actors, and which losses the run survives.
 
-    `program` returns a message (final weights, totals) or None. `essential` is true for an actor without which the run cannot go on. `seed`
-    is the root of every random stream. `groups` are those whose sums are made besides the sums of all workers, each a name and its members;
-    a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None
+    `program` returns a message (final weights, totals) or None. `essential` is true for an actor without which the run cannot continue.
+    `seed` is the root of every random stream. `groups` are those whose sums are made besides the sums of all workers, each a name and its
+    members; a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None
     where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had taken
     before. With a `timeline`, messages and the phases of exchanges are recorded too. `grace` is how many seconds the run may take to
     write a last checkpoint when it is asked to stop; 0 where it can write none. Raises CompositionError for groups of equal names, or
@@ -175,7 +178,7 @@ class Job:
 
     @property
     def resumable(self) -> bool:
-        """It writes checkpoints, if any, in a way of its own."""
+        """Always False: it writes checkpoints, if any, in its own way."""
         return False
 
     def job(self, locations: Sequence[Location]) -> Job:
@@ -196,7 +199,7 @@ class Job:
 
 @dataclass(slots=True)
 class Ending:
-    """How a run ended: results by actor, totals on the wire, and the seconds it took (virtual or real).
+    """The end of a run: results by actor, totals on the wire, and the seconds it took (virtual or real).
 
     `bytes_between_sites` are those of `bytes_sent` that went from one site to another; None where a runtime does not know.
     """
@@ -226,7 +229,7 @@ class Runtime(Protocol):
         """The name of the network that it models; None where the network is real."""
 
     def locations(self, workers: int) -> tuple[Location, ...] | None:
-        """Where each of that many workers will run, by rank; None where that is known only when they have been placed."""
+        """The location of each of that many workers, by rank; None where that is known only when they have been placed."""
 
     def execute(self, work: Work, record: Recorder) -> Ending:
         """Run `work` to its end; events go to `record` as they happen. Raises `RunError`s."""

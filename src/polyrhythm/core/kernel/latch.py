@@ -1,4 +1,7 @@
-"""What one coroutine of an actor waits for and another one opens."""
+"""A latch, which one coroutine of an actor opens and others wait for.
+
+Topologies, services and `together` make latches; a coroutine waits for one through `Port.wait`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ class Latch:
         self._calls: list[Callable[[], None]] = []
 
     def open(self) -> None:
-        """Let all go on that wait for it."""
+        """Open it, and let all continue that wait for it."""
         self.is_open = True
         calls, self._calls = self._calls, []
         for call in calls:

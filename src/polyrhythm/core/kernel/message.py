@@ -1,4 +1,7 @@
-"""Messages between actors: a topic, a few numbers, a short text, tensors."""
+"""Messages between actors: a topic, a few numbers, a short text, tensors.
+
+Actors make them and send them through their `Port`; the runtimes deliver them, and use them between themselves too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What actors are called: "worker/3", "server/0"."""
+"""The names of actors: "worker/3", "server/0". Runtimes, topologies and reports make and read them by these functions."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def rank_of(name: str) -> int:
 
 
 def is_worker(name: str) -> bool:
-    """Whether an actor is a worker."""
+    """True if the actor `name` is a worker."""
     return name.startswith("worker/")

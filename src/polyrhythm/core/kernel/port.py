@@ -1,4 +1,7 @@
-"""The interface of an actor to its runtime."""
+"""The interface of an actor to its runtime.
+
+A runtime makes one `Port` for each actor; the actor's coroutines get it, and send, receive and wait through it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ Body = Callable[["Port"], Coroutine[Effect[Any], Any, None]]
 
 
 class Port:
-    """What an actor may do. Each method makes an effect to be awaited, except `now` and `rng`, which return at once.
+    """The operations of an actor. Each method makes an effect to be awaited, except `now` and `rng`, which return at once.
 
     `name` is the actor's own ("worker/3", "server/0"); `clock` gives the runtime's time in seconds since the run began. `scope` is put
     before every topic and every random stream's name. Events go to `record`; those that come by the thousand only if `details` are wanted.
@@ -56,7 +59,7 @@ class Port:
         self._streams: dict[str, np.random.Generator] = {}
 
     def scoped(self, scope: str) -> Port:
-        """A port of the same actor with topics and random streams of its own; the port itself where `scope` is empty."""
+        """A port of the same actor with separate topics and random streams; the port itself where `scope` is empty."""
         if not scope:
             return self
         port = Port(self.name, self._seed, self._clock, self.record, self.details)
@@ -64,7 +67,7 @@ class Port:
         return port
 
     def send(self, to: str, message: Message) -> Send:
-        """Send `message` to the actor `to`; the sender goes on at once and must not write to its tensors."""
+        """Send `message` to the actor `to`; the sender continues at once and must not write to its tensors."""
         if self._scope:
             message = Message(self._scope + message.topic, message.numbers, message.text, message.tensors)
         if self.details and message.topic[:1] != ASIDE:
@@ -113,7 +116,7 @@ class Port:
         return Wait(latch)
 
     def sleep(self, seconds: float) -> Sleep:
-        """Wait `seconds`."""
+        """Wait for that many seconds of the runtime's time."""
         return Sleep(seconds)
 
     def compute(self, flops: float) -> Compute:
@@ -159,10 +162,10 @@ class Port:
         return self._streams[full]
 
     def export(self) -> StateTree:
-        """Where the random streams of this scope are, by name."""
+        """The states of the random streams of this scope, by name."""
         return {name: stream.bit_generator.state for name, stream in self._streams.items() if name.startswith(self._scope)}
 
     def restore(self, state: StateTree) -> None:
-        """Go on with the random streams of an exporter of the same scope."""
+        """Continue the random streams that a port of the same scope has exported."""
         for name, where in state.items():
             self.rng(name.removeprefix(self._scope)).bit_generator.state = where

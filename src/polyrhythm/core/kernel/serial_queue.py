@@ -1,4 +1,4 @@
-"""Background work of a blocking program: one item at a time, in the order in which it was begun."""
+"""Background work of a blocking program: one item at a time, in the order in which it was started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SerialQueue(Generic[T]):
 
     @property
     def idle(self) -> bool:
-        """Whether it is empty, and no error is left to be taken."""
+        """True if it is empty, and no error is left to be taken."""
         return not self._busy and not self._waiting and self.error is None
 
     def join(self, item: T) -> None:

@@ -1,7 +1,7 @@
 """Signals that ask this process to end: SIGTERM, SIGHUP and SIGQUIT end it as Ctrl-C does, so that records are closed and say why.
 
-Python's own reaction to them is the system's: the process is gone, without a word. Here they raise `Stopped` in the main thread. Who can
-do better than break off, such as a run that can still write a checkpoint, is asked instead, by the first SIGTERM or SIGHUP.
+Python's own reaction to them is the system's: the process is gone, without a word. Here they raise `Stopped` in the main thread. A run
+that can still write a checkpoint is not broken off, but asked to stop, by the first SIGTERM or SIGHUP.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class StopSignals:
 
 @dataclass(frozen=True, slots=True)
 class _Handler:
-    """In the `process` that has installed it."""
+    """The handler of these signals, for the `process` that has installed it."""
 
     process: int
 
@@ -87,12 +87,12 @@ def stoppable() -> Iterator[None]:
 
 
 def come_again(problem: Stopped) -> None:
-    """From another thread: have the signal come once more, which breaks off whatever the main thread waits for."""
+    """Have the signal come once more, from another thread, which breaks off any wait of the main thread."""
     signal.pthread_kill(threading.main_thread().ident or 0, problem.number)
 
 
 def latest() -> Stopped | None:
-    """What the latest of these signals has raised, or was given to who is asked; also where somebody has caught it."""
+    """The Stopped that the latest of these signals has raised, or has given to an `ask`; also where somebody has caught it."""
     return _latest[0] if _latest else None
 
 
@@ -102,7 +102,7 @@ def note_end(problem: BaseException, code: int) -> None:
 
 
 def noted_end(code: object) -> BaseException | None:
-    """What the program ends of, where it ends with `code` because somebody has caught that and said so."""
+    """The problem of which the program ends, where it ends with `code` because somebody has caught and noted that problem."""
     return _ended[0][0] if _ended and _ended[0][1] == code else None
 
 
@@ -121,7 +121,7 @@ def notify(sentence: str) -> None:
 
 
 def tell(problem: KeyboardInterrupt, about: str = "") -> None:
-    """Print what `told` gives, once for each problem, be it raised through several of us."""
+    """Print a line on what has ended the program, once for each problem, also where several of our calls raise it."""
     if not getattr(problem, "is_told", False):
         problem.is_told = True  # type: ignore[attr-defined]
         notify(f"{about}: {told(problem)}" if about else told(problem))
@@ -148,7 +148,7 @@ def ask_first(ask: Ask) -> None:
 
 
 def forget(ask: Ask) -> None:
-    """Undo `ask_first`."""
+    """Remove `ask`, which `ask_first` has added."""
     if ask in _asked:
         _asked.remove(ask)
 

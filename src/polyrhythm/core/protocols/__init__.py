@@ -1,1 +1,1 @@
-"""What the five pieces of a strategy are to each other: traits, requests, responses and the protocols."""
+"""The protocols of the pieces of a strategy, and the types that they exchange: traits, requests and responses."""

@@ -1,4 +1,7 @@
-"""What an all-reduce algorithm is, and the two collective operations that are alike for all of them."""
+"""Protocols of all-reduce algorithms, and the two collective operations that are the same for all of them.
+
+Members are in `topology.collective.algorithms`; `AllReduce` and the codecs' requests use them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from polyrhythm.core.protocols.requests import Packet
 
 
 class AnyReduction(Protocol):
-    """How P workers come to know the sum of a tensor."""
+    """A way for P workers to get the sum of a tensor."""
 
     async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
         """The sum of the `value` of all workers (any shape), with the same bits at every worker."""
@@ -26,25 +29,25 @@ class Algorithm(AnyReduction, Protocol):
 
     @property
     def rounding(self) -> Rounding:
-        """What its sums lose beyond what their type does."""
+        """The rounding of its sums in addition to that of their type."""
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
-        """The time of one reduction over equal links."""
+        """Seconds of one reduction over equal links."""
 
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
-        """Bytes, headers included, and messages that all workers together send."""
+        """Bytes, with headers, and messages that all workers together send."""
 
     def first(self, part: int, workers: int, nbytes: int) -> int | None:
-        """The rank with which the sum of a part of `nbytes` begins; the others follow in order. None where it is nested otherwise."""
+        """The rank with which the sum of a part of `nbytes` starts; the others follow in order. None if the sum is nested otherwise."""
 
 
 async def all_gather(port: Port, group: Group, packet: Packet, topic: str) -> list[Packet]:
-    """The packets of all workers in rank order; each sends to all, beginning with the next in rank."""
+    """The packets of all workers in rank order; each sends to all, starting with the next in rank."""
     return await all_to_all(port, group, [packet] * group.size, topic)
 
 
 async def all_to_all(port: Port, group: Group, packets: Sequence[Packet], topic: str) -> list[Packet]:
-    """The packets that all workers have for me, in rank order; `packets[k]` goes to worker k."""
+    """The packets that all workers have for this one, in rank order; `packets[k]` goes to worker k."""
     rank, workers = group.rank, group.size
     received = list(packets)
     for step in range(1, workers):

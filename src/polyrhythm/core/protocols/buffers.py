@@ -1,4 +1,7 @@
-"""What a policy for buffers is: with which batch-norm statistics, and other buffers, the final weights are saved."""
+"""Protocol of a policy for buffers: the batch-norm statistics, and other buffers, with which the final weights are saved.
+
+A strategy has one policy; it makes a `Keeper` for each model that a worker attaches.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ class Keeper(Protocol):
     """One model's buffers at one worker."""
 
     def renew(self) -> None:
-        """Bring them up to the final weights, which the model holds now."""
+        """Bring the buffers up to the final weights, which the model holds now."""
 
 
 class Unchanged:
-    """Leaves them as training left them."""
+    """Leaves the buffers as training left them."""
 
     def renew(self) -> None:
-        """Nothing."""
+        """Leave the buffers as they are."""
 
 
 class Buffers(Protocol):
@@ -26,7 +29,7 @@ class Buffers(Protocol):
 
     @property
     def averaged(self) -> bool:
-        """Whether every worker ends with the mean of what all workers have after `renew`."""
+        """True if every worker ends with the mean of all workers' buffers after `renew`."""
 
     def keeper(self, model: nn.Module) -> Keeper:
-        """Begin to look after the buffers of a model that was just attached."""
+        """A keeper of the buffers of a model that was just attached."""

@@ -1,4 +1,7 @@
-"""What a codec is: an aggregation in which the values of all workers are summed; and for most of them, packets."""
+"""Protocol of codecs: an aggregation that sums the values of all workers, and packets for most of them.
+
+Members are in `codec`. The channels of topologies call them, at workers and at servers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from polyrhythm.core.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """One value encoded: the packet, what every receiver will make of it (numel,), and the next state."""
+    """An encoded value: the packet, the value that every receiver decodes from it (numel,), and the next state."""
 
     packet: Packet
     sent: Tensor
@@ -25,7 +28,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """The end of an aggregation: the sum of what all sent (numel,), my own part of it (numel,), and the next state."""
+    """The end of an aggregation: the sum of all that was sent (numel,), this worker's part of it (numel,), and the next state."""
 
     total: Tensor
     sent: Tensor
@@ -36,23 +39,23 @@ Aggregation = Generator[CollectiveRequest, Any, Aggregated]
 
 
 class Codec(Protocol):
-    """How a flat vector (numel,) of some layout is sent. Settings are frozen; `state` goes in and comes out.
+    """Encodes a flat vector (numel,) of some layout. Settings are frozen; `state` is an argument and part of the result.
 
     Law: what was sent plus the residual equals what was given, per coordinate, unless it is lossy.
     """
 
     @property
     def traits(self) -> CodecTraits:
-        """What it declares of itself."""
+        """The properties that composition checks."""
 
     def initial(self, layout: Layout) -> State:
         """The state before anything was sent."""
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """Make the requests that it takes to know the sum of the values of all workers."""
+        """Make the requests that are needed to sum the values of all workers."""
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """What was given before and is not sent yet (numel,)."""
+        """The residual (numel,): values that were given before and are not sent yet."""
 
 
 class PacketCodec(Codec, Protocol):
@@ -66,17 +69,17 @@ class PacketCodec(Codec, Protocol):
         """Encode `value` in one packet."""
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """The value of a packet (numel,); every receiver gets the same bits."""
+        """The value of a packet (numel,), with the same bits at every receiver."""
 
 
 def packets(codec: Codec) -> PacketCodec:
-    """`codec` as one that makes packets, which composition has made sure of."""
+    """`codec` as one that makes packets; composition has ensured that it does."""
     assert codec.traits.makes_packets, f"{codec} was composed where packets are needed"
     return cast(PacketCodec, codec)
 
 
 def gather_and_sum(codec: PacketCodec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-    """The aggregation of a codec that makes packets: those of all, decoded and summed in rank order."""
+    """The aggregation of a codec that makes packets: all packets are gathered, decoded, and summed in rank order."""
     encoded = codec.encode(value, layout, state, context)
     packets: list[Packet] = yield AllGatherRequest(encoded.packet)
     total = codec.decode(packets[0], layout)

@@ -1,4 +1,4 @@
-"""What the workers of a run hold in common: a model that each has attached, a table that each has opened."""
+"""State that the workers of a run have in common: a model that each has attached, or a table that each has opened."""
 
 from __future__ import annotations
 
@@ -14,34 +14,37 @@ from polyrhythm.core.trees import StateTree
 
 
 class CommonState(Protocol):
-    """One worker's side of it."""
+    """One worker's side of a common state."""
 
     @property
     def clock(self) -> int:
-        """Steps that this worker has taken."""
+        """The number of steps that this worker has taken."""
 
     def step(self, samples: int) -> None:
-        """Send what this worker did, and take over what is due: one step, on so many samples."""
+        """Take one step, on so many samples: send this worker's contribution, and take over what is due."""
 
     def finish(self) -> None:
-        """Bring it to its end; called by every worker, at a different time."""
+        """Bring the state to its end; each worker calls it at a different time."""
 
     def drain(self, step: int) -> str:
-        """As `pieces.topology.Channel.drain`."""
+        """Have all that was sent arrive before a checkpoint after `step`, as `Channel.drain` does.
+
+        Returns the first error as a sentence, else "".
+        """
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`, after `drain`."""
+        """The state of this worker, after `drain`; see `Stateful`."""
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`, before the first step."""
+        """Take over what was exported, before the first step; see `Stateful`."""
 
 
 class Opening(Protocol):
-    """What worker 0 announces to the servers that are to keep something besides models: a `msgspec.Struct` with a tag."""
+    """Worker 0's announcement to the servers that they keep something other than a model: a `msgspec.Struct` with a tag."""
 
     @property
     def scope(self) -> str:
-        """What its topics begin with."""
+        """The prefix of its topics."""
 
     def serve(self, consistency: Consistency, endpoint: ServerEndpoint, given: Sequence[Tensor]) -> Coroutine[Effect[Any], Any, None]:
-        """A server's whole life with it; `given` are the tensors that came with the announcement."""
+        """Run a server's side until it ends; `given` are the tensors that came with the announcement."""

@@ -1,4 +1,7 @@
-"""What a codec, a consistency or a merge may look at in one exchange."""
+"""The context of one exchange, for a codec, a consistency, a merge or a local rule.
+
+Channels of topologies make those of codecs, and each `ModelState` holds that of its merge; the replica gives it to the local rule too.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ def _no_rates() -> tuple[float, ...]:
 class ExchangeContext:
     """One exchange, as the actor that encodes or merges sees it.
 
-    `group` are the workers that exchange; a server stands outside it, with rank -1. `draw` is a random stream of the piece's own. `clock`
-    is the worker's step, from 1; at a server the slowest worker's step that was merged before. `source` gives the weights of the same
-    vector as they are, on any device; it is called only when a piece looks at `weights`. Before training there are none. `factors` are
-    those of the sender's gradient, by the name of the linear layer; of a part of the vector too they are those of whole layers.
+    `group` are the workers that exchange; a server stands outside it, with rank -1. `draw` is the piece's random stream. `clock` is the
+    worker's step, from 1; at a server the slowest worker's step that was merged before. `source` gives the current weights of the same
+    vector, on any device; it is called only when a piece reads `weights`. Before training there are none. `factors` are those of the
+    sender's gradient, by the name of the linear layer; for a part of the vector too they are those of whole layers.
 
     A merge has more: the `layout` of the vector, the `state` that it returned with its last direction (empty at first), and `moved`. Where
-    a topology encodes for each receiver apart, a codec has the `receiver`. `controls` is what was decided while the run was under way.
-    `rates` gives the learning rates of the worker's optimizer as they are, by parameter group; none outside of collective exchanges.
+    a topology encodes for each receiver separately, a codec has the `receiver`. `controls` has the decisions of the controller so far.
+    `rates` gives the current learning rates of the worker's optimizer, by parameter group; none outside of collective exchanges.
     """
 
     group: Group
@@ -61,22 +64,22 @@ class ExchangeContext:
 
     @property
     def moved(self) -> Tensor:
-        """What this worker's own steps have done to the weights since the last exchange (numel,), with the sign of a gradient.
+        """The change of the weights by this worker's own steps since the last exchange (numel,), with the sign of a gradient.
 
         Only for a merge that declares `sees_moved`; it is computed anew each time.
         """
         return self.update().detach().cpu()
 
     def to(self, receiver: str) -> ExchangeContext:
-        """The same exchange, with one of several receivers."""
+        """The context of the same exchange with one of several receivers."""
         return self.changed(receiver=receiver)
 
     def at(self, clock: int, source: Callable[[], Tensor], factors: Mapping[str, Factors] | None = None) -> ExchangeContext:
-        """The same group and stream at `clock`, with the weights that `source` gives, and `factors` if there are any."""
+        """The context of the same group and stream at `clock`, with the weights that `source` gives, and `factors` if there are any."""
         return self.changed(clock=clock, source=source, factors={} if factors is None else factors)
 
     def parts(self, layouts: Sequence[Layout]) -> list[ExchangeContext]:
-        """The same exchange, of each of consecutive parts of the vector."""
+        """The contexts of consecutive parts of the vector, in order."""
         contexts, start = [], 0
         for layout in layouts:
             contexts.append(self.changed(source=partial(self._range, start, layout.numel), layout=layout))
@@ -84,16 +87,16 @@ class ExchangeContext:
         return contexts
 
     def range(self, start: int, layout: Layout) -> ExchangeContext:
-        """The same exchange, of the part of the vector that begins at `start`."""
+        """The context of the part of the vector that starts at `start`."""
         source, update = partial(self._range, start, layout.numel), partial(self._moved, start, layout.numel)
         return self.changed(source=source, update=update, layout=layout)
 
     def divided(self, layouts: Sequence[Layout], cut: Callable[[Tensor], Sequence[Tensor]]) -> list[ExchangeContext]:
-        """The same exchange, of each of the parts into which `cut` divides the vector."""
+        """The contexts of the parts into which `cut` divides the vector."""
         return [self.changed(source=partial(self._piece, cut, k), layout=layout) for k, layout in enumerate(layouts)]
 
     def changed(self, **changes: Any) -> ExchangeContext:
-        """As `dataclasses.replace`, in a fifth of its time: codecs of parts make several at each step."""
+        """A copy with some fields replaced, five times as fast as `dataclasses.replace`: codecs of parts make several at each step."""
         changed = object.__new__(ExchangeContext)
         changed.__dict__.update(self.__dict__)
         changed.__dict__.pop("weights", None)

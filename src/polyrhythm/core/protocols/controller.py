@@ -1,4 +1,7 @@
-"""What a controller is: it sets, while a run is under way, what other pieces would keep as they were composed."""
+"""Protocol of controllers: while a run is under way, they set what other pieces would keep as composed.
+
+Members are in `controllers`. The `ControlLoop` of a worker calls them; codecs, consistencies, topologies and shuffles read the `Controls`.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,26 @@ from polyrhythm.core.tensors import State
 
 
 class ControlledSetting(Enum):
-    """What can be set while a run is under way."""
+    """The settings that a controller can change while a run is under way."""
 
     RANGES = "partitions"  # the word of Ako, as in the records
-    """Into how many parts a codec divides the vector, of which it sends one at a time."""
+    """The number of parts into which a codec divides the vector; it sends one at a time."""
     NBYTES = "bytes"
-    """How many bytes a packet to a receiver may have."""
+    """The largest number of bytes of a packet to a receiver."""
     BATCH = "samples a batch"
-    """How many samples a worker takes a step."""
+    """Samples per step of a worker."""
     LOCAL_STEPS = "local steps"
-    """How many steps a worker takes between two exchanges."""
+    """Steps of a worker between two exchanges."""
     TEACHER = "worker to learn from"
     """The rank of the worker whose weights a worker takes over in part; itself for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerMeasure:
-    """One worker over its last steps: the `seconds` that it computed for one, and the `samples` of one.
+    """One worker's last steps: the mean `seconds` of computing a step, and the mean `samples` of a step.
 
-    `loss` is the mean of what it has reported under this name; what it was before where it has not, and infinite before it has.
+    `loss` is the mean of the metric "loss" that it has reported; the earlier value where it has reported none since, and infinite before
+    the first.
     """
 
     seconds: float
@@ -40,11 +44,12 @@ class WorkerMeasure:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What a worker knows when it decides, after its step `clock`.
+    """The measurements on which a worker decides, after its step `clock`.
 
-    `name` is its own; `workers` are the latest measures of all from which one has come, its own among them. `bandwidths` are the bytes per
-    second that left for each receiver while something was on its way there, of those to which enough was sent to tell; under the empty
-    name those for all together, where all are sent the same. `nbytes` is the size of the whole vector, `group_size` the number of workers.
+    `name` is its own; `workers` are the latest measures of every worker from which one has come, including its own. `bandwidths` are the
+    bytes per second that left for each receiver while something was on its way there, of receivers to which enough was sent to measure; the
+    empty name has those of all together, where all are sent the same. `nbytes` is the size of the whole vector, `group_size` the number of
+    workers.
     """
 
     clock: int
@@ -56,13 +61,13 @@ class Measurements:
 
     @property
     def mine(self) -> WorkerMeasure:
-        """Its own measure."""
+        """This worker's own measure."""
         return self.workers[self.name]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`setting` is `value` from now on; for one `receiver`, or for all where that is empty."""
+    """A controller's decision: `setting` is `value` from now on, for one `receiver`, or for all where that is empty."""
 
     setting: ControlledSetting
     value: float
@@ -71,7 +76,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ControllerTraits:
-    """What a controller sets, `every` how many steps it decides, and whether it looks at the measures of other workers."""
+    """The settings that a controller `sets`, `every` so many steps, and whether it looks at the measures of other workers."""
 
     sets: frozenset[ControlledSetting] = field(default_factory=frozenset)
     every: int = 1
@@ -79,47 +84,46 @@ class ControllerTraits:
 
 
 class Controller(Protocol):
-    """Frozen settings; what it remembers goes in as `state` and comes out."""
+    """Decides on settings of other pieces. Settings are frozen; its own `state` is an argument and part of the result."""
 
     @property
     def traits(self) -> ControllerTraits:
-        """What it declares of itself."""
+        """The properties that composition checks."""
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """What is to change at this worker, and the next state (empty at first)."""
+        """The changes at this worker, and the next state (empty at first)."""
 
 
 class Controls(Protocol):
-    """What has been decided at a worker so far."""
+    """The decisions at a worker so far."""
 
     @property
     def measures(self) -> bool:
-        """Whether anybody wants to know what `leaves` and is `sent`."""
+        """True if `leaves` and `sent` are wanted, because a controller sets something."""
 
     def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
-        """The value that is in force, for a `receiver` if one is given; `composed` where nothing was decided."""
+        """The current value, for a `receiver` if one is given; `composed` where nothing was decided."""
 
     def leaves(self, receiver: str, nbytes: int) -> None:
-        """`nbytes` are now sent to `receiver` (to all, where that is empty): until they have left, time says what the line cannot do."""
+        """`nbytes` start on their way to `receiver` (to all, where that is empty): a long wait already shows that the link is slow."""
 
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
         """`nbytes` have left for `receiver` (for all, where that is empty) in `seconds`, in which nothing else was sent there."""
 
 
 class AsComposed:
-    """Nothing is ever decided."""
+    """Controls without a controller: every setting keeps its composed value."""
 
     measures = False
 
     def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
-        """As composed."""
         return composed
 
     def leaves(self, receiver: str, nbytes: int) -> None:
-        """Nobody wants to know."""
+        """Nothing is recorded without a controller."""
 
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
-        """Nobody wants to know."""
+        """Nothing is recorded without a controller."""
 
 
 AS_COMPOSED = AsComposed()
@@ -127,10 +131,9 @@ AS_COMPOSED = AsComposed()
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """All pieces keep the settings with which they were composed."""
+    """A controller that sets nothing: all pieces keep the settings with which they were composed."""
 
     traits: ClassVar = ControllerTraits()
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """Nothing."""
         return (), state

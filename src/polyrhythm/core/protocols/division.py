@@ -1,4 +1,7 @@
-"""How a vector is divided over servers: which of its tensors, or rows of them, each of them holds."""
+"""Division of a vector over servers: each server holds some of its tensors, or rows of them.
+
+Topologies with parameter servers take a `Division` as a setting; workers and servers cut and join vectors by `Divided`.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ _ROWS = re.compile(r"(.*)\[(\d+):\d+\]")
 
 
 class Division(Protocol):
-    """Frozen settings; the same at servers and workers."""
+    """A rule that divides a vector; servers and workers have the same one. Settings are frozen."""
 
     def parts(self, layout: Layout, servers: int) -> list[Layout]:
-        """What each server holds: tensors of `layout`, or rows of them, named as by `Layout.split`; every row in one part."""
+        """The part of each server: tensors of `layout`, or rows of them, named as by `Layout.split`; every row in one part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Divided:
 
     @staticmethod
     def of(whole: Layout, parts: Sequence[Layout]) -> Divided:
-        """The parts by their names: "fc1.weight" is a tensor of `whole`, "fc1.weight[2:5]" three rows of it."""
+        """The division into `parts`, by their names: "fc1.weight" is a tensor of `whole`, "fc1.weight[2:5]" three rows of it."""
         sizes = [prod(shape) for shape in whole.shapes]
         starts = dict(zip(whole.names, accumulate([0, *sizes[:-1]]), strict=True)) if sizes else {}
         widths = {name: size // max(1, rows) for name, size, rows in zip(whole.names, sizes, whole.rows, strict=True)}
@@ -44,7 +47,7 @@ class Divided:
 
     @property
     def consecutive(self) -> bool:
-        """Whether the parts lie end to end in the vector."""
+        """True if the parts lie end to end in the vector."""
         every = [stretch for stretches in self.stretches for stretch in stretches]
         return len(_merged(every)) <= 1 and all(len(stretches) <= 1 for stretches in self.stretches)
 
@@ -53,7 +56,7 @@ class Divided:
         return [self._part(flat, k) for k in range(len(self.parts))]
 
     def join(self, pieces: Sequence[Tensor]) -> Tensor:
-        """The vector (numel,) whose parts `pieces` are; a new tensor."""
+        """The vector (numel,) that has `pieces` as its parts; a new tensor."""
         if self.consecutive:
             return torch.cat(list(pieces))
         flat = torch.empty(self.whole.numel, dtype=pieces[0].dtype, device=pieces[0].device)
@@ -72,7 +75,7 @@ class Divided:
 
 
 def place_of(name: str, wholes: Container[str]) -> tuple[str, int]:
-    """The tensor among `wholes` that the part of this name is or is cut from, and the part's first row there.
+    """The tensor among `wholes` that contains the part `name`, and the part's first row there.
 
     Examples:
         >>> place_of("w[0:2][1:2]", {"w", "w[0:2]"})
@@ -96,7 +99,7 @@ def _stretches(part: Layout, starts: dict[str, int], widths: dict[str, int]) -> 
 
 
 def _merged(stretches: Sequence[Stretch]) -> tuple[Stretch, ...]:
-    """Those that touch as one; empty ones are left out."""
+    """The stretches with adjacent ones joined, and without empty ones."""
     merged: list[Stretch] = []
     for start, end in stretches:
         if start == end:

@@ -1,4 +1,7 @@
-"""What went through a linear layer in a step: two thin matrices whose product is the gradient of its weight."""
+"""The factors of a linear layer's gradient: two thin matrices whose product is the gradient of its weight.
+
+`strategy.payloads` captures them in `backward()`, and codecs find them in the `ExchangeContext`.
+"""
 
 from __future__ import annotations
 

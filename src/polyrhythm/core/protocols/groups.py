@@ -9,7 +9,7 @@ from polyrhythm.core.kernel.job import Location
 
 
 class Groups(Protocol):
-    """Frozen settings."""
+    """A rule that divides workers into groups. Settings are frozen."""
 
     def divide(self, locations: Sequence[Location]) -> list[list[int]]:
         """The ranks of each group, in order; every rank in one of them. Raises CompositionError for workers that it cannot divide."""

@@ -1,4 +1,7 @@
-"""What a worker does of its own accord around the local steps between two exchanges."""
+"""Protocol of local rules: corrections of the steps between two exchanges, and of the state after an exchange.
+
+Members are in `local_rules`. The worker's replica calls a rule before each local step and after each exchange.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ from polyrhythm.core.tensors import Layout, State
 
 
 class Moments(Protocol):
-    """What a worker's optimizer remembers of its steps: momentum, second moments, step counts."""
+    """The state of a worker's optimizer: momentum, second moments, step counts."""
 
     def reset(self) -> None:
-        """Be as before the first step."""
+        """Return to the state before the first step."""
 
 
 class LocallyStepped(NamedTuple):
     """A worker after its local steps: its `weights` (numel,), those of the last exchange, and the gradient of the last step.
 
-    `gradient` makes a copy of what the optimizer stepped on, what the rule had made of it and clipped.
+    `gradient` makes a copy of the gradient on which the optimizer stepped, after the rule's correction and clipping.
     """
 
     weights: Tensor
@@ -32,11 +35,11 @@ class LocallyStepped(NamedTuple):
 
 
 class MixingRule(Protocol):
-    """What a worker sends in the place of its weights and beside them, where neighbours mix these, and what it makes of the mixtures."""
+    """Vectors that neighbours mix in place of the weights, or in addition to them, and the weights that follow from the mixtures."""
 
     @property
     def vectors(self) -> int:
-        """How many it sends: one takes the place of the weights, and each of the others is mixed as that one is."""
+        """The number of vectors that it sends: one takes the place of the weights, and each of the others is mixed in the same way."""
 
     @property
     def least_eigenvalue(self) -> float | None:
@@ -46,46 +49,46 @@ class MixingRule(Protocol):
         """The vectors (numel,) that it sends, each a new tensor; `state` is the rule's."""
 
     def take(self, mixed: Sequence[Tensor], sent: Sequence[Tensor], state: State) -> tuple[Tensor, State]:
-        """The weights (numel,) from which the worker goes on, and the rule's next state."""
+        """The weights (numel,) from which the worker continues, and the rule's next state."""
 
 
 class LocalRule(Protocol):
-    """Frozen settings; what it remembers, such as dual variables, goes in as `state` and comes out."""
+    """Corrects local steps. Settings are frozen; its state, such as dual variables, is an argument and part of the result."""
 
     @property
     def traits(self) -> LocalTraits:
-        """What it declares of itself."""
+        """The properties that composition checks."""
 
     @property
     def mixing(self) -> MixingRule | None:
-        """What it does where neighbours mix weights; None where they mix the weights as they are, and nothing else."""
+        """The rule where neighbours mix weights; None where they mix the weights as they are, and nothing else."""
 
     def initial(self, layout: Layout) -> State:
         """The state before the first step."""
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """The gradient (numel,) on which the worker's optimizer steps, in place of its own, on the CPU.
+        """The gradient (numel,), on the CPU, on which the worker's optimizer steps in place of the worker's own.
 
-        A `componentwise` rule gets the values alone (n,) of sparse ones; rows of which it leaves nothing are dropped.
-        `context.weights` are the worker's; `context.moved` is what its steps did since the last exchange, with the sign of a gradient.
+        A `componentwise` rule gets only the values (n,) of sparse gradients; rows that it makes zero are dropped.
+        `context.weights` are the worker's; `context.moved` is the change by its steps since the last exchange, with the sign of a gradient.
         """
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
         """The next state, after an exchange. `moments` are those of the worker's optimizer.
 
-        `context.weights` are those that came of the exchange; `context.moved` is how far from them the worker's own were before it, with
-        the sign of a gradient: those that came, minus its own.
+        `context.weights` are the weights after the exchange; `context.moved` is these minus the worker's own before it, which has the sign
+        of a gradient.
         """
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """The weights (numel,) from which a worker goes on after an exchange; only asked of a rule that declares `goes_on`.
+        """The weights (numel,) from which a worker continues after an exchange; called only for a rule that declares `goes_on`.
 
-        `agreed` are those that came of it, from which the next update counts, `own` the worker's when they came, and `sent` its own when it
-        sent its update: another value than `own` only where the response comes some steps later.
+        `agreed` are the weights after the exchange, from which the next update counts, `own` the worker's when they came, and `sent` its
+        own when it sent its update: these differ from `own` only where the response comes some steps later.
         """
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """What the record of a run gets to see of the state after each exchange, by name; empty for nothing."""
+        """Figures of the state, by name, for the record of the run after each exchange; empty for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +99,16 @@ class PlainSteps:
     mixing: ClassVar[None] = None
 
     def initial(self, layout: Layout) -> State:
-        """None."""
         return {}
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """As it is."""
         return gradient
 
     def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """As it was."""
         return state
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """From what was agreed on."""
         return agreed
 
     def figures(self, state: State) -> Mapping[str, float]:
-        """None."""
         return {}

@@ -1,4 +1,7 @@
-"""What a merge is: what contributions do to the weights, where they are held (at every replica, or at a server)."""
+"""Protocol of merges: the change of the weights by contributions, where the weights are held (at every replica, or at a server).
+
+Members are in `merge`. A `ModelState` calls them, at a worker or at a server; topologies make the contributions.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ from polyrhythm.core.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one worker sent, or the sum of what `count` workers sent.
+    """The value that one worker sent, or the sum of the values of `count` workers.
 
-    `staleness` is the number of merges since the weights were read that it was computed on; `rates` are the learning rates
-    of the sender's optimizer, one for each of its parameter groups. `sender` is the worker (empty for a sum), `clock` its step, and
-    `samples` what it was computed on, where the merge weighs by them and the sender has counted; else 0.
+    `staleness` is the number of merges since the weights were read that it was computed on; `rates` are the learning rates of the sender's
+    optimizer, one for each of its parameter groups. `sender` is the worker (empty for a sum), `clock` its step, and `samples` the number of
+    samples it was computed on, where the merge weighs by them and the sender has counted; else 0.
     """
 
     value: Tensor
@@ -36,27 +39,27 @@ class Contribution:
 
     @property
     def part(self) -> None:
-        """It is whole."""
+        """None, because the value is whole."""
 
 
 class AnyContribution(Protocol):
-    """What a merge sees of a contribution. Read `value` once: it may be decoded anew each time."""
+    """A contribution as a merge sees it. Read `value` once: it may be decoded anew each time."""
 
     @property
     def value(self) -> Tensor:
-        """What was sent (numel,)."""
+        """The value that was sent (numel,)."""
 
     @property
     def part(self) -> tuple[Tensor, Tensor] | None:
-        """Where the range begins (1,) that is all of `value` that is not NO_GRADIENT, and its values; None where it is no range."""
+        """The start (1,) and the values of the one range of `value` that is not NO_GRADIENT; None where it is no range."""
 
     @property
     def count(self) -> int:
-        """By how many workers."""
+        """The number of workers whose values it sums."""
 
     @property
     def staleness(self) -> int:
-        """How many merges after its weights were read."""
+        """The number of merges since its weights were read."""
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -72,12 +75,12 @@ class AnyContribution(Protocol):
 
     @property
     def samples(self) -> float:
-        """How many samples it was computed on; 0 where that is not known."""
+        """The number of samples it was computed on; 0 where that is not known."""
 
 
 @dataclass(slots=True)
 class EncodedContribution:
-    """A contribution encoded as it came: many of them may wait, and decoded they would fill the memory.
+    """A contribution that stays encoded: many of them may wait, and decoded they would fill the memory.
 
     Not frozen, because a thousand workers that send all to all make a million of them a step.
     """
@@ -94,7 +97,7 @@ class EncodedContribution:
 
     @property
     def value(self) -> Tensor:
-        """Decoded anew."""
+        """The value, decoded anew at each access."""
         return self.codec.decode(self.packet, self.layout)
 
     @property
@@ -105,11 +108,11 @@ class EncodedContribution:
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """What a group of contributions comes to: `total` (numel,) is their sum, each with its weight, and `weight` the sum of the weights.
+    """The direction of a group of contributions: `total` (numel,) is their weighted sum, and `weight` the sum of the weights.
 
-    An optimizer takes their average and has its learning rate multiplied by `scale`: under Adam and its kin a gradient that is twice as
-    large moves the weights no further, a rate that is twice as large does. Without a learning rate, weights move by total / divisor.
-    `state` is what a merge that has a state will find as `context.state` next time.
+    An optimizer takes their average and has its learning rate multiplied by `scale`: under Adam and similar optimizers a gradient that is
+    twice as large moves the weights no further, a rate that is twice as large does. Without a learning rate, weights move by total /
+    divisor. `state` is what a merge that has a state will find as `context.state` next time.
     """
 
     total: Tensor
@@ -122,12 +125,12 @@ class Direction:
         return self.total / self.weight
 
     def move(self) -> Tensor:
-        """What plain subtraction takes (numel,), a new tensor: the average times `scale`, but rounded once."""
+        """The step of plain subtraction (numel,), a new tensor: the average times `scale`, but rounded once."""
         return self.total / self.divisor
 
     @property
     def scale(self) -> float:
-        """By what learning rates are multiplied."""
+        """The factor of the learning rates."""
         return self.weight / self.divisor
 
 
@@ -145,11 +148,11 @@ class Rule(Protocol):
 
     @property
     def takes_rate(self) -> bool:
-        """Whether its steps depend on the learning rate of the senders' optimizers, of which it sees one for all parameters."""
+        """True if its steps depend on the learning rate of the senders' optimizers, of which it sees one for all parameters."""
 
     @property
     def takes_norm(self) -> bool:
-        """Whether its steps depend on how long a direction is: clipping its norm means nothing to one that takes signs."""
+        """True if its steps depend on the norm of a direction: clipping has no effect on a rule that takes signs."""
 
     def among(self, workers: int) -> Rule:
         """The same optimizer for the contributions of so many workers; itself, where their number does not matter."""
@@ -160,16 +163,16 @@ class Rule(Protocol):
     def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
         """The step (numel,) and the next state; `rate` is the learning rate of the senders' first parameter group.
 
-        The model_state multiplies the step by the direction's scale, so it must be linear in the rule's learning rate.
+        The `ModelState` multiplies the step by the direction's scale, so it must be linear in the rule's learning rate.
         """
 
 
 class Merge(Protocol):
-    """How contributions change weights: a `DifferenceMerge`, a `WeightMerge`, or both, by its traits."""
+    """Changes weights by contributions: a `DifferenceMerge`, a `WeightMerge`, or both, by its traits."""
 
     @property
     def traits(self) -> MergeTraits:
-        """What it declares of itself."""
+        """The properties that composition checks."""
 
 
 class DifferenceMerge(Merge, Protocol):
@@ -177,27 +180,27 @@ class DifferenceMerge(Merge, Protocol):
 
     @property
     def rule(self) -> Rule | None:
-        """Its own optimizer; None leaves the step to the user's (gradients) or to plain subtraction (updates)."""
+        """The merge's own optimizer; None leaves the step to the user's (gradients) or to plain subtraction (updates)."""
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """One direction from contributions that are merged at once."""
 
 
 class WeightMerge(Merge, Protocol):
-    """A merge of weights."""
+    """A merge of weights, as gossip needs it."""
 
     def mix(self, mine: Tensor, theirs: Sequence[Tensor], context: ExchangeContext) -> Tensor:
-        """My weights after an exchange with others; a new tensor."""
+        """This worker's weights after an exchange with others; a new tensor."""
 
 
 def combining(merge: Merge) -> DifferenceMerge:
-    """`merge` as one of differences, which composition has made sure of."""
+    """`merge` as a merge of differences; composition has ensured that it is one."""
     assert merge.traits.payloads & DIFFERENCES, f"{merge} was composed with gradients or updates"
     return cast(DifferenceMerge, merge)
 
 
 def mixing(merge: Merge) -> WeightMerge:
-    """`merge` as one of weights, which composition has made sure of."""
+    """`merge` as a merge of weights; composition has ensured that it is one."""
     assert Payload.WEIGHTS in merge.traits.payloads, f"{merge} was composed with weights"
     return cast(WeightMerge, merge)
 
@@ -208,7 +211,7 @@ def rule_of(merge: Merge) -> Rule | None:
 
 
 def scale_of_all(merge: Merge, context: ExchangeContext) -> float | None:
-    """By what learning rates are multiplied when the gradients of all workers, none of them late, are averaged.
+    """The factor of the learning rates when the gradients of all workers, none of them late, are averaged.
 
     None where `merge` does something else with them.
     """
@@ -220,5 +223,5 @@ _LATE = 2**40
 
 
 def keeps_rates(merge: Merge, context: ExchangeContext) -> bool:
-    """Whether the mean of all workers' gradients is stepped on with the learning rates as they are, at the first step and later."""
+    """True if the optimizer steps on the mean of all workers' gradients with unchanged learning rates, at the first step and later."""
     return all(scale_of_all(merge, replace(context, clock=clock)) == 1 for clock in (0, _LATE))

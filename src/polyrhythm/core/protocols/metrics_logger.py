@@ -1,4 +1,7 @@
-"""What a logger of metrics is: settings, which open a writer for a run."""
+"""Protocol of loggers of metrics: settings that open a writer for a run.
+
+Members are in `loggers`. `run(loggers=...)` takes them, and the record of the run writes the workers' metrics to them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class RunDescription:
-    """A run that begins: the name of its system, how many workers, its runtime ("processes", "simulator", …), its seed and its settings."""
+    """A run that starts: the name of its system, the number of workers, the runtime ("processes", "simulator", …), seed and settings."""
 
     system: str
     workers: int
@@ -19,17 +22,17 @@ class RunDescription:
 
 
 class MetricsWriter(Protocol):
-    """Where the metrics of one run go, as they come. What its methods raise is shown as a warning, and the run goes on without it."""
+    """Receives the metrics of one run as they come. An error in its methods is shown as a warning, and the run continues without it."""
 
     def write(self, metrics: Mapping[str, float], step: int, seconds: float) -> None:
-        """Add metrics by name, of step `step` (of the worker that they are of), `seconds` after the run began, virtual or real."""
+        """Add metrics by name, of step `step` of the worker that reported them, `seconds` after the run started, virtual or real."""
 
     def close(self, state: str) -> None:
         """The run is over: "ended", "failed" or "interrupted"."""
 
 
 class MetricsLogger(Protocol):
-    """Frozen settings."""
+    """A destination of metrics. Settings are frozen."""
 
     def open(self, run: RunDescription) -> MetricsWriter:
-        """A writer for `run`. Raises CompositionError where what it needs is not installed."""
+        """A writer for `run`. Raises CompositionError where a library that it needs is not installed."""

@@ -1,4 +1,4 @@
-"""Whether each module is in training, as the user has it: layers may be frozen one by one, which `model.train(flag)` would forget."""
+"""The mode of each module, training or evaluation: `model.train(flag)` would forget layers that were frozen one by one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Modes = list[tuple[nn.Module, bool]]
 
 
 def modes(models: Iterable[nn.Module]) -> Modes:
-    """Every module of `models`, and its mode."""
+    """Every module of `models`, with its mode."""
     return [(module, module.training) for model in models for module in model.modules()]
 
 

@@ -1,4 +1,7 @@
-"""States within a state: a wrapper keeps what its inner codecs remember under names of its own."""
+"""States within a state: a wrapper keeps the states of its inner codecs under separate prefixes.
+
+Codecs and controllers that wrap others use it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ def under(prefix: str, state: State) -> State:
 
 
 def divide(state: State, prefixes: Iterable[str]) -> dict[str, State]:
-    """The states that lie under each of `prefixes`, in one pass; an empty one where nothing does."""
+    """The states that lie under each of `prefixes`, found in one loop; empty where there are none."""
     result: dict[str, State] = {prefix: {} for prefix in prefixes}
     for name, tensor in state.items():
         prefix, _, rest = name.partition("/")

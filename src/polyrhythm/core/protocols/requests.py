@@ -1,4 +1,7 @@
-"""The requests that a codec's aggregation makes of all workers at once, and what performs them."""
+"""The requests that a codec's aggregation makes of all workers at once, and the protocol of what performs them.
+
+Codecs yield them; a worker's collective client (`topology.collective`) performs each and sends the result back.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,17 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.group import Group
 
 Packet = tuple[Tensor, ...]
-"""What one message of a codec consists of."""
+"""The tensors of one message of a codec."""
 
 Operation = Coroutine[Effect[Any], Any, Any]
 
 
 class CollectiveOperations(Protocol):
-    """What performs collective requests: all workers make the same ones in the same order."""
+    """Performs collective requests: all workers make the same ones in the same order."""
 
     @property
     def group(self) -> Group:
-        """These workers."""
+        """The group of these workers."""
 
     def all_reduce(self, value: Tensor) -> Operation:
         """The sum of the `value` of all workers, with the same bits at each."""
@@ -31,7 +34,7 @@ class CollectiveOperations(Protocol):
         """The packets of all workers, in rank order."""
 
     def all_to_all(self, packets: Sequence[Packet]) -> Operation:
-        """Packet k goes to worker k; the packets that were meant for me, in rank order of their senders."""
+        """Packet k goes to worker k; the result is the packets for this worker, in rank order of their senders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class AllReduceRequest:
     value: Tensor
 
     def perform(self, operations: CollectiveOperations) -> Operation:
-        """Perform it."""
+        """Start the all-reduce with `operations`."""
         return operations.all_reduce(self.value)
 
 
@@ -52,18 +55,18 @@ class AllGatherRequest:
     packet: Packet
 
     def perform(self, operations: CollectiveOperations) -> Operation:
-        """Perform it."""
+        """Start the all-gather with `operations`."""
         return operations.all_gather(self.packet)
 
 
 @dataclass(frozen=True, slots=True)
 class AllToAllRequest:
-    """One packet to each worker; the result is what each has for this one."""
+    """One packet to each worker; the result is the packet of each for this one."""
 
     packets: Sequence[Packet]
 
     def perform(self, operations: CollectiveOperations) -> Operation:
-        """Perform it."""
+        """Start the all-to-all with `operations`."""
         return operations.all_to_all(self.packets)
 
 

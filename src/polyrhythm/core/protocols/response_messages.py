@@ -1,4 +1,4 @@
-"""Responses as messages: one member of a group may bring a response that all of them apply."""
+"""Responses as messages: one member of a group may exchange for all, and send the others the response to apply."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Parts = tuple[tuple[float, ...], tuple[Tensor, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How responses of one class become numbers and tensors, and are made of them again."""
+    """The conversion of responses of one class to numbers and tensors, and back."""
 
     pack: Callable[[Any], Parts]
     unpack: Callable[[Sequence[float], Sequence[Tensor]], Response]
@@ -92,7 +92,7 @@ def unpacked(message: Message) -> Response:
 
 
 def joined(messages: Sequence[Message]) -> Response:
-    """The response whose tensors are those of `messages` end to end: each carries that of one range of the vector."""
+    """The response whose tensors are those of `messages` end to end: each message has the response for one range of the vector."""
     first = messages[0]
     columns = zip(*(message.tensors for message in messages), strict=True)
     return _FORMS[first.text].unpack(first.numbers, [torch.cat(column) for column in columns])

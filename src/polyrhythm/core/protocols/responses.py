@@ -1,4 +1,7 @@
-"""What a topology returns from an exchange, and what that does to the worker's replica."""
+"""The responses of a topology to an exchange, and their effect on the worker's replica.
+
+Channels make them; the replica applies them to its `ModelState`.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ from polyrhythm.core.tensors import Layout
 
 
 class Response(Protocol):
-    """Made by the communication side; applied where the program runs, because it may run the user's optimizer."""
+    """A response: made by the communication side, applied where the program runs, because it may run the user's optimizer."""
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """What the replica has yet to merge, and to decode where it came encoded."""
+        """Contributions that the replica still has to merge, and to decode where they are encoded."""
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Change the replica as the response has it."""
+        """Change the replica by this response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class ApplyContributions:
     contributions: Sequence[AnyContribution]
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Merge them, if there are any."""
+        """Merge the contributions, if there are any."""
         if self.contributions:
             model_state.move(self.contributions)
 
@@ -44,19 +47,19 @@ class ApplyOneByOne:
     contributions: Sequence[AnyContribution]
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Merge one after the other."""
+        """Merge one contribution after the other."""
         for contribution in self.contributions:
             model_state.move([contribution])
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyOnTop:
-    """Contributions of others, to be merged into the weights as they are: one's own update is in them already."""
+    """Contributions of others, to be merged into the current weights: these include the worker's own update already."""
 
     contributions: Sequence[AnyContribution]
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Merge them, if there are any; the next update counts from there."""
+        """Merge the contributions, if there are any; the next update counts from the result."""
         model_state.set_anchor_to_weights()
         if self.contributions:
             model_state.move(self.contributions)
@@ -64,31 +67,31 @@ class ApplyOnTop:
 
 @dataclass(frozen=True, slots=True)
 class ApplyInPlace:
-    """The mean of all workers' gradients lies where the worker's own was."""
+    """The mean of all workers' gradients lies where the worker's own gradient was."""
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """None: all is merged."""
+        """None are left: all is merged."""
         return ()
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Step on it."""
+        """Step on the mean of the gradients."""
         model_state.step_on_mean()
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptWeights:
-    """Weights that were merged elsewhere."""
+    """Weights that were merged elsewhere, and replace the worker's."""
 
     weights: Tensor
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """None: all is merged."""
+        """None are left: all is merged."""
         return ()
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Take them over."""
+        """Replace the replica's weights by these."""
         model_state.adopt(self.weights)
 
 
@@ -101,27 +104,27 @@ class PlaceWeights:
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """None: all is merged."""
+        """None are left: all is merged."""
         return ()
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Let them lie there."""
+        """Use this memory for the replica's weights."""
         model_state.place(self.weights, self.owned)
 
 
 @dataclass(frozen=True, slots=True)
 class StepLocally:
-    """Without waiting, the worker's optimizer steps on its own gradient, starting from weights that may have arrived meanwhile."""
+    """The worker's optimizer steps on its own gradient without waiting, from fresh weights if some have arrived in the meantime."""
 
     fresh: Tensor | None
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """None: what others sent was merged elsewhere."""
+        """None are left: those of others were merged elsewhere."""
         return ()
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Take over what has come, and step."""
+        """Take over fresh weights, if there are any, and step."""
         if self.fresh is not None:
             model_state.adopt(self.fresh)
         model_state.step(1.0)
@@ -129,18 +132,18 @@ class StepLocally:
 
 @dataclass(frozen=True, slots=True)
 class RebaseUpdate:
-    """As `StepLocally`, where the worker's optimizer has stepped already: `update` is what it did, with the sign of a gradient."""
+    """Fresh weights, if any, for a worker whose optimizer has stepped already: `update` is its change, with the sign of a gradient."""
 
     fresh: Tensor | None
     update: Tensor
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """None: what others sent was merged elsewhere."""
+        """None are left: those of others were merged elsewhere."""
         return ()
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Take over what has come with the update on top; the next update counts from here."""
+        """Take over fresh weights with the update on top; the next update counts from here."""
         if self.fresh is None:
             model_state.set_anchor()
         else:
@@ -149,34 +152,34 @@ class RebaseUpdate:
 
 @dataclass(frozen=True, slots=True)
 class MixWeights:
-    """The weights of others, to be merged with one's own."""
+    """The weights of others, to be merged with the worker's own."""
 
     theirs: Sequence[Tensor]
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """None: these are weights."""
+        """None, because these are weights."""
         return ()
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Mix them in, if there are any."""
+        """Mix in the weights, if there are any."""
         if self.theirs:
             model_state.mix(self.theirs)
 
 
 @dataclass(frozen=True, slots=True)
 class MixParts:
-    """The weights of others, each of a part of the vector: where it starts, its layout, and what has come of it."""
+    """The weights of others, each of a part of the vector: its start, its layout, and the weights that have come for it."""
 
     theirs: Sequence[tuple[int, Layout, Sequence[Tensor]]]
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """None: these are weights."""
+        """None, because these are weights."""
         return ()
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Mix them in; a worker's next steps count from there, and from where it is if nothing has come."""
+        """Mix in the weights; the worker's next update counts from the result, or from its own weights if none have come."""
         for start, layout, theirs in self.theirs:
             model_state.mix_part(start, layout, theirs)
         model_state.set_anchor_to_weights()
@@ -184,7 +187,7 @@ class MixParts:
 
 @dataclass(frozen=True, slots=True)
 class ApplyAndLearn:
-    """What `first` does, and then the weights of another worker in part: w ← (1 - share) w + share theirs."""
+    """The effect of `first`, followed by a step towards another worker's weights: w ← (1 - share) w + share theirs."""
 
     first: Response
     theirs: Tensor
@@ -192,20 +195,20 @@ class ApplyAndLearn:
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """Those of the first."""
+        """The contributions of the first response."""
         return self.first.contributions
 
     def apply(self, model_state: HeldWeights) -> None:
-        """One after the other."""
+        """Apply the first response, then move towards the other weights."""
         self.first.apply(model_state)
         model_state.adopt(torch.lerp(model_state.weights, self.theirs.to(model_state.weights.device), self.share))
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceSent:
-    """What a merge makes of the sum of what all sent of their weights takes the place of what this worker has `sent` (numel,).
+    """Replaces the part of its weights that this worker has `sent` (numel,) by the merge of the sum of all parts sent.
 
-    The rest stays as it is.
+    The other weights stay as they are.
     """
 
     sent: Tensor
@@ -213,9 +216,9 @@ class ReplaceSent:
 
     @property
     def contributions(self) -> Sequence[AnyContribution]:
-        """None: these are weights."""
+        """None, because these are weights."""
         return ()
 
     def apply(self, model_state: HeldWeights) -> None:
-        """Replace what was sent."""
+        """Replace the part that was sent."""
         model_state.replace(self.sent, self.summed)

@@ -1,4 +1,7 @@
-"""Whose weights are the result of a run, and what is made of them."""
+"""The source of a run's result: the actors whose weights make it up, and the way these are combined.
+
+Every topology has one as its `result`; plans of exchanges ask it when a model is evaluated or saved.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from torch import Tensor
 
 
 class ResultSource(Protocol):
-    """Where the result of a topology is to be found at any moment."""
+    """The source of a topology's result at any moment."""
 
     def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """The actors of both whose weights make it up: of workers, those they agreed on last."""
+        """The workers or servers whose weights make up the result; of workers, the weights that they agreed on last."""
 
     def of(self, weights: Sequence[Tensor]) -> Tensor:
         """The result (numel,) from the weights of the `actors`, in their order."""
@@ -23,11 +26,10 @@ class FirstWorker:
     """The first worker's weights, which are those of all, or nearly."""
 
     def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """It alone."""
+        """The first worker alone."""
         return [members[0]]
 
     def of(self, weights: Sequence[Tensor]) -> Tensor:
-        """As they are."""
         return weights[0]
 
 
@@ -35,21 +37,18 @@ class AllWorkers:
     """The mean of the weights of all workers, each of which has its own."""
 
     def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """All workers."""
         return list(members)
 
     def of(self, weights: Sequence[Tensor]) -> Tensor:
-        """Their mean."""
+        """The mean of their weights."""
         return torch.stack(list(weights)).mean(dim=0)
 
 
 class Shards:
-    """What the servers hold, end to end."""
+    """The weights of the servers' shards, end to end."""
 
     def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
-        """The servers."""
         return list(servers)
 
     def of(self, weights: Sequence[Tensor]) -> Tensor:
-        """One after the other."""
         return torch.cat(list(weights))

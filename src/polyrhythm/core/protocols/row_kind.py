@@ -1,4 +1,7 @@
-"""What rows of a table are made of: how they are kept, added to, sent and shown."""
+"""Protocols of the rows of a table: their storage, addition, packets, and form for the user.
+
+Members are in `tables`. Caches and shards of `core.tables` use them.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +21,23 @@ class RowStore(Protocol):
         """The numbers of the rows that it holds, ascending."""
 
     def holds(self, rows: Tensor) -> Tensor:
-        """Which of `rows` it holds (n,), as truth values."""
+        """For each of `rows`, True if it is held (n,)."""
 
     def read(self, rows: Tensor) -> Packet:
-        """Copies of these rows."""
+        """Copies of these rows, as a packet."""
 
     def put(self, rows: Tensor, packet: Packet) -> None:
-        """Replace these rows, each given once."""
+        """Replace these rows, each of them given once."""
 
     def add(self, rows: Tensor, packet: Packet) -> None:
         """Add to these rows; one that is given twice is added to twice, in order."""
 
     def keep(self, rows: Tensor) -> None:
-        """Forget all others."""
+        """Drop all rows but these."""
 
 
 class RowKind(Protocol):
-    """Frozen settings.
+    """A kind of rows. Settings are frozen.
 
     Law: what is added to a store is read from it, whatever the order of rows; `take` of a packet is the packet of the rows that are taken;
     `unpacked` of `packed` are the values that were given.
@@ -48,13 +51,13 @@ class RowKind(Protocol):
         """An empty store for rows of a table of that shape."""
 
     def packed(self, values: Tensor, columns: int) -> Packet:
-        """`values` (n, columns), dense or sparse, as they are sent. Raises WorkloadError for values that are no such rows."""
+        """The packet of `values` (n, columns), dense or sparse. Raises WorkloadError for values that are no such rows."""
 
     def unpacked(self, packet: Packet, columns: int) -> Tensor:
         """The rows (n, columns) as the user sees them."""
 
     def take(self, packet: Packet, places: Tensor) -> Packet:
-        """The rows at `places` (m,) of the packet."""
+        """The packet of the rows at `places` (m,) of this packet."""
 
     def flat(self, packet: Packet, columns: int) -> Tensor:
         """The rows as one dense vector (n columns,)."""

@@ -17,12 +17,12 @@ RowTensors = tuple[Tensor, Tensor, Tensor]
 
 
 def row_counts(layout: Layout) -> list[int]:
-    """How many rows each matrix has: each tensor of two or more dimensions."""
+    """Rows of each matrix: of each tensor of two or more dimensions."""
     return [shape[0] for shape in layout.shapes if len(shape) > 1]
 
 
 def split_rows(flat: Tensor, layout: Layout, chosen: Sequence[Tensor]) -> RowTensors:
-    """The rows `chosen` (k,) of each matrix in `flat` (numel,), and all of the other tensors; in memory of their own."""
+    """The rows `chosen` (k,) of each matrix in `flat` (numel,), and all of the other tensors; in new memory."""
     views = layout.views(flat)
     matrices = [view for view in views if view.dim() > 1]
     rows = [matrix.index_select(0, indices).reshape(-1) for matrix, indices in zip(matrices, chosen, strict=True)]
@@ -33,7 +33,7 @@ def split_rows(flat: Tensor, layout: Layout, chosen: Sequence[Tensor]) -> RowTen
 
 
 def join_rows(flat: Tensor, layout: Layout, counts: Sequence[int], tensors: Sequence[Tensor]) -> None:
-    """Write into `flat` (numel,) what `split_rows` made of so many rows of each matrix."""
+    """Write the tensors of `split_rows` into `flat` (numel,); `counts` are the rows of each matrix."""
     indices, rows, others = tensors
     at = start = place = number = 0
     for view in layout.views(flat):

@@ -1,4 +1,7 @@
-"""What a selection is: for which of a model's parameters an exchange is."""
+"""Protocol of selections: the parameters of a model that an exchange takes.
+
+Members are in `parameters`. `strategy.division` asks them when a model is attached.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from torch import nn
 class ParameterInfo:
     """A parameter that an exchange may take: its full `name`, the `module` that owns it and the module's own name for it (`local`).
 
-    `workers` is how many workers the run has, `place` the number of the module among those that own trained parameters, from 0.
+    `workers` is the number of workers of the run, `place` the number of the module among those that own trained parameters, from 0.
     """
 
     name: str
@@ -24,11 +27,11 @@ class ParameterInfo:
 
 
 class Selection(Protocol):
-    """Frozen settings."""
+    """A choice of parameters. Settings are frozen."""
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether a model may have no parameter that it takes; else that is refused, as a name that is misspelt."""
+        """True if a model may have no parameter that it takes; else that is refused, as a misspelt name."""
 
     def takes(self, candidate: ParameterInfo) -> bool:
-        """Whether the parameter belongs to it."""
+        """True if the selection takes the parameter."""

@@ -1,4 +1,7 @@
-"""How much of its weights a server sends to a worker that has an earlier version of them."""
+"""The part of its weights that a server sends to a worker that has an earlier version of them.
+
+`Server(responses=...)` takes it as a setting; the shards of parameter servers keep its log, and their clients unpack.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,23 @@ from polyrhythm.core.tensors import Layout
 
 
 class WeightLog(Stateful, Protocol):
-    """What a server keeps of how its weights (numel,) have changed."""
+    """A server's log of the changes of its weights (numel,)."""
 
     def changed(self, weights: Tensor, version: int) -> None:
-        """They have become `weights`, which is `version`."""
+        """Note that the weights have become `weights`, which is `version`."""
 
     def packet(self, weights: Tensor, known: int) -> Packet:
-        """What a worker needs that has version `known` (-1: none); `weights` are as they are, in memory that may be sent."""
+        """The packet for a worker that has version `known` (-1: none); `weights` are the current ones, in memory that may be sent."""
 
 
 class ServedWeights(Protocol):
-    """Frozen settings; the same at a server and at its workers."""
+    """A policy, the same at a server and at its workers. Settings are frozen."""
 
     def log(self, weights: Tensor, layout: Layout) -> WeightLog:
-        """Of weights as they begin, which is version 0."""
+        """The log of initial weights, which are version 0."""
 
     def receivers(self, workers: Sequence[str]) -> Sequence[str]:
-        """Those of the workers that are left to whom every new version is sent though they do not request it."""
+        """The remaining workers to which every new version is sent without a request."""
 
     def unpacked(self, packet: Packet, held: Tensor, layout: Layout) -> Tensor:
-        """The server's weights (numel,), from a packet and those that the worker `held`, on the CPU; it may be the version that it has."""
+        """The server's weights (numel,), on the CPU, from a packet and those that the worker `held`; it may be the version that it has."""

@@ -1,4 +1,7 @@
-"""What data are that divide themselves among workers: each worker reads a shard of its own, and nobody reads everything."""
+"""Protocol of data that divide themselves among workers: each worker reads only its shard, and nobody reads everything.
+
+Members are in `sources`; `worker.batches` takes them, and a shuffle makes batches of their shards.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ Rows = dict[str, Tensor | list[Any]] | list[Any]
 
 @dataclass(frozen=True, slots=True)
 class ShardRequest:
-    """Which samples are wanted: those of worker `rank` of `workers`, in epoch `epoch` (from 0) of a run seeded with `seed`.
+    """A request for the samples of worker `rank` of `workers`, in epoch `epoch` (from 0) of a run seeded with `seed`.
 
-    `skip` samples are left out at the beginning; more than 0 only where the number of samples is known.
+    `skip` samples are left out at the start; more than 0 only where the number of samples is known.
     """
 
     rank: int
@@ -35,21 +38,21 @@ class ShardedSource(Protocol):
 
     @property
     def samples(self) -> int | None:
-        """How many samples an epoch has, N; None where that is known at the end only.
+        """The number of samples of an epoch, N; None where it is known only at the end.
 
         Where it is known, the shard of rank r of P has N // P samples, and one more if r < N % P.
         """
 
     @property
     def repeats(self) -> bool:
-        """Whether the same request gives the same samples in the same order, so that a run can be resumed within an epoch."""
+        """True if the same request gives the same samples in the same order, so that a run can be resumed within an epoch."""
 
     @property
     def drop_last(self) -> bool:
-        """Whether samples that make no full batch for every worker are left out."""
+        """True if samples that make no full batch for every worker are left out."""
 
     def shard(self, request: ShardRequest) -> Iterator[Rows]:
-        """The samples of one shard, as many at once as it takes to read them well."""
+        """The samples of one shard, as many at once as can be read efficiently."""
 
     def batch(self, rows: Rows) -> Any:
         """`rows` as the training function gets them."""
@@ -59,11 +62,11 @@ class PendingSum(Protocol):
     """A sum that is under way."""
 
     def result(self) -> Tensor:
-        """The sum; waits for it."""
+        """Wait for the sum, and return it."""
 
 
 class BackgroundSums(Protocol):
-    """Sums over all workers that are left, the same bits at each. All workers begin the same ones in the same order."""
+    """Sums over all remaining workers, with the same bits at each. All workers begin the same ones in the same order."""
 
     def begin(self, value: Tensor) -> PendingSum:
-        """Begin the sum of `value`, which goes on while the worker computes, where the runtime has it so."""
+        """Start the sum of `value`, which continues while the worker computes, where the runtime allows it."""

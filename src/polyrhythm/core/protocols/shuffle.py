@@ -1,4 +1,7 @@
-"""What a shuffle is: which samples a worker sees in an epoch, and how they get to it."""
+"""Protocol of shuffles: the samples that each worker sees in an epoch, and the way they get to it.
+
+Members are in `shuffle`; a strategy has one. `worker.batches` asks it for a feed (`training.data`).
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,26 @@ Perform = Callable[[Any], Any]
 """Runs a coroutine of the worker's communication side and gives its result (`kernel.job.WorkerContext.perform`)."""
 
 Follow = Callable[[str], None]
-"""Has notices of lost workers sent under a topic, where the run can go on without one; the text of each is the worker's name."""
+"""Requests notices of lost workers under a topic, where the run can continue without one; the text of each is the worker's name."""
 
 
 def unfollowed(topic: str) -> None:
-    """For a run that ends with the first worker that is lost."""
+    """No notices, in a run that ends with the first lost worker."""
 
 
 Batch = tuple[int, Any]
-"""How many samples, and what the training function gets of them."""
+"""The number of samples, and the batch as the training function gets it."""
 
 
 class Order(Protocol):
-    """Which samples of a data set all workers together see in an epoch, and in which order."""
+    """The samples of a data set that all workers together see in an epoch, in order."""
 
     @property
     def redraws(self) -> bool:
-        """Whether every epoch has samples of its own, and not the same ones in another order."""
+        """True if every epoch has new samples, and not the same ones in another order."""
 
     def __len__(self) -> int:
-        """How many samples an epoch has."""
+        """The number of samples of an epoch."""
 
     def indices(self, seed: int, epoch: int) -> Sequence[int]:
         """The samples of `epoch` (from 0) of a run seeded with `seed`: the same at all workers."""
@@ -44,14 +47,14 @@ class Source(Protocol):
 
     @property
     def order(self) -> Order:
-        """Which samples an epoch has."""
+        """The samples of an epoch, in order."""
 
     @property
     def drop_last(self) -> bool:
-        """Whether a last batch that is smaller than the others is left out."""
+        """True if a last batch that is smaller than the others is left out."""
 
     def load(self, parts: Sequence[Sequence[int]], seed: int) -> Iterator[Batch]:
-        """One batch of the samples of each of `parts`; what is drawn at random in other processes comes from `seed`."""
+        """One batch of the samples of each of `parts`; random draws in other processes come from `seed`."""
 
 
 class Stream(Protocol):
@@ -59,10 +62,10 @@ class Stream(Protocol):
 
     @property
     def drop_last(self) -> bool:
-        """Whether a last batch that is smaller than the others is left out."""
+        """True if a last batch that is smaller than the others is left out."""
 
     def elements(self, seed: int) -> Iterator[Any]:
-        """One pass over the samples; what is drawn at random in other processes comes from `seed`, and the shuffle sees to this one."""
+        """A single pass through the samples; random draws in other processes come from `seed`, those in this one are the shuffle's."""
 
     def batch(self, samples: Sequence[Any]) -> Batch:
         """`samples` as one batch."""
@@ -72,7 +75,7 @@ class Feed(Protocol):
     """One worker's batches of one data set, epoch by epoch: equally many at every worker."""
 
     def count(self, source: Source, batch_size: int) -> int:
-        """How many batches an epoch has. Raises DataError for what cannot be sharded."""
+        """The number of batches of an epoch. Raises DataError for data that cannot be sharded."""
 
     def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
         """The batches of epoch `number` (from 0)."""
@@ -85,34 +88,34 @@ class ShardFeed(Protocol):
     """One worker's batches of a source that divides itself: equally many at every worker."""
 
     def count(self) -> int | None:
-        """How many batches an epoch has, where that is known. Raises DataError for what cannot be sharded."""
+        """The number of batches of an epoch, where it is known. Raises DataError for data that cannot be sharded."""
 
     def epoch(self, number: int, taken: int) -> Iterator[Batch]:
         """The batches of epoch `number` (from 0); the first `taken` are not used again, and may be empty."""
 
 
 class Shuffle(Protocol):
-    """Frozen settings."""
+    """A way to divide samples among workers. Settings are frozen."""
 
     @property
     def sends(self) -> bool:
-        """Whether samples travel between workers."""
+        """True if samples travel between workers."""
 
     @property
     def takes(self) -> frozenset[ControlledSetting]:
-        """What a controller may set."""
+        """The settings that a controller may change."""
 
     def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
-        """One worker's feed of one data set; `controls` is what is decided at this worker while the run is under way.
+        """One worker's feed of one data set; `controls` has the decisions of this worker's controller so far.
 
-        Where samples travel, `follow` is asked for notices of those who are lost.
+        Where samples travel, `follow` requests notices of lost workers.
         """
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
-        """One worker's batches of one pass over a stream: equally many at every worker. Raises DataError where samples cannot stream."""
+        """One worker's batches of one read of a stream: equally many at every worker. Raises DataError if samples cannot stream."""
 
     def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> ShardFeed:
-        """One worker's batches of a source of which each worker reads a shard. Raises DataError where samples have other ways."""
+        """One worker's batches of a source of which each worker reads a shard. Raises DataError where the shuffle needs other data."""
 
     def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
-        """One worker's samples of epoch `number`, for a loop with a loader of its own: equally many at every worker."""
+        """One worker's samples of epoch `number`, for a loop that has its own loader: equally many at every worker."""

@@ -1,4 +1,7 @@
-"""Weights as they were at given moments, kept until they can be evaluated without disturbing the training."""
+"""Copies of the weights at fixed moments, kept until they can be evaluated without disturbing the training.
+
+Parts of a replica and servers keep them (`strategy.snapshots`), and worker 0 evaluates them at the end.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from torch import Tensor
 
 FIRST_SECONDS = 1e-3
 PER_DOUBLING = 8
-"""Moments of a grid that is the same for every run: 1 ms after the beginning, then 9 % later each."""
+"""The moments are a grid that is the same for every run: 1 ms after the start, then each 9 % later than the one before."""
 
 
 def moment(index: int) -> float:
-    """Seconds since the run began."""
+    """Seconds from the start of the run to the moment `index`."""
     return FIRST_SECONDS * math.exp2(index / PER_DOUBLING)
 
 
@@ -27,12 +30,12 @@ def index_at(time: float) -> int:
 
 
 class Snapshots:
-    """Keeps a copy of weights for each moment at which they were others than at the moment before.
+    """Keeps a copy of the weights for each moment at which they differ from those at the moment before.
 
-    `look` is called before they change. `kept` has them under the first moment at which they were so. Where copies take more
-    than `budget` bytes, only every second moment is kept, then every fourth; `stride` is how many there are from
-    one to the next, and `seen` is the latest moment that has passed. Of weights that are larger than that nothing is kept: they are
-    `too_large`, and only the end is known.
+    `look` is called before they change. `kept` has them under the first moment at which they had this value. Where copies take more than
+    `budget` bytes, only every second moment is kept, then every fourth; `stride` is the distance from one to the next, and `seen` is the
+    latest moment that has passed. Weights that are larger than the budget are not kept at all: they are `too_large`, and only the end is
+    known.
     """
 
     def __init__(self, budget: int) -> None:
@@ -44,7 +47,7 @@ class Snapshots:
         self.too_large = False
 
     def due(self, now: float) -> bool:
-        """Whether a moment of interest has passed at `now` that was not looked at yet: until then `look` would keep nothing."""
+        """True if a moment has passed at `now` for which no copy was made yet: before that `look` would keep nothing."""
         return self.wanted and not self.too_large and self._next(self.seen + 1) <= index_at(now)
 
     def look(self, now: float, weights: Tensor) -> None:
@@ -65,7 +68,7 @@ class Snapshots:
             self._thin()
 
     def at(self, index: int) -> Tensor | None:
-        """The weights at a moment; None where they were then as they are now."""
+        """The weights at a moment; None where they had their current value already."""
         if index > self.seen:
             return None
         earlier = [first for first in self.kept if first <= index]
@@ -75,7 +78,7 @@ class Snapshots:
         return -(-index // self.stride) * self.stride
 
     def _thin(self) -> None:
-        """What was so from an odd moment on, was so at the next even one too, unless something else was by then."""
+        """Keep only even multiples of the stride: weights of an odd moment move to the next even one, unless newer weights are there."""
         self.stride *= 2
         ordered, self.kept = sorted(self.kept.items()), {}
         for first, weights in ordered:
@@ -84,7 +87,7 @@ class Snapshots:
 
 
 def together(snapshots: Sequence[Snapshots]) -> list[int]:
-    """The moments at which one of them has something new, and the values of all are known; none where only one's end is known."""
+    """The moments at which one of several has new weights, and the weights of all are known; none if one of them is too large."""
     if any(snapshots.too_large for snapshots in snapshots):
         return []
     stride = max((snapshots.stride for snapshots in snapshots), default=1)
@@ -92,7 +95,7 @@ def together(snapshots: Sequence[Snapshots]) -> list[int]:
 
 
 def before(index: int, snapshots: Sequence[Snapshots]) -> float:
-    """The moment before `index`, of those at which the values of all are known, in seconds; 0 where there is none."""
+    """Seconds of the moment before `index`, of those at which the weights of all are known; 0 where there is none."""
     if any(snapshots.too_large for snapshots in snapshots):
         return 0.0
     stride = max((snapshots.stride for snapshots in snapshots), default=1)

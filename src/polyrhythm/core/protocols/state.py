@@ -1,4 +1,4 @@
-"""What has state that a checkpoint must hold."""
+"""The protocol of objects with a state that a checkpoint must hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polyrhythm.core.trees import StateTree
 
 
 class Stateful(Protocol):
-    """Law: what `restore` was given an `export` of goes on as the exporter did, bit for bit."""
+    """An object with a state. Law: one that `restore` was given an `export` of continues as the exporter did, bit for bit."""
 
     def export(self) -> StateTree:
         """All that is needed to continue, by name. Tensors may be those in use: a caller that keeps the tree copies them."""
@@ -19,13 +19,13 @@ class Stateful(Protocol):
 
 
 class ServerCheckpoints(Protocol):
-    """Where a server's state is written, and where it comes from in a run that is resumed."""
+    """The files of a server's state: written at a checkpoint, and read in a run that is resumed."""
 
     def resume(self, restore: Callable[[StateTree], None]) -> None:
-        """Have `restore` take over what the server had exported in the run that is resumed; do nothing where none is."""
+        """Call `restore` with the state that the server exported in the run that is resumed; do nothing if there is none."""
 
     def of(self, server: str) -> ServerCheckpoints:
-        """Those of another server, whose part this one has taken over."""
+        """The files of another server, whose part this one has taken over."""
 
     def write(self, step: int, state: StateTree) -> str:
-        """Write the server's part of the checkpoint after `step`. Returns why that could not be, as a sentence; else nothing."""
+        """Write the server's part of the checkpoint after `step`. Returns an error as a sentence, else ""."""

@@ -1,4 +1,8 @@
-"""What a topology is: with whom workers exchange, and by which messages."""
+"""Protocol of topologies: with whom workers exchange, and by which messages.
+
+Members are in `topology`. The plan of an exchange makes a `Channel` for each worker, and runs `serve` at each server; the replica calls the
+channel.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ from polyrhythm.core.trees import StateTree
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What has been agreed when a run begins: the other pieces, and the payload they have in common."""
+    """The agreement at the start of a run: the other pieces, and the payload that they have in common."""
 
     payload: Payload
     consistency: Consistency
@@ -47,7 +51,7 @@ class Agreement:
 
     @property
     def previews(self) -> bool:
-        """Whether a worker can see what its own contribution does before it reads: where weights move by sums of updates alone.
+        """True if a worker can compute the effect of its own contribution before it reads: where weights move by sums of updates alone.
 
         An optimizer between contributions and weights has a state where the weights are held, and a second one would not agree with it.
         """
@@ -56,7 +60,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class WorkerEndpoint:
-    """Where a worker's side of a topology stands: its group, the servers of that group by name, and its port."""
+    """The endpoint of a worker's side of a topology: its group, the servers of that group by name, and its port."""
 
     group: Group
     servers: tuple[str, ...]
@@ -65,11 +69,10 @@ class WorkerEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class ServerEndpoint:
-    """Where a server stands: its group, which are all servers of its workers, those workers by name, and its port.
+    """The endpoint of a server: its group, which are all servers of its workers, those workers by name, and its port.
 
-    Events go to `record`; `snapshots` is shown the weights before they change; `checkpoints` are where its state is written and
-    comes from. With an `upstream` it exchanges
-    what its workers do to the weights with the servers of other groups.
+    Events go to `record`; `snapshots` is shown the weights before they change; `checkpoints` has the files of its state. With an `upstream`
+    it exchanges its workers' changes of the weights with the servers of other groups.
     """
 
     group: Group
@@ -83,9 +86,9 @@ class ServerEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """What worker 0 begins with: its weights and how its optimizer can be built elsewhere (settings as text).
+    """The initial state at a worker: its weights, and its optimizer as text, from which others can build it.
 
-    `controls` is what is decided at this worker while the run is under way.
+    `controls` has the decisions of this worker's controller so far.
     """
 
     model_state: WeightsView
@@ -93,7 +96,7 @@ class InitialState:
     controls: Controls = AS_COMPOSED
 
     def weights(self) -> Tensor:
-        """The weights as they are now (numel,), on the CPU and in memory of their own: safe to be sent."""
+        """The current weights (numel,), on the CPU and in new memory: safe to be sent."""
         weights = self.model_state.weights
         return weights.clone() if weights.device.type == "cpu" else weights.cpu()
 
@@ -106,36 +109,36 @@ class Buckets(Protocol):
         """The parts: consecutive, the last one of the whole layout first."""
 
     async def exchange_bucket(self, bucket: int, value: Tensor) -> None:
-        """Exchange one part (numel of its layout,), or have it exchanged when its turn comes, and keep the result.
+        """Exchange one part (numel of its layout,), now or when its turn comes, and keep the result.
 
-        Parts come as they are computed, in an order that may differ between workers: a topology that needs one order sees to it.
+        Parts come as they are computed, in an order that may differ between workers: a topology that needs one order must ensure it.
         """
 
     async def conclude(self, rates: tuple[float, ...]) -> Response:
-        """What is to be done, after every part has been sent."""
+        """The response to apply, after every part has been sent."""
 
 
 class Tensors(Protocol):
-    """Tensors that are sent each as it becomes known, and waited for one by one; no other worker need be at the same ones."""
+    """Tensors that are sent as each becomes known, and waited for one by one; other workers may be at different ones."""
 
     async def send(self, number: int, value: Tensor, clock: int) -> None:
-        """Begin to exchange the layout's tensor `number` (numel of it,) at step `clock`; it returns before it has come."""
+        """Start to exchange the layout's tensor `number` (numel of it,) at step `clock`; returns before the result has come."""
 
     async def receive(self, numbers: Sequence[int]) -> list[Tensor]:
         """Wait for the means over all workers (numel of each,) of tensors that were sent."""
 
 
 class InPlace(Protocol):
-    """A way to exchange gradients that leaves the merged ones in their place, and copies none where the runtime can do without.
+    """Exchanges gradients and leaves the merged ones in their place, without copies where the runtime can do without.
 
-    `sends` is whether they leave the worker; only then must they be dense.
+    `sends` is True if gradients leave the worker; only then must they be dense.
     """
 
     @property
     def sends(self) -> bool: ...
 
     async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
-        """As `Channel.exchange` of the vector that `parts` are in order; the response is to step on them.
+        """Exchange the vector that `parts` are in order (`Channel.exchange`); the response is to step on the merged parts.
 
         Parts are flat, contiguous, of one type and on one device, and no two share memory.
         """
@@ -145,25 +148,25 @@ class Late(Protocol):
     """Responses to updates that come some steps after these were sent; meanwhile the worker steps on."""
 
     def due(self, clock: int) -> bool:
-        """Whether the worker takes a response over after step `clock`."""
+        """True if the worker takes over a response after step `clock`."""
 
     @property
     def under_way(self) -> bool:
-        """Whether there is a response that was not taken over."""
+        """True if there is a response that was not taken over."""
 
     async def collect(self) -> Response:
-        """Wait for it."""
+        """Wait for the response that is due."""
 
 
 class RowWrites(NamedTuple):
-    """How many rows workers wrote to weights that they share without locks, and how many of these writes were lost."""
+    """Rows that workers wrote to weights that they share without locks, and the number of these writes that were lost."""
 
     written: int
     lost: int
 
 
 class Channel(Protocol):
-    """A worker's side of a topology, for one run. Only communication happens in its coroutines."""
+    """A worker's side of a topology, for one run. Its coroutines only communicate; responses change the replica."""
 
     @property
     def in_place(self) -> InPlace | None:
@@ -179,44 +182,45 @@ class Channel(Protocol):
 
     @property
     def late(self) -> Late | None:
-        """Where responses to `exchange` of updates come later, and it itself brings none; None where it brings them."""
+        """The responses to `exchange` of updates where these come some steps later; None where `exchange` returns them itself."""
 
     @property
     def collective(self) -> CollectiveOperations | None:
-        """What makes sums of other things than the exchange's value, among its workers; None where they do not act together."""
+        """Sums of other values than the exchange's, among its workers; None where they do not act together."""
 
     @property
     def writes(self) -> RowWrites | None:
-        """What all workers wrote to shared weights; known after `finish`, at the first of them. None where nothing is counted."""
+        """The workers' writes to shared weights; known after `finish`, at the first worker. None where nothing is counted."""
 
     async def establish(self, initial: InitialState) -> Response:
-        """Make all begin with the weights of worker 0."""
+        """Make all workers start with the weights of worker 0."""
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        """Send `value` (numel,) after step `clock`; the response is what is to be done.
+        """Send `value` (numel,) after step `clock`; the response changes the replica.
 
         Where the payload is NOTHING, `value` are the rows of the layout that the step has written, counted over all its tensors.
         """
 
     async def finish(self) -> Response:
-        """Bring the run to its end: what is on its way arrives, and all get the final weights."""
+        """End the run: wait for what is on its way, and give all workers the final weights."""
 
     async def drain(self, step: int) -> str:
-        """Have all that was sent arrive, before a checkpoint after `step`; every worker does so, and sends nothing until it is written.
+        """Wait until all that was sent has arrived, before a checkpoint after `step`.
 
-        Servers write their state. Returns why one of them could not, as a sentence; empty where all have.
+        Every worker does so, and sends nothing until the checkpoint is written. Servers write their state. Returns the error of one of
+        them, as a sentence; empty where there is none.
         """
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`, after `drain`."""
+        """The state of this side, after `drain`; see `Stateful`."""
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`, after `establish`."""
+        """Take over what was exported, after `establish`; see `Stateful`."""
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states and their residuals, in the order of the flat vector (for checkpoints and the conservation law).
 
-        What was given to `exchange` and is neither sent nor in a response is in the residuals. Before `establish` there are none.
+        Values given to `exchange` that are neither sent nor in a response are in the residuals. Before `establish` there are none.
         """
 
 
@@ -224,54 +228,54 @@ class ServerSide(Protocol):
     """The servers of a topology. Frozen settings."""
 
     def count(self, workers: int) -> int:
-        """How many servers there are for that many workers."""
+        """The number of servers for that many workers."""
 
     def parts(self, layout: Layout, servers: int) -> list[Layout]:
-        """What each of so many servers holds of a vector of `layout`, where servers hold the weights."""
+        """The part of a vector of `layout` that each of so many servers holds, where servers hold the weights."""
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """A server's whole life."""
+        """Run one server until the end of its model."""
 
 
 class PeerChannel(Channel, Protocol):
-    """The channel of an actor that exchanges with peers whenever it has something, and takes in what they send at other times too."""
+    """The channel of an actor that exchanges with peers whenever it has something, and receives from them at other times too."""
 
     @property
     def slowest(self) -> float:
         """The least clock that a peer has sent; infinite where all have finished."""
 
     def may_proceed(self, clock: int) -> bool:
-        """Whether one that has done step `clock` need not wait for peers."""
+        """True if an actor that has done step `clock` need not wait for peers."""
 
     async def wake(self) -> None:
-        """Have `listen` return."""
+        """Make a waiting `listen` return."""
 
     async def listen(self) -> Response:
-        """Wait until a peer has sent something, or for `wake`, and bring what may be merged."""
+        """Wait until a peer has sent something, or for `wake`; the response has what may be merged."""
 
 
 class Topology(Protocol):
-    """Frozen settings; makes a channel for a worker."""
+    """Makes a channel for each worker. Settings are frozen."""
 
     @property
     def traits(self) -> TopologyTraits:
-        """What it declares of itself."""
+        """The properties that composition checks."""
 
     @property
     def result(self) -> ResultSource:
-        """Whose weights are the result of a run."""
+        """The actors whose weights are the result of a run."""
 
     def workers(self, available: int) -> int:
-        """How many of the available workers it uses."""
+        """The number of the available workers that it uses."""
 
     @property
     def service(self) -> ServerSide | None:
-        """What its servers do; None where it has none."""
+        """The side of its servers; None where it has none."""
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
+        """A worker's side of the topology, for one run."""
 
 
 def server_count(topology: Topology, workers: int) -> int:
-    """How many servers a topology needs for that many workers."""
+    """The number of servers that a topology needs for that many workers."""
     return 0 if topology.service is None else topology.service.count(workers)

@@ -1,4 +1,4 @@
-"""What the server of a group has to do with those of other groups, or with one above it."""
+"""The exchange of a group's server with the servers of other groups, or with one above it."""
 
 from __future__ import annotations
 
@@ -12,56 +12,56 @@ from polyrhythm.core.tensors import Layout
 
 
 class GroupServer(Protocol):
-    """The server, as its link upstream sees it."""
+    """A server, as its link upstream sees it."""
 
     def changing(self) -> None:
-        """The weights are about to be changed from elsewhere."""
+        """Note that the link is about to change the weights."""
 
     def changed(self) -> None:
-        """They have been changed."""
+        """Note that the link has changed the weights."""
 
     async def release(self) -> None:
-        """Respond to all that may go on."""
+        """Respond to all workers that may proceed."""
 
 
 class HostedOptimizer(Stateful, Protocol):
-    """What a server does with a merged gradient or update."""
+    """The optimizer that a server runs on merged gradients or updates."""
 
     def step_on(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
-        """Take `gradient` (numel,), with these learning rates of all parameter groups."""
+        """Take a step on `gradient` (numel,), with these learning rates of all parameter groups."""
 
 
 class UpstreamLink(Stateful, Protocol):
     """A server's side of the exchange with other servers."""
 
     def optimizer(self, recipe: str, weights: Tensor, layout: Layout) -> HostedOptimizer | None:
-        """What is to be done with what the server merges, given the workers' optimizer (empty if it stays with them)."""
+        """The optimizer for what the server merges, given the workers' optimizer as text (empty if it stays with them)."""
 
     async def establish(self, state: Any, recipe: str) -> None:
-        """Begin with the weights of the first group; `state` is the server's `model.state.ModelState`."""
+        """Start with the weights of the first group; `state` is the server's `ModelState`."""
 
     def may_proceed(self, clock: int) -> bool:
-        """Whether a worker that has done step `clock` need not wait for other servers."""
+        """True if a worker that has done step `clock` need not wait for other servers."""
 
     async def offer(self, update: Tensor, clock: float) -> None:
-        """`update` (numel,) is what a merge has done to the weights, with the sign of a gradient; the slowest worker is at `clock`."""
+        """`update` (numel,) is the change of the weights by a merge, with the sign of a gradient; the slowest worker is at `clock`."""
 
     async def finish(self) -> None:
-        """All workers of the server are done: send the rest, and take in what others send until they are done too."""
+        """All workers of the server are done: send the rest, and receive from other servers until they are done too."""
 
     async def drain(self, step: int) -> str:
-        """Have all that was sent to other servers, and by them, arrive before a checkpoint after `step`.
+        """Wait until all that was sent to other servers, and by them, has arrived, before a checkpoint after `step`.
 
-        Servers above write their state. Returns why one of them could not, as a sentence; empty where all have.
+        Servers above write their state. Returns the error of one of them, as a sentence; empty where there is none.
         """
 
 
 class Upstream(Protocol):
-    """How a server exchanges with other servers. Frozen settings."""
+    """Connects a server to other servers. Settings are frozen."""
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """Those among whom a contribution that the server merges counts as that of one."""
+        """The workers among whom a contribution that the server merges counts as that of one."""
 
     def link(self, port: Port, server: GroupServer) -> UpstreamLink:
-        """The link of `server`."""
+        """The link of `server` to the other servers."""

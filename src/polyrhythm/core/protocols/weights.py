@@ -1,4 +1,8 @@
-"""What a topology may know of the weights that somebody holds, and what a response may do to them."""
+"""Weights as a topology sees them, and the changes that a response may make to them.
+
+`ModelState` is the one implementation of `HeldWeights`, at a replica or a server; channels get it by `InitialState`, and responses when
+they are applied.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,11 @@ from polyrhythm.core.tensors import Layout
 
 
 class WeightsView(Protocol):
-    """Weights (numel,) as a topology sees them; `anchor` is where an update counts from."""
+    """Weights (numel,) as a topology sees them; updates count from `anchor`."""
 
     @property
     def layout(self) -> Layout:
-        """Names and shapes of what lies in the vector."""
+        """Names and shapes of the tensors in the vector."""
 
     @property
     def weights(self) -> Tensor:
@@ -25,28 +29,28 @@ class WeightsView(Protocol):
 
     @property
     def anchor(self) -> Tensor:
-        """What the workers agreed on last (numel,)."""
+        """The weights that the workers agreed on last (numel,)."""
 
     @property
     def factors(self) -> Mapping[str, Factors]:
-        """What multiplies out to the gradient that is being exchanged, by the name of the linear layer; empty where nobody collects it."""
+        """The factors of the gradient that is being exchanged, by the name of the linear layer; empty where none are captured."""
 
     @property
     def rates(self) -> Callable[[], tuple[float, ...]]:
-        """Gives the learning rates of the worker's optimizer as they are; none where it has none."""
+        """A function that returns the current learning rates of the worker's optimizer; none where it has none."""
 
     def take_samples(self) -> float:
-        """On how many samples the worker has computed since this was last called."""
+        """Samples on which the worker has computed since the last call."""
 
 
 class HeldWeights(WeightsView, Protocol):
-    """Weights, and what merging does to them."""
+    """Weights, and the changes that merging makes to them."""
 
     def set_anchor(self) -> None:
         """Count the next update from the weights as they are."""
 
     def set_anchor_to_weights(self) -> None:
-        """As `set_anchor`, where there is one beside the weights."""
+        """Count the next update from the current weights, where a separate anchor is kept."""
 
     def move(self, contributions: Sequence[AnyContribution]) -> None:
         """Merge gradients or updates."""
@@ -55,22 +59,23 @@ class HeldWeights(WeightsView, Protocol):
         """Step on the gradient that the parameters have, with the optimizer's learning rates times `scale`."""
 
     def step_on_mean(self) -> None:
-        """As `step`, on the mean of all workers' gradients, with the learning rates that the merge gives it."""
+        """Step on the mean of all workers' gradients, which the parameters have, with the learning rates that the merge gives it."""
 
     def mix(self, theirs: Sequence[Tensor]) -> None:
         """Merge the weights of others."""
 
     def mix_part(self, start: int, layout: Layout, theirs: Sequence[Tensor]) -> None:
-        """Merge the weights of others into the range of `layout` that begins at `start`; what own steps did there still counts as such."""
+        """Merge the weights of others into the range of `layout` that starts at `start`; changes by own steps there still count as such."""
 
     def replace(self, sent: Tensor, summed: AnyContribution) -> None:
-        """Merge the sum of what all sent of their weights, in the place of what was `sent` (numel,) of these."""
+        """Merge the sum of the weights that all have sent, in place of those `sent` (numel,) by this worker."""
 
     def adopt(self, weights: Tensor) -> None:
-        """Replace the weights."""
+        """Replace the weights, without merging."""
 
     def place(self, weights: Tensor, owned: bool) -> None:
-        """Replace the weights by those in `weights` (numel,), and let them lie in that memory from now on.
+        """Replace the weights by those in `weights` (numel,), and keep them in that memory from now on.
 
-        Of weights that several share, the one replica restores them that they are `owned` by: others may have taken steps by then.
+        Where several replicas share weights, the one that `owned` marks restores them from a checkpoint: others may have taken steps by
+        then.
         """

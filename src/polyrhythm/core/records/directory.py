@@ -19,7 +19,7 @@ from polyrhythm.errors import CompositionError, PolyrhythmError
 
 RUN, EVENTS, WEIGHTS = "run.json", "events.jsonl", "weights.safetensors"
 EARLIER, RESERVE = ".earlier-run", ".reserve"
-_FILES = (WEIGHTS, RUN, EVENTS)  # in the order in which they are removed, so that weights are never beside the record of another run
+_FILES = (WEIGHTS, RUN, EVENTS)  # in the order in which they are removed, so that weights are never next to the record of another run
 
 
 def save(outcome: Outcome, directory: str | Path) -> Path:
@@ -80,7 +80,7 @@ def make(directory: str | Path) -> Path:
 
 
 def claim(path: Path) -> None:
-    """Delete what a process that was killed has left half-written. Raises CompositionError where a run is under way, and OSError."""
+    """Delete the temporary files of a process that was killed. Raises CompositionError where a run is under way, and OSError."""
     if is_held(path / EVENTS):
         raise CompositionError(f"Another run is writing its record into {path}: give another directory.")
     for name in _FILES:
@@ -92,7 +92,7 @@ def claim(path: Path) -> None:
 
 
 def make_room(path: Path) -> None:
-    """Move the record in `path`, if there is one, to a hidden name there; the one that is kept so is the last with weights.
+    """Move the record in `path`, if there is one, to a hidden directory there, which keeps the last record that has weights.
 
     Raises OSError.
     """
@@ -123,7 +123,7 @@ def drop_earlier(path: Path) -> None:
 
 
 def reason(problem: Exception) -> str:
-    """The message of the system or the library."""
+    """The message of `problem` from the system or the library, without a full stop."""
     message = problem.strerror if isinstance(problem, OSError) else None
     if isinstance(problem, PolyrhythmError):
         return str(problem).rstrip(".")

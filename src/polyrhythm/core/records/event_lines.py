@@ -1,4 +1,7 @@
-"""events.jsonl: one event a line, also read from a damaged file."""
+"""events.jsonl: one event a line, also read from a damaged file.
+
+`Record` writes lines as events happen, and `load` reads them; `encoded` makes the JSON of run.json too.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ def _event(decoder: msgspec.json.Decoder[AnyEvent], text: bytes) -> AnyEvent | N
 
 
 def _is_possible(event: AnyEvent) -> bool:
-    """Whether a run can have written this: a damaged digit may still be a number."""
+    """True if a run can have written this event: a damaged digit may still be a number."""
     named = isinstance(event, Faulted) or _ACTOR.fullmatch(event.actor) is not None
     return named and all(0 <= value < _MOST for value in msgspec.structs.astuple(event) if isinstance(value, int | float))
 

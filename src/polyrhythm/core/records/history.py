@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def frame(outcome: Outcome) -> DataFrame:
     """A row for each evaluation and each report of worker 0, by time, numbered by the index: `time`, `step`, `bytes_sent`, each metric.
 
-    A metric that was not named there is not a number; one that was evaluated is not taken from reports. Raises PolyrhythmError where pandas
+    A metric is NaN in the rows of events without it; one that was evaluated is not taken from reports. Raises PolyrhythmError where pandas
     is not installed.
     """
     try:

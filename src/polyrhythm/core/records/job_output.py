@@ -1,4 +1,4 @@
-"""What a JOB prints and warns of in many virtual runs: kept out of the way, and shown once.
+"""The output and the warnings of a JOB in many virtual runs: kept apart from ours, and shown once.
 
 A hundred runs of eight workers would print each line eight hundred times. Lines that differ in numbers only count as one.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 HEADING = "the JOB prints (each line once, whatever its numbers; `polyrhythm run` shows all):"
 _NUMBER = re.compile(r"-?\d[\d.,_]*(?:e[+-]?\d+)?", re.IGNORECASE)
 _LONGEST = 100
-"""So many different lines are shown."""
+"""The largest number of different lines that are shown."""
 
 Show = Callable[[str], None]
 
@@ -29,7 +29,6 @@ class JobOutput(io.TextIOBase):
         self._begun = ""
 
     def writable(self) -> bool:
-        """Yes."""
         return True
 
     def write(self, text: str) -> int:
@@ -62,7 +61,7 @@ class Headed:
     headed: bool = field(default=False)
 
     def __call__(self, line: str) -> None:
-        """The line, after the heading before the first."""
+        """Show the line; before the first one, show the heading."""
         if not self.headed:
             self.headed = True
             self.show(f"polyrhythm: {HEADING}")
@@ -70,7 +69,7 @@ class Headed:
 
 
 def to_stderr() -> Show:
-    """Shows lines on what stderr is now, also while it is redirected."""
+    """A function that shows lines on the present stderr, also while that is redirected."""
     stream = sys.stderr
 
     def show(line: str) -> None:
@@ -81,6 +80,6 @@ def to_stderr() -> Show:
 
 @contextmanager
 def kept_out(output: JobOutput) -> Iterator[None]:
-    """Send what is printed to stdout and stderr meanwhile to `output`."""
+    """Send everything that is printed to stdout and stderr within the block to `output`."""
     with redirect_stdout(output), redirect_stderr(output):
         yield

@@ -1,4 +1,4 @@
-"""The record of a process that was killed, and so could not complete it: those who see that do."""
+"""Completes the record of a process that was killed before it could do so: called by processes that notice it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from polyrhythm.errors import CompositionError
 
 
 def complete(directory: Path, why: str, state: State = "failed") -> None:
-    """Say in the record in `directory` that its process was killed, as `why` tells; not where it has ended itself, or still writes.
+    """Mark the record in `directory` as that of a killed process, with the reason `why`, unless that has completed it or still writes it.
 
-    What cannot be read or written stays as it is: it is somebody else's record, and says by its state that nobody completed it.
+    A record that cannot be read or written stays as it is: its state `running` shows that nobody completed it.
     """
     if not (directory / RUN).is_file() or is_held(directory / EVENTS):
         return

@@ -19,8 +19,8 @@ _DAMAGED = 120
 def load(directory: str | Path, summary: Summary | None = None) -> Outcome:
     """Read a run directory (without its weights): of a run that has ended, was killed, or is under way.
 
-    What is missing or damaged and can be done without is named in the outcome's `remarks`. `summary` is what is known of the run from
-    elsewhere, for where run.json is missing or damaged. Raises CompositionError for what is no run directory, or cannot be read.
+    Missing or damaged parts that are not essential are named in the outcome's `remarks`. `summary` is used where run.json is missing or
+    damaged. Raises CompositionError for what is no run directory, or cannot be read.
     """
     path = path_of(directory)
     try:

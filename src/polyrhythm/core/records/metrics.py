@@ -1,4 +1,7 @@
-"""Which of the reported metrics a comparison is about, which way is better, and when a target was reached."""
+"""Metrics of runs: the primary one of a comparison, the direction that is better, and the moment at which a target was reached.
+
+Reports, the command line and the planner ask here.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ _COUNTERS = {"epoch", "epochs", "step", "steps", "iteration", "iterations", "sam
 
 
 def higher_is_better(metric: str) -> bool | None:
-    """Whether more is better, by words in the name: not for losses, errors, bits, distances; None if no word is known."""
+    """True if more is better, by words in the name: False for losses, errors, bits, distances; None if no word is known."""
     if _has_word(metric, _LOWER):
         return False
     return True if _has_word(metric, _HIGHER) else None
 
 
 def _has_word(metric: str, known: set[str]) -> bool:
-    """Whether a known word is in the name: a short one ("mse", "f1") as a whole word, a longer one anywhere ("valloss")."""
+    """True if a known word is in the name: a short one ("mse", "f1") as a whole word, a longer one anywhere ("valloss")."""
     name = metric.lower()
     return bool(known & set(_words(name))) or any(len(word) > 3 and word in name for word in known)
 
@@ -59,7 +62,7 @@ def primary_metric(outcomes: Iterable[Outcome]) -> str | None:
 
 
 def _names(outcomes: Iterable[Outcome]) -> tuple[list[str], list[str]]:
-    """The names of what was evaluated, and those of what was reported alone."""
+    """The names of metrics that were evaluated, and of those that were only reported."""
     evaluated: dict[str, None] = {}
     others: dict[str, None] = {}
     for outcome in outcomes:
@@ -79,12 +82,12 @@ def _primary(names: list[str]) -> str | None:
 
 
 def is_counter(name: str) -> bool:
-    """Whether it only counts the progress of the training, such as epoch, step or lr."""
+    """True if the metric only counts the progress of the training, such as epoch, step or lr."""
     return not _COUNTERS.isdisjoint(_words(name))
 
 
 Measured = Evaluated | Reported
-"""Metrics at a moment."""
+"""An event with metrics at one time."""
 
 
 def curve_of(outcome: Outcome, metric: str) -> Sequence[Measured]:
@@ -110,7 +113,7 @@ def not_yet(measured: Measured) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A value of a metric that a run is to reach; `higher` is whether more is better, where the name does not show it."""
+    """A value of a metric that a run is to reach; `higher` says if more is better, where the name does not show it."""
 
     metric: str
     value: float
@@ -121,11 +124,11 @@ class Target:
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether more is better, as was given or by the metric's name."""
+        """True if more is better, as given by `higher`, or by the metric's name."""
         return higher_is_better(self.metric) is not False if self.higher is None else self.higher
 
     def met_by(self, value: float) -> bool:
-        """Whether `value` is as good as the target."""
+        """True if `value` is as good as the target or better."""
         return value >= self.value if self.higher_is_better else value <= self.value
 
     def best(self, values: Iterable[float]) -> float:

@@ -1,4 +1,4 @@
-"""Hands what is measured in a run to its loggers, while the run goes on."""
+"""Hands the metrics of a run to its loggers, while the run is under way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from polyrhythm.core.protocols.metrics_logger import MetricsLogger, MetricsWrite
 from polyrhythm.errors import PolyrhythmError
 
 TOTALS = 10
-"""After how many steps of worker 0 the run's totals are written."""
+"""Steps of worker 0 after which the run's totals are written again."""
 
 _FIRST = worker(0)
 
@@ -32,7 +32,7 @@ class MetricsFeed:
             self._open(logger, run)
 
     def see(self, event: AnyEvent) -> None:
-        """Write what `event` has."""
+        """Write the metrics of `event` to all loggers."""
         if not self._writers:
             return
         if isinstance(event, Reported):
@@ -46,7 +46,7 @@ class MetricsFeed:
                 self._totals()
 
     def end(self, state: str) -> list[str]:
-        """Write the last totals and close everything; returns what went wrong from the beginning."""
+        """Write the last totals and close all loggers; returns a sentence for each logger that failed in the run."""
         self._totals()
         for logger, writer in self._writers:
             self._attempt(logger, partial(writer.close, state))
@@ -77,7 +77,7 @@ class MetricsFeed:
         self._writers = working
 
     def _attempt(self, logger: MetricsLogger, call: Callable[[], None]) -> bool:
-        """Whether it went well; a logger is the user's, and may raise anything, which must not end a training."""
+        """True if the call succeeded. A logger is the user's, and may raise anything, which must not end a training."""
         try:
             call()
         except Exception as problem:

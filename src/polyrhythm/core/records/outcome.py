@@ -1,4 +1,7 @@
-"""The outcome of a run as data: the object that `--json` prints, the events behind it, and the final weights."""
+"""The outcome of a run as data: the object that `--json` prints, the events behind it, and the final weights.
+
+`training.run` and `training.join` make one and fill it during the run; records are written from it, and reports are made from it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from torch import Tensor
 from polyrhythm.core.kernel.events import AnyEvent
 
 State = Literal["running", "ended", "failed", "interrupted"]
-"""The state of a run: `running` until it changes that, so a run that was killed is `running` in its record for ever."""
+"""The state of a run: `running` until the run changes that; the record of a killed run stays so unless another process completes it."""
 
 
 class Summary(msgspec.Struct):
@@ -50,7 +53,7 @@ class Summary(msgspec.Struct):
 
 @dataclass(slots=True)
 class Outcome:
-    """A summary, the events behind it, the final weights by name, how far the run is, and what is amiss with its record."""
+    """A summary, the events behind it, the final weights by name, the state of the run, and remarks on damage to its record."""
 
     summary: Summary
     events: list[AnyEvent] = field(default_factory=list)

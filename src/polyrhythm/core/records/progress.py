@@ -1,4 +1,7 @@
-"""A progress line on stderr while runs are under way, where stderr is a terminal."""
+"""A progress line on stderr while runs are under way, where stderr is a terminal.
+
+`training.run` shows it for one run, the command line and the planner for several at once.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _FOLLOWED = worker(0)
 
 @contextmanager
 def progress(runs: int, wanted: bool) -> Iterator[Begin]:
-    """Yields a function that begins the next of `runs` by its system's name, and returns the observer of its events."""
+    """Yields a function that starts the line of the next of `runs` by its system's name, and returns the observer of its events."""
     if not (wanted and sys.stderr.isatty()):
         yield lambda _: ignore
         return
@@ -40,7 +43,7 @@ def progress(runs: int, wanted: bool) -> Iterator[Begin]:
 
 
 def _line(runs: int, refreshed: bool) -> Progress:
-    """The line; `refreshed` by a thread of its own, or by the caller."""
+    """The line; its own thread redraws it if `refreshed`, else the caller does."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), *((BarColumn(), MofNCompleteColumn()) if runs > 1 else ()))
     return Progress(
         *columns,
@@ -55,9 +58,9 @@ def _line(runs: int, refreshed: bool) -> Progress:
 
 
 class ProgressLine:
-    """The line of runs that are under way at once; it starts no thread, so that the process may be copied meanwhile.
+    """The line of several runs that are under way at once; it starts no thread, so that the process can fork meanwhile.
 
-    `output` shows what their JOB prints above it, and `say` a line of ours.
+    `output` shows the lines that their JOB prints, above the progress line; `say` shows one of ours.
     """
 
     def __init__(self, shown: Progress | None, runs: int) -> None:
@@ -71,30 +74,30 @@ class ProgressLine:
 
     @staticmethod
     def follows(event: AnyEvent) -> bool:
-        """Whether `event` changes the line."""
+        """True if `event` changes the line."""
         return isinstance(event, Stepped) and event.actor == _FOLLOWED
 
     def begin(self, name: str) -> None:
-        """The run of that name is under way."""
+        """Show the name of a run that has started."""
         self._names.append(name)
         self._update(steps="")
 
     def see(self, name: str, event: AnyEvent) -> None:
-        """One of the events of that run that the line `follows`."""
+        """Show the step of an event that the line `follows`, of the run of that name."""
         _see(event, lambda steps: self._update(steps=f"{name}: {steps}"))
 
     def end(self, name: str) -> None:
-        """That run has ended."""
+        """Remove the name of a run that has ended."""
         self._names.remove(name)
         self._update(advance=1, steps="")
 
     def remark(self, text: str) -> None:
-        """Say how far all is, in the place of what one run does."""
+        """Show `text` on the progress of all runs, in place of the step of one."""
         self._remark = text
         self._update(steps="")
 
     def refresh(self) -> None:
-        """Draw the line anew."""
+        """Draw the line again."""
         if self._shown is not None:
             self._shown.refresh()
 
@@ -119,4 +122,4 @@ def _see(event: AnyEvent, show: Callable[[str], None]) -> None:
 
 
 def ignore(event: AnyEvent) -> None:
-    """Ignore the event."""
+    """Do nothing with `event`: no progress is shown."""

@@ -21,12 +21,12 @@ _RESERVED_BYTES = 2**16
 
 
 class Record:
-    """Writes the record of `outcome` into `directory` while the run goes on.
+    """Writes the record of `outcome` into `directory` while the run is under way.
 
-    Raises RecordError if that cannot be begun, CompositionError where it is no directory, or where another run is under way.
+    Raises RecordError if the first files cannot be written, CompositionError where it is no directory, or where another run is writing.
 
-    Once the run has begun, nothing that goes wrong here ends it: a full disk is no reason to lose a training. What could not be written
-    is tried again at the end, and then named in the outcome's `remarks`.
+    Once the run has started, no failure here ends it: a full disk is no reason to lose a training. Parts that could not be written
+    are tried again at the end, and those that fail again are named in the outcome's `remarks`.
     """
 
     def __init__(self, outcome: Outcome, directory: str | Path) -> None:
@@ -50,7 +50,7 @@ class Record:
             self._broken = True
 
     def finish(self) -> list[str]:
-        """Complete the record by what `outcome` is now; gives a sentence for each part that could not be written."""
+        """Complete the record from the present `outcome`; returns a sentence for each part that could not be written."""
         with self._file:
             if self._in_place():
                 deeds = {EVENTS: self._write_events, WEIGHTS: self._write_weights, RUN: self._write_run}
@@ -81,14 +81,14 @@ class Record:
             self._whole += 1
 
     def _in_place(self) -> bool:
-        """Whether the file that is being written is still the one in the directory."""
+        """True if the file that is being written is still the one in the directory."""
         try:
             return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path / EVENTS))
         except OSError:
             return False
 
     def _write_events(self) -> None:
-        if os.fstat(self._file.fileno()).st_size != self._end:  # a line at which it broke off
+        if os.fstat(self._file.fileno()).st_size != self._end:  # an incomplete last line
             os.ftruncate(self._file.fileno(), self._end)
         self._file.seek(self._end)
         try:
@@ -114,7 +114,7 @@ class Record:
 
 
 def _begun(path: Path, provisional: bytes) -> FileIO:
-    """The file for the events of a new run in `path`, where an earlier record has made room; if that fails, all is as it was."""
+    """The file for the events of a new run in `path`, after an earlier record was moved away; if that fails, all is as it was."""
     directories.claim(path)
     with ExitStack() as undo:
         undo.callback(directories.give_back, path)

@@ -33,6 +33,6 @@ def latest(outcome: Outcome) -> float:
 
 
 def extent(outcome: Outcome) -> str:
-    """ "5,545 events until 12.3 s"."""
+    """The events that are known, as text: "5,545 events until 12.3 s"."""
     many = len(outcome.events)
     return f"{many:,} event{'s' * (many != 1)}" + (f" until {show_seconds(latest(outcome))}" if many else "")

@@ -1,4 +1,4 @@
-"""weights.safetensors: the final weights and buffers, and whether a file of them is whole."""
+"""weights.safetensors: the final weights and buffers, and a check that such a file is complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(path: Path) -> None:
 
 
 def _apart(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors on the CPU, each in memory of its own, which the format requires."""
+    """The same tensors on the CPU, each in separate memory, which the format requires."""
     apart: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in weights.items():

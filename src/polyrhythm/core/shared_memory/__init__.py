@@ -1,4 +1,7 @@
-"""Collectives of processes on one host, through memory that they share."""
+"""Collectives of processes on one host, through memory that they share.
+
+The reducers of real processes (`core.processes.collectives`) and the process group for torch.distributed are built on it.
+"""
 
 from polyrhythm.core.shared_memory.group import MemoryGroup, Operation, can_share
 from polyrhythm.core.shared_memory.memory import SharedBytes

@@ -1,4 +1,4 @@
-"""What moves bytes through a segment: in C where that was built, with torch alone elsewhere; both have one protocol and may be mixed."""
+"""Engines that move bytes through a segment: in C where that was built, else in torch alone; both have one protocol and can be mixed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyrhythm.core.shared_memory.segment import CHUNK, SharedSegment
 ONE_ROUND = 16 * 1024
 """Up to so many bytes every rank adds up everything, which saves a round of waiting."""
 ADDS = frozenset({torch.float32, torch.float64, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
-"""What engines add up; what else there is goes through `gather` or `exchange`."""
+"""The types that engines add up; tensors of other types go through `gather` or `exchange`."""
 CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
 OTHER = 31
 """The code of all types that are not in DTYPES."""
@@ -22,9 +22,9 @@ OTHER = 31
 
 @dataclass(frozen=True, slots=True)
 class ReduceSpec:
-    """How to add up: `operation` by its number in `group.Operation`, what to divide by, and whether parts begin with their own rank.
+    """The settings of a sum: `operation` by its number in `group.Operation`, the divisor, and whether parts begin with their own rank.
 
-    The tensor begins at element `start` of a vector of `whole` elements, which those are parts of (for `reduce` alone).
+    The tensor begins at element `start` of a vector of `whole` elements, of which those are the parts (for `reduce` alone).
     """
 
     operation: int = 0
@@ -37,7 +37,7 @@ class ReduceSpec:
 class Reducer(Protocol):
     """All tensors are contiguous and on the CPU, and those to be added up are of a type in `ADDS`.
 
-    Raises ConnectionAbortedError when another rank was lost while it was waited for, or has begun another collective, or one of another
+    Raises ConnectionAbortedError when another rank was lost while it was waited for, or has started another collective, or one of another
     size or type.
     """
 
@@ -51,7 +51,7 @@ class Reducer(Protocol):
         """Everyone's `tensor` in rank order into `into` (P times as long)."""
 
     def exchange(self, tensor: Tensor, into: Tensor) -> None:
-        """Part k of `tensor` to rank k; the parts that are for me into `into`, in rank order."""
+        """Send part k of `tensor` to rank k; the parts for this rank go into `into`, in rank order."""
 
     def broadcast(self, tensor: Tensor, root: int) -> None:
         """The `tensor` of rank `root` in the place of everyone's."""
@@ -74,5 +74,5 @@ class Attachment:
 
     @property
     def ranks(self) -> int:
-        """How many take part."""
+        """The number of ranks that take part."""
         return self.segment.ranks

@@ -26,13 +26,13 @@ _SPINS = 2000
 
 
 def can_share() -> bool:
-    """Whether processes of this machine can be a group: without the engine in C only where the processor keeps the order of writes."""
+    """True if processes of this machine can be a group: without the engine in C only where the processor keeps the order of writes."""
     engine: type = Native
     return engine is not Portable or platform.machine() in ("x86_64", "AMD64")
 
 
 class Operation(IntEnum):
-    """What a reduction does with two numbers; the last three are for whole numbers."""
+    """The operation of a reduction on two numbers; the last three are for whole numbers."""
 
     SUM = 0
     PRODUCT = 1
@@ -47,7 +47,7 @@ class MemoryGroup:
     """Rank `rank` among those who share `segment`. All must call the same methods in the same order, with tensors of equal size.
 
     Tensors are on the CPU and contiguous. A rank that was lost while it was waited for raises ConnectionAbortedError, and so does one that
-    has begun another collective, or one of another size or type; the group is of no use then. Ctrl-C raises as ever.
+    has started another collective, or one of another size or type; the group is of no use then. Ctrl-C raises as ever.
     """
 
     def __init__(self, segment: SharedSegment, rank: int, engine: type[Native] | type[Portable] = Native) -> None:
@@ -68,7 +68,10 @@ class MemoryGroup:
         self._reduce(tensor, into, ReduceSpec(int(operation), divisor, rotated, 0, tensor.numel()))
 
     def reduce_parts(self, parts: Sequence[Tensor], divisor: float = 1.0, *, rotated: bool = False) -> None:
-        """As `reduce` of the vector that `parts` (each flat) are in order, in place; no two may lie in the same memory."""
+        """Replace `parts` (each flat) by their sums over all ranks, divided by `divisor`; no two may lie in the same memory.
+
+        In order they are one vector, which is summed as `reduce` does.
+        """
         start, whole = 0, sum(part.numel() for part in parts)
         for run in _runs(parts):
             flat = run[0] if len(run) == 1 else torch.cat(run)

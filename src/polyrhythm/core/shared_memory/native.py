@@ -9,7 +9,7 @@ from polyrhythm.core.shared_memory.engine import CODES, OTHER, Attachment, Reduc
 
 
 class Native:
-    """See `_native.c`."""
+    """The engine in C: see `_native.c`."""
 
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment  # keeps the memory mapped
@@ -18,25 +18,20 @@ class Native:
         self.barrier = self._group.barrier
 
     def reduce(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
-        """Into `into`."""
         code = CODES[tensor.dtype]
         vector = how.start, how.whole
         self._group.reduce(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor, how.rotated, *vector)
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
-        """Into `into`."""
         code = CODES[tensor.dtype]
         self._group.reduce_scatter(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor)
 
     def gather(self, tensor: Tensor, into: Tensor) -> None:
-        """Into `into`."""
         self._group.gather(tensor.data_ptr(), into.data_ptr(), tensor.numel() * tensor.element_size(), CODES.get(tensor.dtype, OTHER))
 
     def exchange(self, tensor: Tensor, into: Tensor) -> None:
-        """Into `into`."""
         nbytes = into.numel() * into.element_size() // self._attachment.ranks
         self._group.exchange(tensor.data_ptr(), into.data_ptr(), nbytes, CODES.get(tensor.dtype, OTHER))
 
     def broadcast(self, tensor: Tensor, root: int) -> None:
-        """In place."""
         self._group.broadcast(tensor.data_ptr(), tensor.numel() * tensor.element_size(), root, CODES.get(tensor.dtype, OTHER))

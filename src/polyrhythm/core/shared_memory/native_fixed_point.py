@@ -13,16 +13,16 @@ from polyrhythm.core.shared_memory._fixed_point import subtract_stochastically a
 
 
 def subtract_stochastically(held: Tensor, update: Tensor, scale: float, seed: int, first: int) -> None:
-    """As `portable_fixed_point.subtract_stochastically`."""
+    """Subtract `update` from `held`, rounding stochastically; the arguments are those of `portable_fixed_point`."""
     place = held.data_ptr(), held.dtype == torch.int16
     stochastically(*place, update.data_ptr(), held.numel(), 1 / scale, seed, first)
 
 
 def subtract_nearest(held: Tensor, update: Tensor, scale: float) -> None:
-    """As `portable_fixed_point.subtract_nearest`."""
+    """Subtract `update` from `held`, rounding to the nearest; the arguments are those of `portable_fixed_point`."""
     to_nearest(held.data_ptr(), held.dtype == torch.int16, update.data_ptr(), held.numel(), 1 / scale)
 
 
 def read_into(held: Tensor, scale: float, into: Tensor) -> None:
-    """As `portable_fixed_point.read_into`."""
+    """Write the values (n,) of `held` to `into`, of float32."""
     read(held.data_ptr(), held.dtype == torch.int16, held.numel(), scale, into.data_ptr())

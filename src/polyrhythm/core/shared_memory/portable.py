@@ -1,4 +1,4 @@
-"""The engine with torch alone: the same steps as `_native.c`, to be read beside it."""
+"""The engine with torch alone: the same steps as `_native.c`, to be read next to it."""
 
 from __future__ import annotations
 
@@ -64,12 +64,11 @@ class Portable:
         self._broken = False
 
     def lose(self, rank: int) -> None:
-        """Noticed at the end of a nap."""
+        """Mark `rank` as lost, which a wait for it notices at the end of a nap."""
         self._gone[rank] = True
 
     @_at_once
     def reduce(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
-        """Into `into`."""
         flat, out = tensor.view(-1), into.view(-1)
         self._begin(_REDUCE, tensor.dtype, _detail(how), _nbytes(flat))
         if flat.numel() * flat.element_size() <= min(ONE_ROUND, self._attachment.chunk):
@@ -93,7 +92,6 @@ class Portable:
 
     @_at_once
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
-        """Into `into`."""
         parts, out = tensor.view(self._ranks, -1), into.view(-1)
         self._begin(_REDUCE_SCATTER, tensor.dtype, _detail(how), _nbytes(parts))
         most = self._attachment.chunk // self._ranks // tensor.element_size()
@@ -110,7 +108,6 @@ class Portable:
 
     @_at_once
     def gather(self, tensor: Tensor, into: Tensor) -> None:
-        """Into `into`."""
         own, parts = tensor.view(-1).view(torch.uint8), into.view(-1).view(torch.uint8).view(self._ranks, -1)
         self._begin(_GATHER, tensor.dtype, 0, own.numel())
         for start in range(0, own.numel(), self._attachment.chunk):
@@ -123,7 +120,6 @@ class Portable:
 
     @_at_once
     def exchange(self, tensor: Tensor, into: Tensor) -> None:
-        """Into `into`."""
         own, parts = (each.view(-1).view(torch.uint8).view(self._ranks, -1) for each in (tensor, into))
         self._begin(_EXCHANGE, tensor.dtype, 0, own.shape[1])
         most = self._attachment.chunk // self._ranks
@@ -138,7 +134,6 @@ class Portable:
 
     @_at_once
     def broadcast(self, tensor: Tensor, root: int) -> None:
-        """In place."""
         flat = tensor.view(-1).view(torch.uint8)
         self._begin(_BROADCAST, tensor.dtype, root, flat.numel())
         for start in range(0, flat.numel(), self._attachment.chunk):
@@ -152,7 +147,6 @@ class Portable:
 
     @_at_once
     def barrier(self) -> None:
-        """One count."""
         self._begin(_BARRIER, torch.float32, 0, 0)
         self._count_and_await(1)
         self._step += 1
@@ -238,6 +232,6 @@ def _divided(total: Tensor, how: ReduceSpec) -> Tensor:
 
 
 def _bound(numel: int, parts: int, part: int) -> int:
-    """Where part `part` begins, as torch.tensor_split cuts."""
+    """The first element of part `part`, as torch.tensor_split cuts."""
     each, rest = divmod(numel, parts)
     return each * part + min(part, rest)

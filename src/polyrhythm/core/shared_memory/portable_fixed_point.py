@@ -1,4 +1,4 @@
-"""Weights in few bits, with numpy: the same steps as `_fixed_point.c`, to be read beside it."""
+"""Weights in few bits, with numpy: the same steps as `_fixed_point.c`, to be read next to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def subtract_stochastically(held: Tensor, update: Tensor, scale: float, seed: in
 
 
 def subtract_nearest(held: Tensor, update: Tensor, scale: float) -> None:
-    """As `subtract_stochastically`, but to the nearest whole number: what is below half of one is lost."""
+    """Subtract `update` (n,) of float32 from `held` (n,), int8 or int16 in units of `scale`, rounding to the nearest whole number.
+
+    A change of less than half of `scale` is lost; what is out of range becomes the largest.
+    """
     _move(held, update, scale, np.float32(0.5))
 
 

@@ -35,7 +35,7 @@ class SharedSegment:
 
     @property
     def path(self) -> str:
-        """By which others open it."""
+        """The path by which other processes open it."""
         return self.memory.path
 
     @property

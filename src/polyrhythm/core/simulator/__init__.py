@@ -1,4 +1,7 @@
-"""Virtual time: one process, a heap of events, flows that share links fairly."""
+"""Virtual time: one process, a heap of events, flows that share links fairly.
+
+Runs with `on=Simulator(...)` use it, and so do the planner, the measuring tools and the reproductions.
+"""
 
 from polyrhythm.core.simulator.collectives import ClosedForm, Messages
 from polyrhythm.core.simulator.simulator import Instant, Simulator

@@ -16,7 +16,7 @@ from polyrhythm.hardware.fleet import ComputeTimer
 
 
 class BlockingProgram(Protocol):
-    """The user's blocking loop as the scheduler drives it; `since` is when it was last continued, `line` what it has begun in order."""
+    """The user's blocking loop as the scheduler drives it; `since` is when it was last continued, `line` what it has started in order."""
 
     since: float
 
@@ -40,7 +40,7 @@ class BlockingProgram(Protocol):
 
 @dataclass(slots=True, eq=False)
 class VirtualTask:
-    """A coroutine that runs; `program` is set when a blocking program waits for its end, `beside` when one goes on meanwhile.
+    """A coroutine that runs; `program` is set when a blocking program waits for its end, `beside` when one continues meanwhile.
 
     `waiting` is the effect that it waits for, `serial` counts its waits (a timer of an earlier wait is stale), and `grad` is the grad mode
     in which it was suspended, where gradients were off.
@@ -83,7 +83,7 @@ class VirtualActor:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended or was lost."""
+        """True if it has ended or was lost."""
         return self.held_until == math.inf
 
     def take(self, topic: str) -> Delivery | None:
@@ -160,9 +160,9 @@ class FifoChannel:
     fates: deque[tuple[float, ...]] | None = None
     line: deque[Delivery | None] = field(default_factory=deque)
     left: deque[tuple[float, int]] = field(default_factory=deque)
-    """When each of `line` was sent, and its bytes, where that is recorded."""
+    """The time at which each of `line` was sent, and its bytes, where that is recorded."""
     nbytes: int = 0
     messages: int = 0
     busy: float = 0.0
     since: float = 0.0
-    """What it has carried, as of `Carried`; `since` when a message set out on the empty line."""
+    """The traffic of the channel, as in `Carried`; `since` is when a message was sent on the empty line."""

@@ -1,4 +1,4 @@
-"""Coroutines that run while their program goes on computing."""
+"""Coroutines that run while their program continues to compute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BackgroundTasks:
     worked: Callable[..., None]
 
     def begin(self, program: BlockingProgram, seconds: float) -> None:
-        """Schedule what `program` has begun within the `seconds` of computing that its device is about to be charged."""
+        """Schedule what `program` has started within the `seconds` of computing that its device is about to be charged."""
         actor = program.actor
         start = max(actor.free_at, self.queue.now)
         for coroutine, part in program.take_begun():
@@ -31,7 +31,7 @@ class BackgroundTasks:
             self.queue.at(start + seconds * part, (self.worked, (actor, actor.stalled), due))
 
     def perform(self, program: BlockingProgram, task: VirtualTask) -> None:
-        """Run `task`, for which the program waits, after all that was begun."""
+        """Run `task`, for which the program waits, after all that was started before."""
         if program.line.idle:
             self.wake(task, None)
         else:
@@ -39,7 +39,7 @@ class BackgroundTasks:
             self.call(program, task)
 
     def call(self, program: BlockingProgram, task: VirtualTask) -> None:
-        """`task` is due."""
+        """Mark `task` as due, and run it when it is the next."""
         program.line.call(task)
         self._admit(program, None)
 

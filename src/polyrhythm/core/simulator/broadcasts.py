@@ -10,7 +10,7 @@ from polyrhythm.hardware.network import Network
 
 
 class Broadcasts:
-    """When a message to many workers has left its sender, and when it arrives: as if all of them sent as much to all at the same time.
+    """The times at which a message to many workers leaves its sender, and arrives: as if all of them sent as much to all at the same time.
 
     That is exact where they do. What a sender has for a site goes there one after the other.
     """
@@ -24,11 +24,11 @@ class Broadcasts:
         self._grouped: dict[str, tuple[Sequence[str], dict[int, list[str]]]] = {}
 
     def carries(self, sender: str, to: Sequence[str]) -> bool:
-        """Whether it is for this message: servers have links of their own."""
+        """True if this message is charged so: from a worker to several others, since servers have separate links."""
         return len(to) > 1 and is_worker(sender) and all(map(is_worker, to)) and sender not in to
 
     def send(self, now: float, sender: str, to: Sequence[str], nbytes: int) -> list[tuple[float, bool, list[str]]]:
-        """When a message of `nbytes` arrives, whether it leaves its site, and at whom, for each site."""
+        """For each site, the time at which a message of `nbytes` arrives, whether it goes to another site, and the receivers."""
         here, free = self._site[rank_of(sender)], self._free.setdefault(sender, {})
         arrivals = []
         for there, names in self._by_site(sender, to).items():
@@ -37,7 +37,7 @@ class Broadcasts:
         return arrivals
 
     def left(self, sender: str, to: str = "") -> float:
-        """When all has left that `sender` has sent so far, `to` one worker if given."""
+        """The time at which all has left that `sender` has sent so far, `to` one worker if given."""
         free = self._free.get(sender)
         if free is None or (to and not is_worker(to)):
             return 0.0

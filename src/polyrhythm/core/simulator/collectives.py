@@ -1,4 +1,4 @@
-"""How the simulator charges a collective: message by message, or in closed form where messages are too many."""
+"""The cost of a collective in the simulator: charged message by message, or in closed form where messages are too many."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Messages(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 class ClosedForm(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A reduction takes the closed-form time of its schedule on the slowest path of the network, and sends no messages.
 
-    The sum is taken in the order of ranks. What a worker sends to all others takes the time that it takes if all do so at once, at the
-    bandwidths of its own path, and is one event for each site; it is counted as messages. For sizes where messages cannot be
+    The sum is taken in the order of ranks. A message from a worker to all others takes the time that it takes if all do so at once, at the
+    bandwidths of its path, and is one event for each site; it is counted as messages. For sizes where messages cannot be
     enumerated: a ring of 1,000 workers sends two million a step, and a step in which all send to all a million.
     Contention with other traffic is not modelled, nor do losses and cuts delay what is charged so; and a message to all may arrive before
     one that its sender has sent to one of them alone.
@@ -45,7 +45,7 @@ class Reductions:
         self._gatherings: dict[tuple[str, str], PendingReduction] = {}
 
     def joined(self) -> dict[tuple[str, str], int]:
-        """How many members have joined each."""
+        """The number of members that have joined each reduction, by group and topic."""
         return {key: len(gathering.came) for key, gathering in self._gatherings.items()}
 
     def join(self, task: VirtualTask, effect: NativeReduce) -> PendingReduction | None:

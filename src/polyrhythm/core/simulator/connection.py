@@ -1,4 +1,7 @@
-"""What `Flows` keeps of a link, of an actor's host, and of the connection from one actor to another."""
+"""The state of a link, of an actor's host, and of the connection from one actor to another.
+
+`Routes` makes these objects. `Flows` and its parts (`Sharing`, `FlowGroup`, `Pauses`) keep the flows in them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def alone_on(links: Sequence[SharedLink]) -> float:
 
 
 class Endpoint:
-    """Where an actor is: its host, its site and the links of its host. `code` orders actors, whenever they first sent.
+    """The place of an actor in the network: its host, its site and the links of its host. `code` orders actors, whenever they first sent.
 
     `sending` counts its connections on which something is on its way.
     """
@@ -80,10 +83,10 @@ class Endpoint:
 class Connection:
     """The first-in-first-out connection from one actor to another: at most one message is on it, others wait.
 
-    While it is a flow of its own, `remaining` bytes were left at `since` and flow at `rate`; in a group, the group has these figures.
-    `alone` is the rate when no link of its path is shared; one that the path takes twice is twice in `links`. `round_trip` is the latency
-    there and back. `cuts`
-    counts the faults and pauses that stop it; while it is `watched`, somebody wants to know when its last byte has left.
+    While it is a separate flow, `remaining` bytes were left at `since` and flow at `rate`; in a group, the group has these figures.
+    `alone` is the rate when no link of its path is shared; a link that the path takes twice is twice in `links`. `round_trip` is the
+    latency there and back. `cuts` counts the faults and pauses that stop it. While it is `watched`, `Flows.fell_silent` notes
+    when its last byte has left.
     """
 
     __slots__ = (
@@ -136,10 +139,10 @@ class Connection:
         self.mark = 0
 
     def collect_ended(self, limit: float, ended: list[Connection]) -> None:
-        """Called when its own end is due."""
+        """Add it to `ended`: called when its end is due."""
         ended.append(self)
 
     def is_between(self, a: str, b: str) -> bool:
-        """Whether it joins `a` and `b` in one direction or the other; each is an actor, "host/3" or "site/Tokyo"."""
+        """True if it joins `a` and `b` in one direction or the other; each is an actor, "host/3" or "site/Tokyo"."""
         here, there = self.sender.names, self.receiver.names
         return (a in here and b in there) or (b in here and a in there)

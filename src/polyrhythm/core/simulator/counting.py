@@ -23,7 +23,7 @@ Formula = Callable[..., int]
 
 
 class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up in `flops` what passes through torch on this thread, between `start` and `stop`.
+    """Adds up in `flops` the operations of torch on this thread, between `start` and `stop`.
 
     The dispatch costs about 6 µs for each torch operation, counted or not (8.3 in place of 2.1 for an addition of 16 elements).
     """
@@ -40,7 +40,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def refuse_if_covered(self) -> None:
-        """Refuse to stop counting where the program has put a mode of its own on top, which would be taken off in its place."""
+        """Refuse to stop counting where the program has put another mode on top, which would be taken off in its place."""
         if _get_current_dispatch_mode() is not self:
             raise WorkloadError(
                 "A worker of the simulator cannot communicate inside a TorchDispatchMode of its own, because all workers share one thread. "
@@ -48,7 +48,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
 
     def start(self) -> None:
-        """Count from here."""
+        """Start to count the operations that follow."""
         self.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> int:
@@ -57,7 +57,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.take()
 
     def take(self) -> int:
-        """Return what was counted since the last `stop` or `take`; counting goes on."""
+        """Return what was counted since the last `stop` or `take`; counting continues."""
         counted, self.flops = self.flops, 0
         return counted
 

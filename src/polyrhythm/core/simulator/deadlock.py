@@ -41,7 +41,7 @@ def _idleness(actor: VirtualActor, task: VirtualTask) -> tuple[bool, bool]:
 
 
 def _calls(effect: Effect[Any] | None) -> bool:
-    """Whether it waits in a call of the user's program."""
+    """True if the task of this effect waits in a call of the user's program, such as `worker.barrier()`."""
     return isinstance(effect, (Receive, NativeReduce)) and effect.topic.startswith(CALL)
 
 

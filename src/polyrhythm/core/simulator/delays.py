@@ -1,6 +1,6 @@
-"""Latencies that vary: when each message arrives on a network with jitter.
+"""Latencies that vary: the arrival times of messages on a network with jitter.
 
-Each connection draws from a stream of its own. As on a TCP connection, and in the lab, messages of one connection do not overtake each
+Each connection draws from a separate stream. As on a TCP connection, and in the lab, messages of one connection do not overtake each
 other: one that drew a short delay arrives with the one before it.
 """
 
@@ -16,7 +16,7 @@ from polyrhythm.hardware.network import Network
 
 @dataclass(slots=True)
 class _Line:
-    """A connection's stream, by how much its latency may differ, and when its last message arrives."""
+    """A connection's random stream, by how much its latency may differ, and when its last message arrives."""
 
     draw: random.Random
     jitter: float
@@ -24,7 +24,7 @@ class _Line:
 
 
 class Delays:
-    """When messages arrive on `network`, whose latencies vary uniformly by up to their jitter."""
+    """The arrival times of messages on `network`, whose latencies vary uniformly by up to their jitter."""
 
     def __init__(self, network: Network, seed: int) -> None:
         self._network = network
@@ -32,7 +32,7 @@ class Delays:
         self._lines: dict[int, _Line] = {}
 
     def arrival(self, connection: Connection, now: float) -> float:
-        """When a message arrives whose last byte leaves at `now`; to be called once for each, in order."""
+        """The time at which a message arrives whose last byte leaves at `now`; to be called once for each, in order."""
         if not connection.links:  # inside one host
             return now + connection.latency
         line = self._lines.get(connection.key)

@@ -18,13 +18,13 @@ class Ready(Protocol):
     """Work that is due now. `deque` gives it in the order of scheduling, `ShuffledTies` in a random one."""
 
     def append(self, work: Work, /) -> None:
-        """Add some work."""
+        """Add work that is due now."""
 
     def popleft(self) -> Work:
-        """Take the next one."""
+        """Remove and return the next work."""
 
     def __len__(self) -> int:
-        """How many are due."""
+        """The number of actions that are due."""
 
 
 class ShuffledTies:
@@ -35,11 +35,9 @@ class ShuffledTies:
         self._draw = random.Random(seed).randrange
 
     def append(self, work: Work, /) -> None:
-        """Add some work."""
         self._entries.append(work)
 
     def popleft(self) -> Work:
-        """Take any one."""
         entries = self._entries
         chosen = self._draw(len(entries))
         entries[chosen], entries[-1] = entries[-1], entries[chosen]

@@ -13,7 +13,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
 def fail(actor: str, error: BaseException) -> NoReturn:
-    """End the run: with our own error as it is, else with one that has the actor's name and the traceback of its own code."""
+    """End the run: with our own error as it is, else with one that has the actor's name and the traceback of the user's code."""
     if isinstance(error, PolyrhythmError):
         raise error
     lines = traceback.format_exception(type(error), error, _own(error.__traceback__))

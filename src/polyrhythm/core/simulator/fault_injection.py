@@ -15,7 +15,7 @@ from polyrhythm.hardware.network import Network
 
 
 class FaultInjection:
-    """Schedules `faults`. `essential` is true for an actor without which the run cannot go on; `seed` draws which messages are dropped."""
+    """Schedules `faults`. `essential` is true for an actor without which the run cannot continue; `seed` draws the lost messages."""
 
     def __init__(self, scheduler: Scheduler, network: Network | None, workers: int, essential: Callable[[str], bool], seed: int) -> None:
         self._scheduler = scheduler

@@ -1,4 +1,4 @@
-"""The injected faults that may keep a run from going on: lost messages and cut lines, for the text of a deadlock."""
+"""The injected faults that may keep a run from continuing: lost messages and cut lines, for the text of a deadlock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FaultLog:
 
     @property
     def cause(self) -> str:
-        """Why messages do not arrive, as it was asked for; empty where nothing keeps them."""
+        """The injected faults because of which messages do not arrive, in words; empty where there are none."""
         causes = list(self.cuts)
         if self.lost:
             more = "" if self.lost == 1 else f", and {self.lost - 1} more"

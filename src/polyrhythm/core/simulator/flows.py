@@ -73,15 +73,15 @@ class Flows:
                     self._pauses.begin(connection, now)
 
     def crosses(self, sender: str, receiver: str) -> bool:
-        """Whether two actors are at different sites."""
+        """True if two actors are at different sites."""
         return self._routes.endpoint(sender).site != self._routes.endpoint(receiver).site
 
     def latency(self, sender: str, receiver: str) -> float:
-        """What a byte takes from one actor to another, on an idle connection."""
+        """The seconds that a byte takes from one actor to another, on an idle connection."""
         return self._routes.connect(sender, receiver).latency
 
     def next_time(self) -> float:
-        """When something is due next, a delivery or a last byte leaving; math.inf if nothing is under way."""
+        """The time at which something is due next, a delivery or a last byte leaving; math.inf if nothing is under way."""
         if self._sharing.changed:
             self._sharing.solve(self._time)
         end = self._sharing.next_end()
@@ -101,7 +101,7 @@ class Flows:
         return tokens
 
     def sending(self, actor: str, to: str = "") -> bool:
-        """Whether a byte that `actor` has to send, `to` another one if that is given, has not left it yet."""
+        """True while a byte that `actor` has to send, `to` another one if that is given, has not left it."""
         if not to:
             return self._routes.endpoint(actor).sending > 0
         connection = self._connections.get(actor, {}).get(to)
@@ -111,7 +111,7 @@ class Flows:
         return True
 
     def block(self, now: float, a: str, b: str, blocked: bool) -> None:
-        """From `now` let no byte leave between `a` and `b`, in both directions, or let them go on where they stopped.
+        """Let no byte leave between `a` and `b` from `now` on, in both directions, or let them continue where they stopped.
 
         Each is an actor, "host/3" or "site/Tokyo". Bytes that have left arrive. Cuts add up: as many must be lifted.
         """
@@ -126,7 +126,7 @@ class Flows:
                 self._pauses.begin(connection, now)
 
     def change(self, now: float, key: LinkKey, capacity: float) -> None:
-        """From `now` a link has `capacity` bytes per second; what is on it goes on at the new rate."""
+        """Give a link `capacity` bytes per second from `now` on; its flows continue at the new rate."""
         self._run(now)
         link = self._routes.change(key, capacity)
         if link is None:

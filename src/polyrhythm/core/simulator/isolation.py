@@ -1,4 +1,4 @@
-"""What torch keeps for each thread, kept apart for programs that share one: grad mode, autocast, hooks of saved tensors."""
+"""Torch's state of a thread, kept apart for programs that share one thread: grad mode, autocast, hooks of saved tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from polyrhythm.errors import WorkloadError
 
 
 class ThreadState:
-    """What a program had when it was last switched out. It may have been inside a forward pass: of a checkpoint, under autocast."""
+    """The state that a program had when it was last switched out, perhaps inside a forward pass: of a checkpoint, under autocast."""
 
     __slots__ = ("_autocast", "_cached", "_depth", "_dtype", "_grad", "_saving")
 

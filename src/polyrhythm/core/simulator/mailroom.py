@@ -31,19 +31,19 @@ class Carrier(Protocol):
         """Begin to carry `nbytes`."""
 
     def next_time(self) -> float:
-        """When something is due; infinity if nothing is."""
+        """The time at which something is due; infinity if nothing is."""
 
     def advance(self, now: float) -> list[object]:
         """The tokens of what has arrived by `now`."""
 
     def sending(self, actor: str, to: str) -> bool:
-        """Whether some byte that `actor` has sent, `to` one other if given, has not left it; when it has, that is in `fell_silent`."""
+        """True while some byte that `actor` has sent, `to` one other if given, has not left it; the end of that is in `fell_silent`."""
 
     def crosses(self, sender: str, receiver: str) -> bool:
-        """Whether what goes from `sender` to `receiver` goes to another site."""
+        """True if messages from `sender` to `receiver` go to another site."""
 
     def latency(self, sender: str, receiver: str) -> float:
-        """What a byte takes from `sender` to `receiver`, in seconds."""
+        """The seconds that a byte takes from `sender` to `receiver`."""
 
     def block(self, now: float, a: str, b: str, blocked: bool) -> None:
         """Let nothing flow between `a` and `b`, or let it flow again."""
@@ -106,7 +106,7 @@ class Mailroom:
         self._dispatch(actor.channels.get(to) or self._open(actor, to), message)
 
     def send_all(self, task: VirtualTask, effect: SendAll) -> None:
-        """As `send` to each in turn; or in closed form."""
+        """Send a message to each receiver in turn, or charge all of that in closed form."""
         actor, message = task.actor, effect.message
         if self.broadcasts is not None and message.topic[:1] != ASIDE and self.broadcasts.carries(actor.name, effect.to):
             self._broadcast(self.broadcasts, actor, effect)
@@ -171,7 +171,7 @@ class Mailroom:
             self._carrier.start(self._queue.now, actor.name, to, nbytes, channel)
 
     def carried(self, actor: VirtualActor) -> Iterator[Carried]:
-        """What its connections have carried; of those with very many others, none."""
+        """The traffic of each connection of `actor`; none for an actor that has very many connections."""
         if len(actor.channels) > _MOST_CARRIED:
             return
         for to, channel in sorted(actor.channels.items()):
@@ -180,7 +180,7 @@ class Mailroom:
                 yield Carried(self._queue.now, actor.name, to, channel.nbytes, channel.messages, channel.busy, latency)
 
     def left(self, actor: str, to: str) -> float:
-        """When all has left that `actor` has sent in closed form, `to` one other if given."""
+        """The time at which all has left that `actor` has sent in closed form, `to` one other if given."""
         return 0.0 if self.broadcasts is None else self.broadcasts.left(actor, to)
 
     def charge(self, actor: VirtualActor, nbytes: int, messages: int) -> None:

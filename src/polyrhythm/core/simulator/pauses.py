@@ -1,7 +1,7 @@
 """Connections that pause now and then to measure their latency, as `Bbr` describes.
 
 When a connection pauses depends on when it last measured its least round trip. It measures one when it begins to send and all before has
-left it. Of n measurements the last is the least with probability 1/n, which is drawn, for each connection from a stream of its own; so two
+left it. Of n measurements the last is the least with probability 1/n, which is drawn from a separate stream for each connection; so two
 connections that pause together at first seldom do later.
 """
 
@@ -19,7 +19,7 @@ from polyrhythm.hardware.congestion import Congestion
 
 @dataclass(slots=True)
 class Clock:
-    """When `connection` last measured its `least` round trip, and how many it has measured since its last pause.
+    """The clock of `connection`: when it last measured its `least` round trip, and how many it has measured since its last pause.
 
     `awaited`: a check is scheduled. `gone`: the connection does not exist any more.
     """
@@ -33,13 +33,13 @@ class Clock:
 
     @property
     def sends(self) -> bool:
-        """Whether bytes of the connection flow."""
+        """True if bytes of the connection flow."""
         return self.connection.busy and not self.connection.cuts
 
 
 @dataclass(slots=True, order=True)
 class PauseCheck:
-    """When a connection is to be checked, in the order of their keys; `stopped`: because its pause ends then."""
+    """A check of a connection at `time`, simultaneous ones in the order of their keys; `stopped`: because its pause ends then."""
 
     time: float
     key: int
@@ -49,12 +49,12 @@ class PauseCheck:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to check."""
+        """True if there is nothing to check."""
         return self.clock.gone or not (self.stopped or self.clock.sends)
 
 
 class Pauses:
-    """When each connection pauses, and when it resumes."""
+    """The times at which each connection pauses and resumes."""
 
     def __init__(self, congestion: Congestion, seed: int) -> None:
         self._congestion = congestion
@@ -64,7 +64,7 @@ class Pauses:
         self._due: list[PauseCheck] = []
 
     def next_time(self) -> float:
-        """When a connection that sends or pauses is to be checked next; math.inf if there is none."""
+        """The time at which a connection that sends or pauses is to be checked next; math.inf if there is none."""
         while self._due and self._due[0].idle:
             heappop(self._due).clock.awaited = False
         return self._due[0].time if self._due else math.inf
@@ -101,7 +101,7 @@ class Pauses:
         return clock.connection, 1
 
     def drop(self, connection: Connection) -> None:
-        """Forget the connection; a new one of the same actors has a clock of its own."""
+        """Forget the connection; a new one of the same actors gets a new clock."""
         clock = self._clocks.pop(connection.key, None)
         if clock is not None:
             clock.gone = True

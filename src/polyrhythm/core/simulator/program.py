@@ -38,7 +38,7 @@ _FORWARD = 1 / 3
 
 @dataclass(slots=True)
 class SharedState:
-    """What all programs of a run share.
+    """The state that all programs of a run share.
 
     `drawing` is the random states of the program that ran last, or None where programs share the global ones; `first` is the worker that
     came first in a round, and its alignment; `stopped` has the steps of the programs that take no more; `stop` is of a run asked to end.
@@ -98,7 +98,6 @@ class Program:
 
     @property
     def record(self) -> Recorder:
-        """Where events go."""
         return self._shared.record
 
     @property
@@ -198,7 +197,7 @@ class Program:
         self._shared.stopped[self.actor.name] = steps
 
     def last_step(self, clock: int) -> int | None:
-        """Where the run was asked to stop: one step beyond the worker that is furthest."""
+        """The step after which the run stops, if it was asked to: one step beyond the worker that is furthest."""
         return self._shared.stop.last_step(self.actor.name, clock)
 
     def stop(self, kept: bool) -> None:
@@ -207,13 +206,13 @@ class Program:
 
     @property
     def ended(self) -> bool:
-        """Whether the program has returned or was killed."""
+        """True if the program has returned or was killed."""
         return bool(self._greenlet.dead)
 
     def run(self, value: Any, error: BaseException | None = None) -> Any:
         """Resume the program until it performs a coroutine, which is returned, or charges, or returns; raises what it raises.
 
-        A charge is returned as None: it is not a coroutine, because it must not wait for what was begun.
+        A charge is returned as None: it is not a coroutine, because it must not wait for what was started.
         """
         counter = self._counter
         self._load()
@@ -234,7 +233,7 @@ class Program:
         return charged
 
     def take_begun(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]:
-        """What the program has begun since the last call, and after which part of what it computed meanwhile."""
+        """The coroutines that the program has started since the last call, each with the part of the computing that came before it."""
         begun, self._begun = self._begun, []
         return begun
 
@@ -255,7 +254,7 @@ class Program:
             self._scheduler.switch(None)
 
     def _divide(self, flops: int) -> int:
-        """Return `flops`, and turn the counts at which coroutines were begun into parts of it."""
+        """Return `flops`, and turn the counts at which coroutines were started into parts of it."""
         if flops:
             self._begun = [(coroutine, counted / flops) for coroutine, counted in self._begun]
         return flops

@@ -1,6 +1,6 @@
 """The global random generators of torch, numpy and `random`, kept apart for programs that share one process.
 
-A virtual worker must draw the numbers that it would draw in a process of its own. numpy takes 70 µs to return its state and 70 to set one;
+A virtual worker must draw the numbers that it would draw in a separate process. numpy takes 70 µs to return its state and 70 to set one;
 so the raw words of its Mersenne twister are compared and copied directly, and the slow functions are left for states that have changed or
 that keep back a second normal deviate, which the words do not contain.
 """

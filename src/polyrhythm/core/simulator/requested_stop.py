@@ -1,4 +1,4 @@
-"""How a run in virtual time ends that was asked to stop: after the same step of all workers, with a last checkpoint, or without one."""
+"""The end of a run in virtual time that was asked to stop: after the same step of all workers, with a last checkpoint, or without one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class VirtualStop:
         self.timer.start()
 
     def last_step(self, name: str, clock: int) -> int | None:
-        """As `WorkerContext.last_step`, of the worker `name`: every other looks again after one more step than it had taken."""
+        """The step after which all workers stop, asked by the worker `name` after `clock` steps; None while the run was not asked to stop.
+
+        It is one beyond the furthest worker: every other one asks again after its next step.
+        """
         self.clocks[name] = clock
         if self.problem is None:
             return None
@@ -38,7 +41,7 @@ class VirtualStop:
         return self.step
 
     def stop(self, kept: bool) -> None:
-        """As `WorkerContext.stop`."""
+        """End the run by raising its Stopped, which says whether the last checkpoint was `kept`."""
         assert self.problem is not None, "else there is no step to stop after"
         self.problem.kept = kept
         raise self.problem

@@ -1,4 +1,4 @@
-"""Which links a message takes from one actor to another."""
+"""The links that a message takes from one actor to another."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Routes:
         return Connection(here, there, links, alone_on(links), latency, latency + self._network.site_delay(there.site, here.site))
 
     def endpoint(self, actor: str) -> Endpoint:
-        """Where `actor` is."""
+        """The place of `actor` in the network, made when it is first needed."""
         found = self._endpoints.get(actor)
         if found is None:
             network, workers = self._network, self._workers

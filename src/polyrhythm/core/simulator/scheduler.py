@@ -41,7 +41,7 @@ _PENDING = object()
 
 @dataclass(eq=False)
 class Scheduler:
-    """Runs until every program has ended. `reductions` is None where collectives travel as messages, `stopped` as in `Shared`."""
+    """Runs until every program has ended. `reductions` is None where collectives travel as messages, `stopped` as in `SharedState`."""
 
     queue: EventQueue
     actors: dict[str, VirtualActor]
@@ -153,12 +153,12 @@ class Scheduler:
         self._over(task, value, error)
 
     def _hold(self, task: VirtualTask, value: Any) -> None:
-        """Keep the result for a stalled actor until it may go on; drop it if the actor has ended."""
+        """Keep the result for a stalled actor until it may continue; drop it if the actor has ended."""
         if not task.actor.ended:
             self.queue.at(task.actor.held_until, (self.wake, task, value))
 
     def _over(self, task: VirtualTask, value: Any, error: BaseException | None) -> None:
-        """A coroutine has ended: its program goes on; a server ends with its own; a failure that no program can handle ends the run."""
+        """A coroutine has ended: its program continues; a server ends with its main one; a failure that no program handles ends the run."""
         actor, now = task.actor, self.queue.now
         actor.tasks.pop(task, None)
         if task.program is not None:
@@ -294,7 +294,7 @@ class Scheduler:
         return _PENDING
 
     def _flush_on(self, task: VirtualTask, effect: Flush) -> None:
-        """What went to many has left, or more has been sent meanwhile."""
+        """The messages to many have left: resume `task`, or wait again if more has been sent meanwhile."""
         if self._flush(task, effect) is not _PENDING:
             self._wake(task, None)
 
@@ -324,5 +324,5 @@ class Scheduler:
         return _PENDING
 
     def _reduced(self, task: VirtualTask, total: torch.Tensor) -> None:
-        """Each worker gets a copy of its own, made only when it goes on."""
+        """Resume a worker with a separate copy of the sum, made only now."""
         self._wake(task, total.clone())

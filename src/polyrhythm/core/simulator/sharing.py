@@ -1,4 +1,4 @@
-"""Which flows share links, at what rates, and hence when each flow ends."""
+"""The flows that share links, their rates, and hence the time at which each flow ends."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Sharing:
 
     @property
     def changed(self) -> bool:
-        """Whether `solve` has something to do."""
+        """True if `solve` has something to do."""
         return bool(self._begun or self._touched or self._groups)
 
     def next_end(self) -> float:
-        """When the next flow ends; math.inf if none does. Nothing may have changed since `solve`."""
+        """The time at which the next flow ends; math.inf if none does. Nothing may have changed since `solve`."""
         ends = self.ends
         while ends and ends[0][2] != ends[0][3].generation:
             heappop(ends)

@@ -65,7 +65,7 @@ class Simulator:
             random streams.
         collectives: whether reductions, and what workers send to all others, travel as messages or are charged in closed form.
         shuffle_ties: a seed that orders simultaneous events; None keeps the order in which they were scheduled.
-        separate_randomness: whether each program has its own states of the global random generators, as in a process of its own. It costs
+        separate_randomness: whether each program has its own states of the global random generators, as in a separate process. It costs
             some 20 µs at each switch of programs; a run that only times messages does not need it.
         record_sends: whether every message is recorded as an event; there are millions.
 
@@ -94,17 +94,16 @@ class Simulator:
 
     @property
     def kind(self) -> str:
-        """ "simulator"."""
         return "simulator"
 
     @property
     def network_name(self) -> str | None:
-        """What the network is called in tables and in the JSON; None for `Instant()`."""
+        """The name of the network in tables and in the JSON; None for `Instant()`."""
         network = self._network()
         return network.name if network is not None else None
 
     def locations(self, workers: int) -> tuple[Location, ...]:
-        """Each worker has a host of its own, at the site that the network deals it to."""
+        """The location of each worker: a separate host, at the site that the network deals it to."""
         network = self._network()
         if network is None:
             return unplaced(workers)
@@ -113,7 +112,7 @@ class Simulator:
     def execute(self, work: Work, record: Recorder) -> Ending:
         """Run `work` to its end; events go to `record` as they happen. Runs of several threads take turns.
 
-        Raises `DeadlockError` when no actor can go on, `WorkerFailed` when a program or actor raised or an essential one crashed;
+        Raises `DeadlockError` when no actor can continue, `WorkerFailed` when a program or actor raised or an essential one crashed;
         `PolyrhythmError`s of programs and actors pass through.
         """
         if work.workers < 1:
@@ -135,7 +134,7 @@ class Simulator:
             except WorkerFailed as problem:
                 if problem.__cause__ is None or not scheduler.faults.cause:
                     raise
-                # what somebody raises after a message was lost is the loss's doing: it is told first
+                # an error after a message was lost is a consequence of the loss, which is therefore named first
                 raise WorkerFailed(problem.actor, f"{scheduler.faults.cause}; then {problem.reason}", problem.trace) from problem.__cause__
             finally:
                 shared.stop.close()

@@ -1,4 +1,7 @@
-"""The composition of pieces, and the worker's replica that lives by it."""
+"""The composition of pieces into strategies, and the worker's replica that trains by one.
+
+Users and `systems` compose a `Strategy`; `training` plans it for the workers of a run and makes a replica for each model that they attach.
+"""
 
 from polyrhythm.core.strategy.exchange import Exchange
 from polyrhythm.core.strategy.hierarchy.across import Leaders, Stripes

@@ -1,4 +1,4 @@
-"""What the optimizers of several workers remember, averaged over them."""
+"""The state of the optimizers of several workers, averaged over them: momentum, second moments and others."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
 
 
 class KeptTensor(NamedTuple):
-    """A tensor that an optimizer keeps for a parameter: its shape, None for the parameter's own, and what its type is called."""
+    """A tensor that an optimizer keeps for a parameter: its shape, None for the parameter's own, and the name of its type."""
 
     shape: tuple[int, ...] | None
     dtype: str
 
 
 Slots = dict[str, KeptTensor]
-"""By name, in the order in which the optimizer made them."""
+"""Kept tensors by name, in the order in which the optimizer made them."""
 
 
 def average_moments(optimizer: LocalOptimizer, collective: CollectiveOperations, context: WorkerContext) -> None:
-    """Put the mean over workers in the place of each floating-point tensor of the state of `optimizer`.
+    """Replace each floating-point tensor of the state of `optimizer` by its mean over the workers.
 
-    Of a parameter that had no gradient at some workers these count as zeros, and get the mean too; one that had none at any
-    worker stays without a state. A number a parameter, summed first, tells which these are: whoever has a state cannot know whether the
-    others have. Only where some lack one do all tell what they keep.
+    Where a parameter had no gradient at some workers, these count as zeros, and get the mean too; one that had none at any worker stays
+    without a state. Workers first sum one number per parameter to see which these are, because a worker cannot know whether the others have
+    a state. Only where some lack one do all send a description of theirs.
     """
     parameters = optimizer.parameters.parameters
     states = [{key: value for key, value in state.items() if _averaged(value)} for state in optimizer.states()]
@@ -65,7 +65,7 @@ def _slots(state: Mapping[str, Tensor], parameter: Tensor) -> Slots:
 
 
 def _written(kept: Sequence[Slots]) -> Tensor:
-    """As bytes."""
+    """`kept` as bytes that can be sent."""
     return torch.frombuffer(bytearray(msgspec.json.encode(kept)), dtype=torch.uint8)
 
 
@@ -74,11 +74,11 @@ def _read(written: Tensor) -> list[Slots]:
 
 
 def _united(kept: Sequence[Sequence[Slots]]) -> list[Slots]:
-    """What any worker keeps, parameter by parameter: `kept` by rank, so that all come to the same order."""
+    """The tensors that any worker keeps, parameter by parameter; `kept` is by rank, so that all get the same order."""
     return [{key: slot for slots in column for key, slot in slots.items()} for column in zip(*kept, strict=True)]
 
 
 def _zeros(slot: KeptTensor, parameter: Tensor) -> Tensor:
-    """What counts where there is nothing yet."""
+    """The value that counts for a worker without this tensor."""
     dtype = getattr(torch, slot.dtype)
     return torch.zeros_like(parameter, dtype=dtype) if slot.shape is None else torch.zeros(slot.shape, dtype=dtype)

@@ -1,4 +1,4 @@
-"""The mean of tensors over the workers, though some may be lost on the way."""
+"""The mean of tensors over the workers, some of which may be lost on the way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC = "buffers"
 
 
 async def average(port: Port, group: Group, values: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The mean of everyone's `values`, the same bits at every worker; what is equal everywhere stays as it is.
+    """The mean of all workers' `values`, with the same bits at every worker; values that are equal everywhere stay as they are.
 
     All send theirs to worker 0, which sends the mean to all: 2 (P - 1) messages. A lost worker counts if its message arrived before the
     notice of its loss.
@@ -44,7 +44,7 @@ async def average(port: Port, group: Group, values: Sequence[Tensor]) -> Sequenc
 
 
 def _mean(parts: Sequence[Tensor]) -> Tensor:
-    """Dividing a sum of equal numbers need not give them back."""
+    """The mean of `parts`; equal parts are returned as they are, because dividing their sum need not give them back."""
     if all(torch.equal(part, parts[0]) for part in parts[1:]):
         return parts[0]
     return torch.stack(list(parts)).mean(dim=0)

@@ -1,4 +1,4 @@
-"""Whether what a user gave for an axis can be a piece at all."""
+"""A check that the object given for an axis can be a piece at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESSENTIAL: Mapping[str, str] = {
     "exchange": "among",
     "selection": "takes",
 }
-"""What every piece of an axis has."""
+"""An attribute that every piece of an axis has."""
 
 
 def require_piece(axis: str, given: object, example: object) -> None:

@@ -1,4 +1,4 @@
-"""A vector that is mixed beside the weights, and as these are."""
+"""A vector that neighbours mix in addition to the weights, and in the same way."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyrhythm.core.weights.state import ModelState
 
 
 class Companion:
-    """One vector (numel,) with a channel of its own on the topology of the weights; `state` holds it."""
+    """One vector (numel,) with its own channel on the topology of the weights; `state` holds it."""
 
     def __init__(self, level: Level, port: Port, held: ModelState) -> None:
         self.channel = level.connect(port)
@@ -21,20 +21,19 @@ class Companion:
         self.state = ModelState(torch.zeros_like(held.weights), held.layout, level.agreement.merge, context, None)
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`; the vector is made anew for every exchange."""
+        """The state of the channel; the vector is made anew for every exchange."""
         return self.channel.export()
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.channel.restore(state)
 
 
 def companion_scopes(agreement: Agreement) -> list[str]:
-    """What the topics begin with of each vector but the first that the rule for local steps sends; the first is where the weights are."""
+    """The prefix of the topics of each vector that the local rule sends, but for the first, which takes the place of the weights."""
     mixing = agreement.local.mixing
     return [f"beside {k}/" for k in range(1, mixing.vectors if mixing is not None else 1)]
 
 
 def companions(level: Level, port: Port, held: ModelState) -> list[Companion]:
-    """All that there are, beside the weights `held`."""
+    """All vectors that are mixed in addition to the weights `held`."""
     return [Companion(level, port.scoped(scope), held) for scope in companion_scopes(level.agreement)]

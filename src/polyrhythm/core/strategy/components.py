@@ -1,4 +1,4 @@
-"""The components that sparse gradients have."""
+"""The components that sparse gradients have, as one vector for rules that look at each component alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Components:
     def put(self, flat: Tensor) -> None:
         """Give the parameters gradients of these values (n,) in the same places; rows of zeros are dropped from sparse ones.
 
-        A parameter of which all is NO_GRADIENT gets none.
+        A parameter whose values are all NO_GRADIENT gets none.
         """
         parts = torch.split(flat.to(self.flat.device), [values.numel() for values in self.values])
         absent = without_gradient(parts)

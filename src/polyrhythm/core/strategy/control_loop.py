@@ -1,4 +1,4 @@
-"""A worker's side of a controller: what it measures, and what was decided."""
+"""A worker's side of a controller: its measurements, and the decisions so far."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from polyrhythm.core.trees import StateTree
 
 _TOPIC = "measured"
 _ENOUGH = 4096
-"""Bytes that say something about a bandwidth; fewer do where they took as long as a step: it is not the system's overhead then."""
+"""Bytes from which a bandwidth is computed; fewer are enough if they took as long as a step, when overheads do not matter."""
 _MEMORY = 0.5
-"""How much of the last bandwidth of a link remains in the next if that is higher; a lower one is believed at once, or packets pile up."""
+"""The weight of the last bandwidth of a link if the new one is higher; a lower one is taken at once, or packets pile up."""
 
 
 class ControlLoop:
-    """`values` are in force; `bytes_and_seconds` are what has left, and how long that took, by receiver, since there
-    was last enough of it to tell a bandwidth; `leaving` is what is on its way out, and since when."""
+    """The `Controls` of one worker: measures its steps and links, asks the controller, and keeps its decisions.
+
+    `values` are the current decisions; `bytes_and_seconds` are the bytes that have left and how long that took, by receiver, since the last
+    computed bandwidth; `leaving` are the bytes that are on their way out, and since when.
+    """
 
     def __init__(self, controller: Controller, group: Group, port: Port, context: WorkerContext) -> None:
         self.controller = controller
@@ -42,31 +45,27 @@ class ControlLoop:
 
     @property
     def measures(self) -> bool:
-        """As `pieces.controller.Controls`."""
         return bool(self.controller.traits.sets)
 
     def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
-        """As `pieces.controller.Controls`."""
         found = self.values.get((setting, receiver))
         return self.values.get((setting, ""), composed) if found is None else found
 
     def leaves(self, receiver: str, nbytes: int) -> None:
-        """As `pieces.controller.Controls`."""
         self.leaving[receiver] = (nbytes, self.port.now())
 
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
-        """As `pieces.controller.Controls`."""
         self.leaving.pop(receiver, None)
         before = self.bytes_and_seconds.get(receiver, (0, 0.0))
         self.bytes_and_seconds[receiver] = (before[0] + nbytes, before[1] + seconds)
 
     def reported(self, metrics: Mapping[str, float]) -> None:
-        """The worker has reported `metrics`."""
+        """Note the metrics that the worker has reported, of which "loss" is used."""
         if self.measures and "loss" in metrics:
             self.losses.append(metrics["loss"])
 
     def stepped(self, clock: int, seconds: float, samples: int) -> None:
-        """The step `clock` has ended, for which the worker computed `seconds` on `samples`."""
+        """Note that step `clock` has ended, for which the worker computed `seconds` on `samples`; decide if it is time."""
         if not self.measures:
             return
         self.steps, self.seconds, self.samples = self.steps + 1, self.seconds + seconds, self.samples + samples
@@ -97,11 +96,11 @@ class ControlLoop:
                 del self.bytes_and_seconds[name]
         for name, (nbytes, since) in self.leaving.items():
             seconds = self.port.now() - since
-            if nbytes > 0 and seconds >= step > 0:  # a packet for a faster line may take many steps to leave: nobody waits for that to know
+            if nbytes > 0 and seconds >= step > 0:  # a packet may take many steps to leave: lower the bandwidth before that
                 self.bandwidths[name] = min(nbytes / seconds, self.bandwidths.get(name, math.inf))
 
     async def _share(self, clock: int) -> None:
-        """Send one's own measure to all, and take in those that have come."""
+        """Send this worker's measure to all, and take in those that have come."""
         mine = self.workers[self.port.name]
         others = [name for name in self.group.members if name != self.port.name]
         await self.port.send_all(others, Message(_TOPIC, (float(clock), mine.seconds, mine.samples, mine.loss)))
@@ -110,7 +109,7 @@ class ControlLoop:
             self.workers[delivery.sender] = WorkerMeasure(seconds, samples, loss)
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`: what is in force, and what it was decided on."""
+        """The current decisions, and the measures on which they were made."""
         return {
             "values": [(setting.value, receiver, value) for (setting, receiver), value in self.values.items()],
             "bandwidths": self.bandwidths,
@@ -119,7 +118,6 @@ class ControlLoop:
         }
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.values = {(ControlledSetting(setting), receiver): value for setting, receiver, value in state["values"]}
         self.bandwidths, self.state = state["bandwidths"], state["state"]
         self.workers = {name: WorkerMeasure(*each) for name, each in state["workers"].items()}

@@ -1,4 +1,4 @@
-"""Which parameters belong to which exchange."""
+"""The division of a model's parameters among the exchanges of a strategy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _REAL = {torch.complex64: "torch.float32", torch.complex128: "torch.float64"}
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The parameters, by name, of one exchange that are of one type and on one device, which is the `kind`-th of that exchange.
+    """The parameters, by name, of one exchange that are of one type and on one device, the `kind`-th pair in that exchange.
 
-    `modules` own them, by their names.
+    `modules` own them, by the parameters' names.
     """
 
     planned: PlannedExchange

@@ -1,6 +1,7 @@
-"""What must be equal at all workers while they train, compared at their first step, then at rarer and rarer ones, and at the end.
+"""Comparison of facts that must be equal at all workers while they train: at the first step, then less and less often, and at the end.
 
-Options of the optimizer, weights and states that were written by hand, what is not trained, and weights where each step leaves them equal.
+These are options of the optimizer, weights and states that were written by hand, parameters that are not trained, and weights where each
+step leaves them equal.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from polyrhythm.core.strategy.watching.drift import processor, rounding
 from polyrhythm.core.strategy.watching.written import begun_elsewhere, keeps_writes, sampled_places
 
 _LONGEST = 60
-"""Characters of a value that are shown."""
+"""Characters of a value that a message shows."""
 _SPREAD = 16
 _OF_THE_MACHINE = frozenset({"params", "foreach", "fused", "capturable", "differentiable"})
-"""What groups have that is no option of the training."""
+"""Keys of parameter groups that are no options of the training."""
 _OF_THE_USER = frozenset({"lr", "momentum", "betas", "weight_decay", "dampening", "nesterov", "eps", "alpha", "lr_decay"})
-"""Options that are compared later too: optimizers write others themselves, from what each worker has seen."""
+"""Options that are compared at later steps too: others are written by optimizers themselves, from each worker's data."""
 _RATES = "set options by what is equal everywhere, such as the number of steps or worker.mean(loss)."
 _WRITE = "do at every worker what one of them does; load weights before worker.attach, which gives all of them those of worker 0."
 _STATE = "load an optimizer's state at every worker, since worker.attach sends weights alone, and make it once the weights are there."
@@ -35,7 +36,7 @@ _BUFFERS = "write buffers at every worker, or before worker.attach, and run the 
 
 
 class EqualReplicas:
-    """Compares one worker's `model` and `optimizer`, exchanged in `parts`, with those of the others. `number`: which model it is.
+    """Compares one worker's `model` and `optimizer`, exchanged in `parts`, with those of the others; `number` is the model's.
 
     Workers are compared at the same place of the same data, so that a schedule by steps, batches or passes has come to the same rate.
     """
@@ -45,7 +46,7 @@ class EqualReplicas:
         self.optimizer = optimizer
         self.parts = parts
         self._which = f" of model {number}" if number else ""
-        self._own_rates = ControlledSetting.BATCH in strategy.shuffle.takes  # with batches of its own a worker has rates of its own
+        self._own_rates = ControlledSetting.BATCH in strategy.shuffle.takes  # a worker with its own batch sizes has its own rates
         self._chooses = strategy.chooses
         self._trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         self._counts: dict[str, int] | None = None
@@ -61,12 +62,12 @@ class EqualReplicas:
         self._drawn, self._passes, self._data = 0, 0, 0
 
     def begin(self, clock: int) -> None:
-        """All begin with the same, after `clock` steps, of which each may have taken others where a strategy chooses who does."""
+        """Start after `clock` steps, of which workers may have taken different ones where the strategy chooses who takes part."""
         self._counts, self._loads = self._versions(), 0
         self._taken = clock if clock == 0 or not self._chooses else None
 
     def batch(self, samples: int, first: bool) -> None:
-        """A batch of data with so many samples is drawn, the `first` of a pass or not. Before the first no forward pass wrote buffers."""
+        """A batch of so many samples is drawn, the `first` of a pass or not. Before the first, no forward pass has written buffers."""
         self._drawn += 1
         if first:
             self._passes += 1
@@ -77,7 +78,7 @@ class EqualReplicas:
             self._counts = None
 
     def step(self, clock: int) -> None:
-        """The step `clock` begins, of which this worker takes all but those that it passes over."""
+        """The step `clock` starts; this worker takes all steps but those that it skips."""
         if self._taken is None:
             return
         self._taken += 1
@@ -86,7 +87,7 @@ class EqualReplicas:
             self._compare(f"step {self._taken}", first=self._taken == 1, beginning=clock == 1)
 
     def stepped(self) -> None:
-        """The step is over: what it has made of options is the optimizer's own."""
+        """The step is over: options that it has changed are the optimizer's own."""
         if self._before is not None:
             now = _options(self.optimizer)
             self._own |= {name for name, text in self._before.items() if now.get(name) != text}
@@ -98,7 +99,7 @@ class EqualReplicas:
                 self._rates = crc32(f"{self._rates} {rates}".encode())
 
     def end(self) -> None:
-        """There are no more steps."""
+        """Compare for the last time: no more steps come."""
         self._hook.remove()
         if self._taken is not None:
             self._compare(f"the end of training, after step {self._taken},", ended=True)
@@ -118,7 +119,7 @@ class EqualReplicas:
         context.free(lambda: context.compare(Comparison(moment, shown + self._which, found)))
 
     def _tensors(self, first: bool, beginning: bool, ended: bool) -> Iterator[tuple[str, Fact | Sketch]]:
-        """What is compared of tensors. Final weights are compared when the run has ended, and brought together if rounding differs."""
+        """The facts and samples of tensors. Final weights are compared when the run has ended, and made equal if rounding differs."""
         for name, parameter in self.model.named_parameters():
             if id(parameter) not in self._trained and not parameter.requires_grad and parameter.numel() and not parameter.is_complex():
                 yield f"frozen {name}", _sampled(parameter, _WRITE)
@@ -144,7 +145,7 @@ class EqualReplicas:
                 yield f"buffer {name}", _sampled(buffer, _BUFFERS)
 
     def _options(self, first: bool) -> dict[str, str]:
-        """Those that must be equal. Where workers pass steps over, schedules come to each step at other times."""
+        """The options that must be equal. Where workers skip steps, schedules come to each step at other times."""
         if self._own_rates or (self._chooses and not first):
             return {}
         options = self._begun_with if self._chooses else _options(self.optimizer)
@@ -158,19 +159,19 @@ class EqualReplicas:
 
 
 def _begins_alike(part: Part) -> bool:
-    """Whether all take their first step on the weights of worker 0: not on those that servers have by then, or after deferred steps."""
+    """True if all take their first step on the weights of worker 0, and not on newer ones of a server or after deferred steps."""
     others_write = part.agreement.payload is Payload.NOTHING or begun_elsewhere(part.agreement, part.planned.exchange.topology.traits)
     return part.deferral is None and not others_write
 
 
 def _equal_after_steps(part: Part) -> bool:
-    """Whether all workers hold the same weights between any two steps, because all take the same ones."""
+    """True if all workers hold the same weights between any two steps, because all take the same ones."""
     together = part.agreement.payload.is_gradient and part.ends_alike and part.pattern is not Pattern.SERVED
     return together and part.deferral is None and keeps_writes(part.agreement, part.planned.exchange.topology.traits)
 
 
 def _weights(part: Part) -> Sketch | None:
-    """A sample of them; None where they are not finite, which the next exchange says."""
+    """A sample of the part's weights; None where they are not finite, which the next exchange reports."""
     flat = part.parameters.flat.detach()
     values = flat[torch.from_numpy(sampled_places(part.parameters)).to(flat.device)].double()
     if not values.isfinite().all():
@@ -179,19 +180,19 @@ def _weights(part: Part) -> Sketch | None:
 
 
 def _sampled(tensor: Tensor, remedy: str) -> Sketch:
-    """Some elements of a tensor that nobody steps on."""
+    """A sample of a tensor that no optimizer steps on."""
     flat = tensor.detach().reshape(-1)
     values = flat[:: max(1, len(flat) // _SPREAD)]
     return Sketch(tuple(values.double().tolist()), rounding(torch.float32, 1), "", remedy)
 
 
 def _running(model: nn.Module, name: str) -> bool:
-    """Whether the buffer is a statistic of batches, which forward passes write."""
+    """True if the buffer is a statistic of batches, which forward passes write."""
     return isinstance(model.get_submodule(name.rpartition(".")[0]), nn.modules.batchnorm._NormBase)
 
 
 def _remembered(optimizer: torch.optim.Optimizer) -> dict[str, list[Tensor]]:
-    """What the optimizer remembers, by name, and the weights of its own that are its attributes."""
+    """The tensors of the optimizer's state, by name, and those among its attributes that are shaped like parameters."""
     found: dict[str, list[Tensor]] = {}
     parameters = {id(parameter): parameter for group in optimizer.param_groups for parameter in group["params"]}
     shapes = {parameter.shape for parameter in parameters.values()}
@@ -219,7 +220,7 @@ def _within(value: Any, depth: int = 2) -> Iterable[Tensor]:
 
 
 def _sums(tensors: list[Tensor]) -> tuple[float, ...]:
-    """The sum and the norm of each."""
+    """The sum and the norm of each tensor."""
     wide = [tensor.detach().double() for tensor in tensors]
     return tuple(float(value) for tensor in wide for value in (tensor.sum(), tensor.norm()))
 
@@ -246,7 +247,7 @@ def _plain(value: Any) -> str | None:
 
 
 def _short(text: str) -> str:
-    """The text, or its beginning and a sum of it all."""
+    """The text, or its start and a checksum of the whole."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({crc32(text.encode()):08x})"
 
 

@@ -1,4 +1,7 @@
-"""One way of exchanging: when, with whom, in which encoding, and what comes of it."""
+"""One way of exchanging: when, with whom, in which encoding, and with which effect on the weights.
+
+A `Strategy` holds one or several; `systems` compose them, and `among` makes the plan of one for the workers of a run.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,17 @@ from polyrhythm.errors import CompositionError
 _HORIZON = 100_000
 """Steps within which a consistency is expected to have filled any quorum."""
 _ROUNDING = 1e-9
-"""Of an eigenvalue."""
+"""The rounding of an eigenvalue."""
 _LATEST = 64
-"""Exchanges among which the two that are closest together are sought."""
+"""The number of first exchanges that are checked for a distance that is too short."""
 
 
 class AnyExchange(Protocol):
-    """An exchange among equals (`Exchange`), or one of several levels (`Hierarchical`). Frozen settings."""
+    """An exchange among equals (`Exchange`), or one of several levels (`Hierarchical`). Settings are frozen."""
 
     @property
     def pieces(self) -> Mapping[str, Any]:
-        """What it is composed of, by axis."""
+        """The pieces that compose the exchange, by axis."""
 
     @property
     def agreement(self) -> Agreement:
@@ -46,35 +49,35 @@ class AnyExchange(Protocol):
 
     @property
     def topology(self) -> Topology:
-        """With whom that is."""
+        """The topology of the exchange that `agreement` describes."""
 
     @property
     def order_matters(self) -> bool:
-        """Whether the result depends on the order in which messages arrive."""
+        """True if the result depends on the order in which messages arrive."""
 
     @property
     def tolerates_loss(self) -> bool:
-        """Whether the others can go on when a worker is gone."""
+        """True if the others can continue when a worker is lost."""
 
     @property
     def tolerates_server_loss(self) -> bool:
-        """Whether other servers have copies of what each server holds; where there are none, none can be lost."""
+        """True if other servers have copies of each server's weights, and where there are no servers."""
 
     @property
     def ends_alike(self) -> bool:
-        """Whether all replicas end with the same bits."""
+        """True if all replicas end with the same bits."""
 
     def with_pieces(self, pieces: Mapping[str, Any]) -> AnyExchange:
-        """The same with some pieces replaced, by axis. Raises CompositionError where they do not fit."""
+        """The same exchange with some pieces replaced, by axis. Raises CompositionError where they do not fit."""
 
     def workers(self, available: int) -> int:
-        """How many of the available workers it uses."""
+        """The number of the available workers that it uses."""
 
     def check(self, workers: int) -> None:
-        """Refuse a number of workers with which it would wait for ever."""
+        """Raise CompositionError for a number of workers with which it would wait for ever."""
 
     def among(self, crew: Crew) -> ExchangePlan:
-        """The exchange among the members of `crew`."""
+        """The plan of the exchange among the members of `crew`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -97,7 +100,7 @@ class Exchange:
     controller: Controller = field(default_factory=Fixed)
 
     def __repr__(self) -> str:
-        """Plain steps and fixed settings are not worth a word in every table."""
+        """The pieces without plain steps and fixed settings, which would fill every table."""
         shown = (f"{axis}={piece!r}" for axis, piece in self.pieces.items() if piece not in (PlainSteps(), Fixed()))
         return f"Exchange({', '.join(shown)})"
 
@@ -110,7 +113,7 @@ class Exchange:
 
     @property
     def pieces(self) -> dict[str, Any]:
-        """All of them, by axis."""
+        """All pieces, by axis."""
         return {
             "consistency": self.consistency,
             "topology": self.topology,
@@ -122,54 +125,54 @@ class Exchange:
 
     @property
     def payload(self) -> Payload:
-        """What a worker sends."""
+        """The value that a worker sends."""
         return self.agreement.payload
 
     @property
     def agreement(self) -> Agreement:
-        """What the pieces have agreed on."""
+        """The pieces, and the payload on which they have agreed."""
         agreed = payload(self.pieces)
         assert agreed is not None, "what has nothing in common was refused"
         return Agreement(agreed, self.consistency, self.codec, self.merge, self.local, self.controller)
 
     @property
     def order_matters(self) -> bool:
-        """Whether the result depends on the order in which messages arrive."""
+        """True if the result depends on the order in which messages arrive."""
         return self.consistency.traits.order_matters
 
     @property
     def tolerates_loss(self) -> bool:
-        """Whether the others can go on when a worker is gone."""
+        """True if the others can continue when a worker is lost."""
         traits = self.topology.traits
         return not traits.forwards and (self.consistency.traits.tolerates_loss or traits.tolerates_loss)
 
     @property
     def tolerates_server_loss(self) -> bool:
-        """Whether other servers have copies of what each server holds; where there are none, none can be lost."""
+        """True if other servers have copies of each server's weights, and where there are no servers."""
         return self.topology.service is None or self.topology.traits.spare_servers > 0
 
     @property
     def ends_alike(self) -> bool:
-        """Whether all replicas end with the same bits: not where each takes in the others' contributions in an order of its own."""
+        """True if all replicas end with the same bits: not where each merges the others' contributions in another order."""
         traits = self.topology.traits
         return not (traits.replicas_differ or (self.order_matters and traits.pattern is Pattern.PEERS))
 
     def with_pieces(self, pieces: Mapping[str, Any]) -> Exchange:
-        """The same with some pieces replaced."""
+        """The same exchange with some pieces replaced."""
         return replace(self, **pieces)
 
     def workers(self, available: int) -> int:
-        """How many of the available workers it uses."""
+        """The number of the available workers that it uses."""
         return self.topology.workers(available)
 
     def check(self, workers: int) -> None:
-        """Refuse a number of workers with which all would wait for a quorum that is never reached, and responses that come too late."""
+        """Refuse a number of workers with which a quorum is never reached or the mixing diverges, and responses that come too late."""
         quorum = self.consistency.quorum(workers)
         self._check_mixing(workers)
         if self.topology.traits.late and self.payload is Payload.UPDATE:
             self._check_late(list(islice(self._clocks(workers), _LATEST)))
         exchanged = list(islice(self._clocks(workers), quorum - 1))
-        complete = workers % quorum == 0 or self.consistency.traits.chooses  # who is drawn is a group
+        complete = workers % quorum == 0 or self.consistency.traits.chooses  # the workers that are drawn are a group
         if not complete and exchanged and not self.consistency.may_proceed(exchanged[-1], 0):
             raise CompositionError(
                 f"{self.consistency!r} merges {quorum} contributions at a time and lets no worker continue until its own is merged, but "
@@ -202,7 +205,7 @@ class Exchange:
                 )
 
     def among(self, crew: Crew) -> ExchangePlan:
-        """The exchange among the members of `crew`. Raises CompositionError for memory that is to be shared between sites."""
+        """The plan of the exchange among the members of `crew`. Raises CompositionError for memory that is to be shared between sites."""
         sites = dict.fromkeys(location.site for location in crew.locations)
         if self.topology.traits.pattern is Pattern.SHARED and len(sites) > 1:
             raise CompositionError(

@@ -1,4 +1,4 @@
-"""Whether pieces fit together; and where they do not, which changes would make them."""
+"""Checks that pieces fit together; where they do not, finds the changes that would make them fit."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Pieces = Mapping[str, Any]
 """A piece for each of the five axes that must fit."""
 
 _TAKERS = {ControlledSetting.LOCAL_STEPS: "consistency", ControlledSetting.TEACHER: "topology"}
-"""Which piece has a setting, if it is not the codec."""
+"""The axis of the piece that has a setting, if it is not the codec."""
 _SHOWN = 4
 _MANY = 2**20
 _PAIR = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
 
 
 def payloads(pieces: Pieces) -> dict[str, frozenset[Payload]]:
-    """What each piece can send or merge."""
+    """The payloads that each piece can send or merge, by axis."""
     sent = {axis: pieces[axis].traits.payloads for axis in ("consistency", "topology", "merge", "codec", "local")}
     if pieces["topology"].traits.differences and Payload.UPDATE in sent["codec"]:
         sent["codec"] |= {Payload.WEIGHTS}  # it is given differences of them
@@ -40,7 +40,7 @@ def payload(pieces: Pieces) -> Payload | None:
 
 
 def conflict(pieces: Pieces) -> str | None:
-    """Why the pieces cannot work together, as half a sentence; None where they can."""
+    """The reason why the pieces cannot work together, as half a sentence; None where they can."""
     pattern = pieces["topology"].traits.pattern
     for axis in ("consistency", "codec", "merge"):
         if pattern not in pieces[axis].traits.patterns:
@@ -67,7 +67,7 @@ def conflict(pieces: Pieces) -> str | None:
 
 
 def _untaken(pieces: Pieces) -> str | None:
-    """A setting of which a controller decides and that no piece takes; batches are the shuffle's."""
+    """The conflict over a setting that the controller sets and no piece has; batches are the shuffle's."""
     taken = pieces["codec"].traits.takes | pieces["consistency"].traits.takes | pieces["topology"].traits.takes
     untaken = pieces["controller"].traits.sets - taken - {ControlledSetting.BATCH}
     if not untaken:
@@ -89,7 +89,7 @@ def _nothing_in_common(pieces: Pieces) -> str:
 
 
 def _no_mean(pieces: Pieces) -> str | None:
-    """Which piece makes something else of what all workers did than its mean, or brings that later."""
+    """The conflict of a local rule that needs the mean of all workers' changes with a piece that gives something else, or later."""
     topology, rule, codec = (pieces[axis].traits for axis in ("topology", "consistency", "codec"))
     problems = {
         "merge": "makes something else of it" if not keeps_rates(pieces["merge"], _PAIR) else "",
@@ -105,7 +105,7 @@ def _no_mean(pieces: Pieces) -> str | None:
 
 
 def _not_mixed(pieces: Pieces) -> str | None:
-    """Where means of weights are made on the way, or a rule sends other vectors in their place: why the pieces do not mix these."""
+    """The conflict of means that a topology makes, or of other vectors that a local rule sends, with pieces that do not mix them."""
     topology, rule = pieces["topology"].traits, pieces["local"].mixing
     averages = payload(pieces) is Payload.WEIGHTS and pieces["merge"].traits.averages
     if topology.averages and not averages:
@@ -126,7 +126,7 @@ def _not_mixed(pieces: Pieces) -> str | None:
 
 
 def _kept_twice(pieces: Pieces) -> str | None:
-    """Where codecs are given what receivers lack, what is not sent is in the next difference: a codec must not keep it too."""
+    """The conflict of a codec that keeps what it does not send with a topology that sends it again in the next difference."""
     codec = pieces["codec"].traits
     if not pieces["topology"].traits.differences or not (codec.keeps or codec.transforms):
         return None
@@ -135,7 +135,7 @@ def _kept_twice(pieces: Pieces) -> str | None:
 
 
 def _sum_of_weights(pieces: Pieces) -> str | None:
-    """A collective gives all workers one sum of their weights, which a merge of pairs can do nothing with."""
+    """The conflict of a collective, which gives all workers one sum of their weights, with a merge of pairs."""
     if not pieces["merge"].traits.payloads & DIFFERENCES:
         return (
             f"{_both(pieces, 'topology', 'merge')} do not fit: {_name(pieces['topology'])} brings the sum of all workers' weights, and "
@@ -145,7 +145,7 @@ def _sum_of_weights(pieces: Pieces) -> str | None:
 
 
 def _half_an_exchange(pieces: Pieces) -> str | None:
-    """Both ends of an exchange of weights mix what they had before it, so a worker must wait for the server's half every time."""
+    """The conflict of weights that are mixed at both ends with a worker that does not wait for the server's half every time."""
     rule = pieces["consistency"]
     if not rule.traits.waits or not rule.must_read(1, math.inf) or (rule.quorum(_MANY) > 1 and rule.may_proceed(1, 0)):
         return (
@@ -156,7 +156,7 @@ def _half_an_exchange(pieces: Pieces) -> str | None:
 
 
 def remedy(pieces: Pieces) -> str:
-    """What to change, as a sentence: the fewest changes after which nothing is in conflict."""
+    """The fewest changes after which nothing is in conflict, as a sentence."""
     for changes in range(1, len(CHOICES) + 1):
         ways = [way for axes in combinations(CHOICES, changes) if (way := _way(pieces, axes))]
         if ways:
@@ -165,7 +165,7 @@ def remedy(pieces: Pieces) -> str:
 
 
 def _way(pieces: Pieces, axes: Sequence[str]) -> str:
-    """What to take instead of the pieces on `axes`: all that would do where it is one, one example where they are several."""
+    """Pieces to use instead of those on `axes`: all that would fit for a single axis, one example for several."""
     fitting = _fitting(pieces, axes)
     if len(axes) == 1:
         names = list(dict.fromkeys(_name(changed[axes[0]]) for changed in fitting))
@@ -175,7 +175,7 @@ def _way(pieces: Pieces, axes: Sequence[str]) -> str:
 
 
 def _fitting(pieces: Pieces, axes: Sequence[str]) -> Iterator[Pieces]:
-    """Of a single axis all that fit; of several those from the first members of each kind, because all of a kind fit or none does."""
+    """The changed pieces that fit: of a single axis all; of several the first member of each kind, because kinds fit as a whole."""
     others = {axis: [member for member in CHOICES[axis] if _name(member) != _name(pieces[axis])] for axis in axes}
     if len(axes) > 1:
         others = {
@@ -188,7 +188,7 @@ def _fitting(pieces: Pieces, axes: Sequence[str]) -> Iterator[Pieces]:
 
 
 def _kind(axis: str, piece: Any) -> tuple[Any, ...]:
-    """All by which `conflict` judges a piece."""
+    """All properties by which `conflict` judges a piece."""
     match axis:
         case "consistency":
             quorum = piece.quorum(_MANY)
@@ -202,7 +202,7 @@ def _kind(axis: str, piece: Any) -> tuple[Any, ...]:
 
 
 def _speak_alike(pieces: Pieces) -> bool:
-    """Whether pieces agree on a pattern and a payload: most of those that do not fit already fail in this, which is quickly seen."""
+    """True if pieces agree on a pattern and a payload: a quick check in which most conflicts already show."""
     pattern = pieces["topology"].traits.pattern
     return all(pattern in pieces[axis].traits.patterns for axis in ("consistency", "codec", "merge")) and payload(pieces) is not None
 

@@ -1,4 +1,4 @@
-"""An exchange among equals: one group, and servers of its own if the topology has any."""
+"""An exchange among equals: one group, with its own servers if the topology has any."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FlatPlan:
 
     @property
     def server_names(self) -> tuple[str, ...]:
-        """The shards, by name."""
+        """The names of the servers."""
         count = server_count(self.topology, len(self.crew.members))
         if count > _MOST_SERVERS:
             raise CompositionError(f"{count} servers are more than a run can hold: give at most {_MOST_SERVERS:,} shards or servers.")
@@ -39,21 +39,21 @@ class FlatPlan:
 
     @property
     def servers(self) -> Sequence[str | None]:
-        """The shards."""
+        """None for each server: the network decides where they run."""
         return [None] * len(self.server_names)
 
     @property
     def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
-        """The one group."""
+        """The one group of all members."""
         return [(self.crew.name, self.crew.members)]
 
     @property
     def scopes(self) -> Sequence[str]:
-        """Its own, and those of what is mixed beside the weights."""
+        """The exchange's own topics, and those of the vectors that are mixed in addition to the weights."""
         return ["", *companion_scopes(self.agreement)]
 
     def levels(self, member: str) -> Sequence[Level]:
-        """One."""
+        """The single level of a flat exchange."""
         group = self.crew.group(member)
 
         def connect(port: Port) -> Channel:
@@ -62,7 +62,6 @@ class FlatPlan:
         return [Level(self.agreement, self.topology.traits.pattern, group, connect)]
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """As the topology's."""
         names = self.server_names
         group = Group(f"{self.crew.name}servers", names, names.index(endpoint.port.name), self.crew.seed)
         service = self.topology.service
@@ -70,11 +69,10 @@ class FlatPlan:
         return service.serve(self.agreement, replace(endpoint, group=group, workers=self.crew.members))
 
     def result_actors(self) -> list[str]:
-        """That of the topology."""
         return self.topology.result.actors(self.crew.members, self.server_names)
 
     def held_by(self, layout: Layout) -> list[Layout]:
-        """Servers hold a part each, workers the whole."""
+        """The layout of each result actor: servers hold a part each, workers the whole."""
         actors = self.result_actors()
         service = self.topology.service
         if service is None or actors[0] not in self.server_names:
@@ -82,5 +80,4 @@ class FlatPlan:
         return service.parts(layout, len(actors))
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """As the topology makes it."""
         return self.topology.result.of(weights)

@@ -1,4 +1,7 @@
-"""The parameters that an optimizer trains, laid end to end in one vector."""
+"""The parameters that an optimizer trains, laid end to end in one vector.
+
+A replica makes one `Parameters` for each of its parts; the part reads gradients and weights through it, and the watches compare them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from polyrhythm.errors import CompositionError
 class Parameters:
     """Makes parameters of one type, on one device, views of one flat vector (numel,), so that weights are read and written at once.
 
-    `modules` are those that own the parameters, by the parameters' names.
+    `modules` own the parameters, by the parameters' names.
     """
 
     def __init__(self, named: Sequence[tuple[str, nn.Parameter]], modules: Mapping[str, nn.Module]) -> None:
@@ -27,7 +30,7 @@ class Parameters:
         self.lie_in(torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters]))
 
     def lie_in(self, flat: Tensor) -> None:
-        """Let the parameters be views of `flat` (numel,), whose values they have from now on."""
+        """Make the parameters views of `flat` (numel,), whose values they have from now on."""
         self.flat = flat
         laid(flat)
         views = self.layout.views(flat)
@@ -36,16 +39,16 @@ class Parameters:
         self.places = [view.data_ptr() for view in views]
 
     def owners(self, local: str) -> dict[str, tuple[nn.Module, nn.Parameter]]:
-        """The modules that call a parameter of these `local`, each with that parameter, by their own names."""
+        """The modules in which a parameter has the name `local`, each with that parameter, by the modules' names."""
         named = [(name.rpartition("."), parameter) for name, parameter in zip(self.layout.names, self.parameters, strict=True)]
         return {path: (self.modules["".join((path, dot, last))], parameter) for (path, dot, last), parameter in named if last == local}
 
     def gradient(self) -> Tensor:
-        """All gradients (numel,), NO_GRADIENT where a parameter got none (others may have one for it); a new tensor."""
+        """All gradients (numel,), NO_GRADIENT where a parameter has none (others may have one for it); a new tensor."""
         return self.gather(self.parameters)
 
     def parts(self) -> list[Tensor]:
-        """As `gradient`, but each parameter's gradient flat where it lies, to be written to.
+        """Each parameter's gradient (numel of it,) where it lies, to be written to.
 
         A parameter without one gets NO_GRADIENT; one that is not contiguous, or shares memory with another, becomes a copy.
         """
@@ -66,12 +69,12 @@ class Parameters:
         return parts
 
     def present(self) -> list[Tensor]:
-        """The gradients that there are, each as it is: sparse, or of any strides."""
+        """The existing gradients, each as it is: sparse, or of any strides."""
         return [parameter.grad.detach() for parameter in self.parameters if parameter.grad is not None]
 
     @staticmethod
     def gather(parameters: Sequence[nn.Parameter]) -> Tensor:
-        """The gradients of some parameters, end to end; as `gradient`."""
+        """The gradients of some parameters, end to end, NO_GRADIENT for those without one; a new tensor."""
         grads = [torch.full_like(p, NO_GRADIENT).view(-1) if p.grad is None else _dense(p.grad).reshape(-1) for p in parameters]
         flat = torch.cat(grads)
         starts, at = [], 0
@@ -85,7 +88,7 @@ class Parameters:
     def put_gradient(self, flat: Tensor) -> None:
         """Give every parameter its part of `flat` (numel,) as its gradient; there must be no other reference to `flat`."""
         for parameter, part in zip(self.parameters, self.layout.views(flat.to(self.flat.device)), strict=True):
-            parameter.grad = part.data  # with a version of its own: who writes to one gradient has not changed the others
+            parameter.grad = part.data  # with its own version counter: a write to one gradient does not count as one to the others
         self.drop_nothing()
 
     def drop_nothing(self) -> None:
@@ -97,15 +100,15 @@ class Parameters:
 
     @property
     def in_place(self) -> bool:
-        """Whether the parameters lie where they were put: not when the model was moved, or `p.data` replaced."""
+        """True if the parameters lie where they were put: not when the model was moved, or `p.data` replaced."""
         return [p.data_ptr() for p in self.parameters] == self.places
 
     def values(self) -> Tensor:
-        """The values that the parameters have (numel,), wherever they lie; a view, or a new tensor."""
+        """The current values of the parameters (numel,), wherever they lie; a view, or a new tensor."""
         return self.flat if self.in_place else torch.cat([p.detach().reshape(-1).to(self.flat) for p in self.parameters])
 
     def check(self) -> None:
-        """Refuse what the user has done since attaching that would leave some weights out of the exchange."""
+        """Raise CompositionError if the user has moved parameters since attaching, which would leave them out of the exchange."""
         if not self.in_place:
             raise CompositionError(
                 "The model was moved or converted after worker.attach, so its parameters are not those that the workers exchange: "
@@ -119,7 +122,7 @@ def copy_bytes(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def paste_bytes(copied: Tensor, tensors: Sequence[Tensor]) -> None:
-    """Overwrite `tensors` by the bytes of another worker's."""
+    """Overwrite `tensors` by the bytes of another worker's, which `copy_bytes` made."""
     sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
     if sum(sizes) != copied.numel():
         raise CompositionError("The workers' models differ in size: every worker must build the same model.")

@@ -1,4 +1,4 @@
-"""What a worker's group does among itself before it exchanges with other groups as one."""
+"""The exchange inside a worker's group, before the group exchanges with other groups as one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from polyrhythm.core.weights.state import ModelState
 class Inner:
     """One worker's side of its group's own exchange: of gradients before each step, or of updates after some.
 
-    `check` is shown what leaves the worker.
+    `check` is called with the values that leave the worker.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Inner:
             self.state.set_anchor()
 
     def average_gradients(self, clock: int, rates: tuple[float, ...]) -> None:
-        """Put the group's mean gradient in the place of the worker's own, if gradients are what it exchanges."""
+        """Replace the worker's gradient by the group's mean, if gradients are the payload."""
         if not self.averages_gradients:
             return
         self.state.clock = clock
@@ -50,7 +50,7 @@ class Inner:
         if channel.in_place is not None:
             parts = self.parameters.parts()
             self.check(parts)
-            self.context.perform(channel.in_place.exchange_parts(parts))  # the response is to step, which is left to the outer exchange
+            self.context.perform(channel.in_place.exchange_parts(parts))  # the response would step, which is left to the outer exchange
             self.parameters.drop_nothing()
         else:
             gradient = self.parameters.gradient()
@@ -58,7 +58,7 @@ class Inner:
             self.context.perform(channel.exchange(gradient.cpu(), clock, rates)).apply(self.state)
 
     def average_updates(self, clock: int, rates: tuple[float, ...]) -> None:
-        """Exchange what was done since the group last agreed, if updates are what it exchanges and it is time."""
+        """Exchange the updates since the group last agreed, if updates are the payload and it is time."""
         self.state.clock = clock
         if not self.averages_gradients and self.level.agreement.consistency.exchanges(self.state.context):
             moved = self.state.moved()
@@ -66,16 +66,16 @@ class Inner:
             self.context.perform(self.channel.exchange(moved.cpu(), clock, rates)).apply(self.state)
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`; the weights are the part's."""
+        """The state of the group's exchange; the weights are the part's."""
         return {"state": {**self.state.export(), "weights": None}, "channel": self.channel.export()}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`, after the part's weights."""
+        """Take over what was exported, after the part's weights."""
         self.state.restore({**state["state"], "weights": self.state.weights})
         self.channel.restore(state["channel"])
 
     def rebase(self) -> None:
-        """The weights were changed by the exchange with other groups: the next update counts from here."""
+        """Count the next update from here: the exchange with other groups has changed the weights."""
         if not self.averages_gradients:
             self.state.set_anchor()
 

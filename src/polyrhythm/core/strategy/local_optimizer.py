@@ -1,4 +1,7 @@
-"""The user's optimizer, as far as it steps on the parameters of one exchange."""
+"""The user's optimizer, restricted to the parameters of one exchange.
+
+A replica makes one for each of its parts, whose payload and responses step with it; local rules may reset its state.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ from polyrhythm.core.weights.remote_optimizer import describe
 from polyrhythm.errors import CompositionError
 
 Options = list[dict[str, Any]]
-"""What an optimizer's groups have beside their parameters: learning rates, momentum, …"""
+"""The options of an optimizer's groups, without their parameters: learning rates, momentum, …"""
 
 _ADDED = 1e-6
-"""To the norm by which clip_grad_norm_ divides."""
+"""The constant that clip_grad_norm_ adds to the norm by which it divides."""
 
 
 class LocalOptimizer:
-    """Steps on `parameters` alone: others of the optimizer have no gradient meanwhile, so that it passes over them.
+    """Steps on `parameters` alone: the optimizer's other parameters have no gradient in the meantime, so it skips them.
 
-    `plain_step` is the optimizer's own step; a run that only takes time puts another there.
-    `clip_norm` is the norm to which gradients are clipped, None where they are not.
+    `plain_step` is the optimizer's own step; a timing-only run replaces it. `clip_norm` is the norm to which gradients are clipped, None
+    where they are not.
     """
 
     def __init__(
@@ -47,22 +50,22 @@ class LocalOptimizer:
 
     @property
     def takes_sparse_alone(self) -> bool:
-        """Whether it steps on nothing but sparse gradients."""
+        """True if it steps on nothing but sparse gradients."""
         return isinstance(self.optimizer, torch.optim.SparseAdam)
 
     @property
     def kind(self) -> str:
-        """What the optimizer's class is called."""
+        """The name of the optimizer's class."""
         return type(self.optimizer).__name__
 
     def lend(self) -> str:
-        """How the optimizer is built where the weights are held, as text; its options may not change from now on."""
+        """A text from which the optimizer is built where the weights are held; its options may not change from now on."""
         recipe = describe(self.optimizer, self.parameters.names)
         self._lent = self._options()
         return recipe
 
     def rates(self) -> tuple[float, ...]:
-        """The learning rates of the optimizer's groups, as its scheduler has them now; nothing else of them travels.
+        """The learning rates of the optimizer's groups, as its scheduler has set them; no other option is sent.
 
         Raises CompositionError if the optimizer is run elsewhere and other options have changed.
         """
@@ -99,7 +102,7 @@ class LocalOptimizer:
             self.step()
 
     def states(self) -> list[dict[str, Any]]:
-        """The optimizer's state of each of these parameters; a new one, empty, where it has none."""
+        """The optimizer's state of each of these parameters; a new one, empty, where there is none."""
         return [self.optimizer.state.get(parameter, {}) for parameter in self.parameters.parameters]
 
     def options_now(self) -> Options:
@@ -125,7 +128,7 @@ class LocalOptimizer:
                 group.update(before)
 
     def reset(self) -> None:
-        """Give the optimizer the state of these parameters that it had before the first step."""
+        """Restore the state of these parameters from before the first step."""
         for parameter, first in zip(self.parameters.parameters, self._first, strict=True):
             state = self.optimizer.state[parameter]
             state.clear()
@@ -139,7 +142,7 @@ class LocalOptimizer:
             nn.utils.clip_grad_norm_(self.parameters.parameters, self.clip_norm)
 
     def clipped(self, direction: Tensor) -> Tensor:
-        """A merged direction (numel,) on which another optimizer will step, as `clip` would have it; as it is where none is clipped."""
+        """A merged direction (numel,), on which another optimizer will step, clipped as by `clip`; unchanged where nothing is clipped."""
         if self.clip_norm is None or not self.clips_merged:
             return direction
         norm = nn.utils.get_total_norm(self.parameters.layout.views(direction))

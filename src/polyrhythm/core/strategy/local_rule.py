@@ -1,4 +1,4 @@
-"""What one worker does by its rule for local steps: before each of them, and after each exchange."""
+"""One worker's side of its local rule: its work before each local step, and after each exchange."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from polyrhythm.core.weights.state import ModelState
 
 
 class LocalRuleOfPart:
-    """`rule` for the steps that `optimizer` takes on `parameters`; `memory` is its state. The weights are those of `held`.
+    """Applies `rule` to the steps that `optimizer` takes on `parameters`; `memory` is its state. The weights are those of `held`.
 
-    `beside` are the vectors that are mixed beside them, `vectors` all that was sent in the exchange under way, and `responses` what came
-    of those beside.
+    `beside` are the vectors that are mixed in addition to the weights, `vectors` all that were sent in the current exchange, and
+    `responses` the responses of the additional ones.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class LocalRuleOfPart:
         self.responses: list[Response] = []
 
     def establish(self, context: WorkerContext) -> None:
-        """Begin to exchange what is mixed beside the weights."""
+        """Start to exchange the vectors that are mixed in addition to the weights."""
         for each in self.beside:
             context.perform(each.channel.establish(InitialState(each.state, ""))).apply(each.state)
 
     def send(self) -> None:
-        """Something is about to be sent: keep the weights of now, if the rule will want them, or put there what it sends instead."""
+        """Prepare for sending: keep the current weights, if the rule will need them, or replace them by the vectors that the rule sends."""
         if self.rule.traits.goes_on:
             self.sent = self.held.weights.clone()
         if self.rule.mixing is not None:
@@ -62,11 +62,11 @@ class LocalRuleOfPart:
                 state.weights.copy_(vector)
 
     def exchange(self, start: Start[Response], port: Port, rates: tuple[float, ...]) -> Start[Response]:
-        """`start`, and beside it the exchanges of what is mixed beside the weights."""
+        """`start`, together with the exchanges of the vectors that are mixed in addition to the weights."""
         return partial(self._all, start, port, rates) if self.beside else start
 
     def correct_gradients(self) -> None:
-        """Put what the rule makes of the gradient in its place, if it makes something else of it."""
+        """Replace the gradient by the one that the rule corrects, if it corrects gradients."""
         if not self.rule.traits.corrects:
             return
         if self.rule.traits.componentwise and any(each.grad is not None and each.grad.is_sparse for each in self.parameters.parameters):
@@ -77,7 +77,7 @@ class LocalRuleOfPart:
             self.parameters.put_gradient(corrected)
 
     def follow(self, apply: Callable[[], None], collective: CollectiveOperations | None, context: WorkerContext) -> None:
-        """`apply` what an exchange has brought, and do what the rule has for it; `collective` is among the workers of the exchange."""
+        """`apply` a response, and let the rule continue from the result; `collective` is among the workers of the exchange."""
         traits, held = self.rule.traits, self.held
         before = held.weights.clone() if traits.settles or traits.goes_on else held.weights
         apply()
@@ -92,16 +92,14 @@ class LocalRuleOfPart:
             self.sent = None
 
     def end(self) -> None:
-        """What was agreed on is the result, wherever a worker goes on from."""
+        """The weights that were agreed on are the result, even where a worker continues from others."""
         if self.rule.traits.goes_on:
             self.held.weights.copy_(self.held.anchor)
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         return {"memory": self.memory, "sent": self.sent, "beside": [each.export() for each in self.beside]}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.memory, self.sent = state["memory"], state["sent"]
         for each, exported in zip(self.beside, state["beside"], strict=True):
             each.restore(exported)
@@ -114,7 +112,7 @@ class LocalRuleOfPart:
         return response
 
     def _take(self, mixing: MixingRule) -> None:
-        """What was sent has been mixed."""
+        """Take over the mixed vectors, and the weights that the rule makes of them."""
         for each, response in zip(self.beside, self.responses, strict=True):
             response.apply(each.state)
         mixed = [self.held.weights, *(each.state.weights for each in self.beside)]

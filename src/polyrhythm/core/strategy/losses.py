@@ -9,7 +9,7 @@ from polyrhythm.core.kernel.port import Port
 class Losses:
     """Repeats the runtime's notice of a loss: each topic given to `subscribe` gets a message with the name of every lost actor.
 
-    One actor may serve several models, and each must be notified of every loss, also of those before it began.
+    One actor may serve several models, and each must be notified of every loss, also of those before it started.
     """
 
     def __init__(self, port: Port) -> None:

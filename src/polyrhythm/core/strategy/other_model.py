@@ -1,4 +1,4 @@
-"""Whether a checkpoint is of the model that is to be resumed."""
+"""A check that a checkpoint is of the model that is to be resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The parameters of one exchange, of one type and on one device: they lie in one vector and are exchanged together."""
+"""The parameters of one exchange, of one type and on one device: they lie in one vector and are exchanged together.
+
+A replica has one `Part` for each such group of parameters, and calls it at every step; its payload, inner exchanges, local rule and overlap
+do the work.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,7 @@ from polyrhythm.errors import diverged
 
 @dataclass(frozen=True, slots=True)
 class PartSeat:
-    """Where a part stands: its worker's context, a port with topics of its own (`scope` is what they begin with), and all workers."""
+    """The place of a part: its worker's context, a port with the part's topics (prefixed with `scope`), and all workers."""
 
     context: WorkerContext
     port: Port
@@ -88,42 +92,43 @@ class Part:
 
     @property
     def pattern(self) -> Pattern:
-        """With whom the exchange is."""
+        """The pattern in which workers communicate."""
         return self.level.pattern
 
     @property
     def states(self) -> list[ModelState]:
-        """The weights, with what each exchange counts from."""
+        """The weights of the exchange and of the group's inner ones, each with its anchor."""
         return [self.state, *(inner.state for inner in self.inner)]
 
     @property
     def shifts(self) -> bool:
-        """Whether each worker adds up by itself what all others did."""
+        """True if each worker adds up by itself the changes of all others."""
         return self.pattern is Pattern.PEERS
 
     @property
     def steps_once(self) -> bool:
-        """Whether the optimizer itself takes one step for each of the worker's, inside its `optimizer.step()`."""
+        """True if the optimizer itself takes one step for each of the worker's, inside its `optimizer.step()`."""
         waits = self.channel.tensors is None and not self.planned.exchange.topology.traits.late
         return self.payload.steps_here and (waits or not self.agreement.payload.is_gradient)
 
     def look(self) -> None:
-        """What the workers agreed on last is about to change, or may be: keep it, if it is wanted.
+        """Keep a snapshot, if one is wanted, of the weights that the workers agreed on last: they may be about to change.
 
-        Weights of which some have taken the last step and others not are nobody's: what they become is kept before the next step.
+        While some parameters have taken the last step and others have not, the weights are no valid state: their next value is kept before
+        the next step.
         """
         if self.deferral is None or not self.deferral.part_way:
             self.snapshots.look(self.port.now(), self.state.anchor)
 
     def refuse_optimizer(self) -> None:
-        """Raise CompositionError for an optimizer that takes no notice of how much a contribution counts, or of an exchange at all."""
+        """Raise CompositionError for an optimizer that would ignore the weight of a contribution, or an exchange at all."""
         refuse_modes(self.optimizer.optimizer, self.agreement, self.level.pattern)
         refuse_unscaled(self.optimizer.optimizer, self.agreement, self.level.group.size)
         if self.channel.tensors is not None:
             refuse_coupled(self.optimizer.optimizer)
 
     def establish(self) -> None:
-        """Begin with the weights of worker 0."""
+        """Start with the weights of worker 0."""
         recipe = self.payload.recipe()
         self.payload.begin()
         for inner in self.inner:
@@ -136,7 +141,7 @@ class Part:
         self.writes.note()
 
     def count_from_here(self) -> None:
-        """The weights as they are now are those that all workers agree on."""
+        """Make the current weights those on which all workers agree."""
         self.state.set_anchor_to_weights()
         self._rebase()
 
@@ -149,11 +154,11 @@ class Part:
 
     @property
     def overlaps(self) -> bool:
-        """Whether gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
+        """True if gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
         return self.overlap is not None or self.deferral is not None
 
     def refuse_changes(self) -> None:
-        """Raise an error for weights that were written in vain, or gradients that were exchanged in backward() and changed since."""
+        """Raise an error for weights that were written in vain, or gradients that were changed after they were exchanged in backward()."""
         self.writes.take(self)
         if self.overlap is not None:
             self.overlap.arrivals.refuse_changes()
@@ -163,12 +168,12 @@ class Part:
             self.deferral.begin_rest()
 
     def settle(self) -> None:
-        """Take the steps that wait for the next forward pass: between steps, all is then as if none had been deferred."""
+        """Take the steps that wait for the next forward pass: the state is then as if none had been deferred."""
         if self.deferral is not None:
             self.deferral.settle()
 
     def step(self) -> PendingExchange | None:
-        """One step of this worker, computed already, up to its exchange: None where none follows this step."""
+        """Count one computed step of this worker, and return its exchange: None where none follows this step."""
         self.clock += 1
         self.state.clock = self.clock
         self.taken_rates = self.optimizer.rates()
@@ -180,20 +185,20 @@ class Part:
 
     @property
     def awaits(self) -> bool:
-        """Whether something of the last step is still to come, and the library to write weights before the next."""
+        """True if part of the last step is still to come, so that the library will write weights before the next."""
         return self.deferral is not None and bool(self.deferral.outstanding)
 
     def average_gradients(self) -> None:
-        """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""
+        """Replace the worker's gradient by the mean of its group, where the group has an inner exchange."""
         for inner in self.inner:
             inner.average_gradients(self.clock, self.payload.rates())
 
     def correct_gradients(self) -> None:
-        """Put what the rule for local steps makes of the worker's gradient in its place, if it makes something else of it."""
+        """Replace the worker's gradient by the one that the local rule corrects, if it corrects gradients."""
         self.rule.correct_gradients()
 
     def average_updates(self) -> None:
-        """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
+        """Take over the weights on which the worker's group agrees after a local step, where the group has an inner exchange."""
         for inner in self.inner:
             inner.average_updates(self.clock, self.payload.rates())
 
@@ -211,12 +216,12 @@ class Part:
         return PendingExchange(partial(self.channel.in_place.exchange_parts, parts), self._apply_in_place if sends else self._apply)
 
     def defers(self) -> bool:
-        """Whether this step's exchange is under way tensor by tensor, and forward passes wait for what comes of it."""
+        """True if this step's exchange is under way tensor by tensor, and forward passes wait for its results."""
         return self.deferral is not None and self.deferral.step()
 
     def exchange(self, value: Tensor) -> PendingExchange:
         """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
-        self.rule.send()  # it may put something else where the weights are
+        self.rule.send()  # the rule may replace the weights by the vector that it sends
         self.check([value])
         weighted, rates = (value if self.level.weight == 1 else value * self.level.weight), self.payload.rates()
         start = partial(self.channel.exchange, weighted.cpu(), self.clock, rates)
@@ -224,33 +229,33 @@ class Part:
 
     @property
     def rests(self) -> bool:
-        """Whether the worker passes its next step over."""
+        """True if the worker skips its next step."""
         return self._chooses and not self.agreement.consistency.takes_part(self.clock + 1, self.level.group.rank, self.level.group)
 
     def pass_over(self) -> PendingExchange | None:
-        """Be as after a step that was not taken; what is to be collected before the next one that is."""
+        """Count a step that is skipped, and return the response to collect before the next one that is taken."""
         self.clock += 1
         self.state.clock = self.clock
         return self.collect()
 
     @property
     def awaits_response(self) -> bool:
-        """Whether an update was sent whose response has not been collected."""
+        """True if an update was sent whose response has not been collected."""
         return self.channel.late is not None and self.channel.late.under_way
 
     def collect(self) -> PendingExchange | None:
-        """What comes of an update that was sent some steps ago, if it is time; None where nothing does."""
+        """The response to an update that was sent some steps ago, if it is due; None where there is none."""
         late = self.channel.late
         return PendingExchange(late.collect, self._conclude) if late is not None and late.due(self.clock) else None
 
     def finish(self) -> None:
-        """Bring the exchange to its end: afterwards the parameters are the final weights."""
+        """End the exchange: afterwards the parameters are the final weights."""
         self.writes.refuse_end(self.clock)
         if self.deferral is not None:
             self.deferral.close()
         if self.overlap is not None:
             self.overlap.arrivals.close()
-            if self.overlap.under_way:  # a backward() without a step: the others have begun it too, and nobody takes the response
+            if self.overlap.under_way:  # a backward() without a step: the others have started its exchange too, and the response is dropped
                 self.overlap.begin_rest()
                 self.context.perform(self.overlap.buckets.conclude(self.payload.rates()))
         pending = self.payload.finish()
@@ -267,19 +272,18 @@ class Part:
             self.context.record(Overwritten(self.port.now(), self.port.name, writes.written, writes.lost))
 
     def end_alike(self) -> None:
-        """After `finish`, as `drift.end_alike` where replicas must be equal."""
+        """After `finish`, make final weights that must be equal equal bit for bit (`drift.end_alike`)."""
         if self.ends_alike:
             end_alike(self.context, self.workers, self.parameters.layout, self.state.weights, self.clock)
 
     def drain(self, step: int) -> str:
-        """As `pieces.topology.Channel.drain`, of every exchange of this part, with no step outstanding."""
+        """Drain the channel of every exchange of this part (`Channel.drain`), with no step outstanding. Returns the first error, or ""."""
         self.settle()
         channels = [*(inner.channel for inner in self.inner), *(each.channel for each in self.rule.beside), self.channel]
         problems = [self.context.perform(channel.drain(step)) for channel in channels]
         return next(filter(None, problems), "")
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         inner = [each.export() for each in self.inner]
         return {
             "layout": self._shapes,
@@ -293,7 +297,6 @@ class Part:
         }
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         refuse_other_model(state["layout"], self._shapes)
         self.clock, self.taken_rates = state["clock"], tuple(state["rates"])
         self.rule.restore(state["local"])
@@ -305,7 +308,7 @@ class Part:
         self.writes.note(resumed=True)
 
     def restore_weights(self, state: StateTree) -> None:
-        """As `restore`, of the weights alone, if the training function has written others meanwhile."""
+        """Restore the weights alone, if the training function has written others in the meantime."""
         if self.writes.watched.changed():
             self.state.weights.copy_(state["model"]["weights"])
             self.writes.note(resumed=True)
@@ -321,12 +324,12 @@ class Part:
 
     def _conclude(self, response: Response) -> None:
         if self.awaits_response and not response.contributions:
-            return  # it was sent; what comes of it will be collected
+            return  # the update was sent; its response will be collected
         self.rule.follow(partial(self._apply, response), self.channel.collective, self.context)
         self._rebase()
 
     def _follow_weights(self) -> None:
-        """A response may have placed the weights in other memory."""
+        """Move the parameters where a response has placed the weights in other memory."""
         if self.state.weights is not self.parameters.flat:
             self.parameters.lie_in(self.state.weights)
 
@@ -344,7 +347,7 @@ class Part:
             self.context.record(Merged(port.now(), port.name, self.state.version, late, port.now() - began))
 
     def check_early(self, value: Tensor) -> None:
-        """Of the step that `backward()` prepares."""
+        """Raise DivergedError if `value`, of the step that `backward()` prepares, is not finite."""
         self._refuse_infinite([value], self.clock + 1)
 
     def _refuse_infinite(self, parts: Sequence[Tensor], step: int) -> None:

@@ -1,4 +1,7 @@
-"""Who exchanges with whom in one run: what an exchange becomes when its workers are known."""
+"""The plan of an exchange: who exchanges with whom in one run, once the workers are known.
+
+`Exchange.among` and `Hierarchical.among` make the plans of workers, servers and their groups; parts, services and evaluation use them.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ from polyrhythm.core.protocols.traits import Pattern
 from polyrhythm.core.tensors import Layout
 
 INNER, OUTER = "inner/", "outer/"
-"""What the topics of the two levels of an exchange begin with."""
+"""Prefixes of the topics of the two levels of an exchange."""
 
 
 @dataclass(frozen=True)
 class Crew:
-    """The actors that an exchange is among, in the order of ranks, and where each of them is.
+    """The actors of an exchange, in the order of ranks, and the location of each of them.
 
     `name` distinguishes the groups of one run. `first_server` is the number of the first server that the exchange may have.
     """
@@ -46,10 +49,10 @@ class Crew:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A member's side of an exchange with those it exchanges with, and what the pieces of that exchange have agreed on.
+    """A member's side of one level of an exchange: its group, the pattern, and the agreement of the pieces.
 
-    `connect` makes the member's channel over a port. `weight` multiplies what the member sends: members that stand for groups of unequal
-    sizes count by these.
+    `connect` makes the member's channel over a port. `weight` multiplies the values that the member sends: members that stand for groups of
+    unequal sizes count by these.
     """
 
     agreement: Agreement
@@ -60,35 +63,35 @@ class Level:
 
 
 class ExchangePlan(Protocol):
-    """One exchange among given actors."""
+    """The plan of one exchange among given actors."""
 
     @property
     def servers(self) -> Sequence[str | None]:
-        """For each server that it needs, the member beside which it should run, or None where the network decides."""
+        """For each server that it needs, the member on whose host it should run, or None where the network decides."""
 
     @property
     def server_names(self) -> Sequence[str]:
-        """What these servers are called."""
+        """The names of these servers, in the same order."""
 
     @property
     def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
         """The names and members of the groups over which sums are requested."""
 
     def levels(self, member: str) -> Sequence[Level]:
-        """A member's sides, the innermost first: what an inner exchange makes of a group's contributions goes on to the next."""
+        """A member's sides, the innermost first: the result of an inner exchange is what the group sends in the next."""
 
     @property
     def scopes(self) -> Sequence[str]:
-        """What the topics of its exchanges begin with."""
+        """The prefixes of the topics of its exchanges."""
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """A server's whole life; of `endpoint` the port, the recorder and the snapshots count."""
+        """Run one server until its end; the plan sets the group and the workers of `endpoint`."""
 
     def result_actors(self) -> list[str]:
         """The actors whose weights make up the result at any moment."""
 
     def held_by(self, layout: Layout) -> list[Layout]:
-        """What each of `result_actors` holds of a vector of `layout`."""
+        """The layout of the part of a vector of `layout` that each of `result_actors` holds."""
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """The result (numel,) from the weights of `result_actors`, in their order; what servers hold, end to end as in `held_by`."""
+        """The result (numel,) from the weights of `result_actors`, in their order; servers' parts are joined as `held_by` divides them."""

@@ -21,7 +21,7 @@ UNSCALED = (torch.optim.Rprop, torch.optim.Adafactor)
 
 @contextmanager
 def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[None]:
-    """Give the groups of `optimizer` these learning rates for a while; a rate that is another comes back as it was, number or tensor."""
+    """Set the learning rates of the groups of `optimizer` for a while; a changed rate is restored afterwards, number or tensor."""
     changed = []
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         own = group["lr"]
@@ -36,7 +36,7 @@ def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[N
 
 
 def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, workers: int) -> None:
-    """Raise CompositionError where learning rates will be multiplied, and `optimizer` would take no notice."""
+    """Raise CompositionError where learning rates will be multiplied, and `optimizer` would ignore that."""
     rule, context = agreement.consistency, ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
     together = rule.quorum(workers) == workers and not rule.traits.order_matters and keeps_rates(agreement.merge, context)
     if isinstance(optimizer, UNSCALED) and agreement.payload.is_gradient and agreement.rule is None and workers > 1 and not together:

@@ -1,4 +1,7 @@
-"""A worker's replica: what happens at `optimizer.step()`."""
+"""A worker's replica: its model and optimizer under a strategy, and its work at `optimizer.step()`.
+
+`worker.attach` makes one (`training.models`); it divides the parameters into parts, and these exchange.
+"""
 
 from __future__ import annotations
 
@@ -80,16 +83,16 @@ class Replica:
 
     @property
     def clock(self) -> int:
-        """Steps that this worker has taken."""
+        """The number of steps that this worker has taken."""
         return self.parts[0].clock
 
     @property
     def overlaps(self) -> bool:
-        """Whether gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
+        """True if gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
         return any(part.overlaps for part in self.parts)
 
     def establish(self, stepping: Callable[[], None]) -> None:
-        """Begin with the weights of worker 0, and put `stepping`, which calls `step`, behind `optimizer.step()`."""
+        """Start with the weights of worker 0, and make `optimizer.step()` call `stepping`, which calls `step`."""
         refuse_unattachable(self.optimizer)
         self.unused.begin()
         once = len(self.parts) == 1 and self.parts[0].steps_once and not self.plan.strategy.chooses
@@ -139,11 +142,11 @@ class Replica:
         self.optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
 
     def clip(self, norm: float) -> None:
-        """Clip the gradient of the next step to `norm`, in place of the norm that was given when it was attached."""
+        """Clip the gradient of the next step to `norm`, in place of the norm that was given at attaching."""
         self._clip_next = norm
 
     def step(self, samples: int) -> None:
-        """One step of this worker: computed already on `samples`, now exchanged and merged as the strategy has it."""
+        """Take one step of this worker: it was computed on `samples`, and is now exchanged and merged as the strategy defines."""
         computed = self._port.now() - self._resumed
         self._check()
         self.watch.refuse_step()
@@ -174,11 +177,11 @@ class Replica:
 
     @property
     def rests(self) -> bool:
-        """Whether this worker passes its next step over."""
+        """True if this worker skips its next step."""
         return any(part.rests for part in self.parts)
 
     def pass_over(self) -> None:
-        """Do not take the next step, and have the weights that the one after it needs."""
+        """Skip the next step, and take over the weights that the one after it needs."""
         for part in self.parts:
             part.writes.take(part)
         self._exchange([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
@@ -187,12 +190,12 @@ class Replica:
         self._resumed = self._port.now()
 
     def reported(self, metrics: Mapping[str, float]) -> None:
-        """The worker has reported `metrics`, by which a controller may go."""
+        """Give the controllers the `metrics` that the worker has reported."""
         for part in self.parts:
             part.control.reported(metrics)
 
     def _exchange(self, pending: list[tuple[Part, PendingExchange]]) -> None:
-        """Make the exchanges of all parts at the same time; what they bring is applied in the order of parts."""
+        """Make the exchanges of all parts at the same time; their responses are applied in the order of parts."""
         if not pending:
             return
         if len(pending) == 1:
@@ -206,18 +209,17 @@ class Replica:
             pending[k][1].conclude(response)
 
     def _check(self) -> None:
-        """Refuse what the user has done since attaching that would leave some weights out of the exchange."""
+        """Raise CompositionError for changes by the user since attaching that would leave some weights out of the exchange."""
         self._held.refuse_changes(self.clock)
         for part in self.parts:
             part.parameters.check()
 
     def drain(self, step: int) -> str:
-        """As `pieces.topology.Channel.drain`, of every part."""
+        """Drain every part (`Channel.drain`). Returns the first error as a sentence, else ""."""
         problems = [part.drain(step) for part in self.parts]
         return next(filter(None, problems), "")
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         return {
             "parts": [part.export() for part in self.parts],
             "others": self.others,
@@ -226,7 +228,6 @@ class Replica:
         }
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         with torch.no_grad():
             for part, exported in zip(self.parts, state["parts"], strict=True):
                 part.restore(exported)
@@ -237,7 +238,7 @@ class Replica:
         self.equal.begin(self.clock)
 
     def restore_again(self, state: StateTree) -> None:
-        """As `restore`, of what the training function may have changed since: weights, and the optimizer, by a learning-rate scheduler."""
+        """Restore weights and the optimizer, which the training function or a learning-rate scheduler may have changed since `restore`."""
         with torch.no_grad():
             for part, exported in zip(self.parts, state["parts"], strict=True):
                 part.restore_weights(exported)
@@ -249,12 +250,12 @@ class Replica:
         self.optimizer._opt_called = True  # type: ignore[attr-defined]  # a scheduler that catches up would warn that no step was taken
 
     def settle(self) -> None:
-        """Take all steps that wait for the next forward pass; to be called between steps."""
+        """Take all steps that wait for the next forward pass; called between steps."""
         for part in self.parts:
             part.settle()
 
     def finish(self) -> None:
-        """Bring the run to its end: afterwards the model holds the final weights."""
+        """End the run: afterwards the model holds the final weights."""
         self.equal.end()
         self.context.stopped(self.clock)
         self.watch.close()

@@ -1,4 +1,4 @@
-"""Parameters that lie in the same memory as something else: `attach` gives them memory of their own, which would untie them."""
+"""Parameters that share memory with another tensor: `attach` moves parameters to new memory, which would untie them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from polyrhythm.errors import CompositionError
 
 _LAID = WeakTensorKeyDictionary()
-"""The vectors in which parameters lie because they were attached: who attaches a model once more holds nothing else by them."""
+"""The vectors in which attached parameters lie. They hold this memory too, and are not counted when a model is attached again."""
 
 
 def laid(flat: Tensor) -> None:
-    """Parameters lie in `flat` (numel,) from now on, as nobody but us has asked for."""
+    """Note that `attach` has put parameters into `flat` (numel,)."""
     _LAID[flat] = None
 
 
@@ -36,7 +36,7 @@ def refuse_same_memory(model: nn.Module, trained: Collection[int]) -> None:
 
 
 def seen_elsewhere(model: nn.Module) -> list[str]:
-    """The parameters that are trained and whose whole memory another tensor has too, which the model does not have: it stays behind."""
+    """The trained parameters whose whole memory another tensor outside the model has too, which would not follow the parameter."""
     return [
         name
         for name, parameter in model.named_parameters()
@@ -74,7 +74,7 @@ def _overlap(one: Tensor, other: Tensor) -> bool:
 
 
 def _refuse_holder(beside: list[tuple[str, Tensor]]) -> None:
-    """Parameters that are parts of a buffer are harmless if nobody has that buffer any more: it is the way some layers are made."""
+    """Refuse a parameter that is part of a larger tensor in use. If nobody holds that any more it is harmless: some layers are made so."""
     name, first = beside[0]
     part = len(beside) > 1 or first.nbytes < first.untyped_storage().nbytes()
     if part and _holders(first) > len(beside) and _address(first) not in {_address(flat) for flat in _LAID}:
@@ -90,7 +90,7 @@ def _address(tensor: Tensor) -> int:
 
 
 def _holders(tensor: Tensor) -> int:
-    """How many tensors have this memory."""
+    """The number of tensors that have this memory."""
     storage: Any = tensor.untyped_storage()
     count: int = torch._C._storage_Use_Count(storage._cdata)
     return count - 1

@@ -1,4 +1,7 @@
-"""A server's whole life: what the topology has it do for each model that the workers attach, and whatever else they open."""
+"""A server's work in a run: the topology's for each model that the workers attach, and that of whatever else they open.
+
+The runtime starts a `Service` at each server; worker 0 announces models and tables to it.
+"""
 
 from __future__ import annotations
 
@@ -29,24 +32,24 @@ from polyrhythm.core.tables.opening import TableOpening
 _ATTACH, _OPEN, _SERVED, _NONE, _EVALUATE = "attach", "open", "served", "none", ASIDE + "evaluate"
 
 AnyOpening = TableOpening
-"""What servers can be told to keep besides models: the union of all structs that are an `Opening`."""
+"""The openings that servers know, of state other than models: the union of all structs that are an `Opening`."""
 
 
 class Serving(NamedTuple):
-    """What a server does at an endpoint, and what the topics of its exchanges begin with."""
+    """The coroutine of a server at an endpoint, and the prefixes of the topics of its exchanges."""
 
     live: Callable[[ServerEndpoint], Coroutine[Effect[Any], Any, None]]
     scopes: Sequence[str]
 
 
 async def announce(port: Port, scope: str, servers: Sequence[str]) -> None:
-    """Announce another part to `servers`, whose topics begin with `scope`; worker 0 does so before it establishes the part."""
+    """Announce another part to `servers`, with its topics' prefix `scope`; worker 0 does so before it establishes the part."""
     for name in servers:
         await port.send(name, Message(_ATTACH, text=scope))
 
 
 async def announce_opening(port: Port, opening: Opening, name: str, given: Sequence[Tensor]) -> None:
-    """Announce to the server `name` something else that it is to keep, which begins with `given`; worker 0 does so when it is opened."""
+    """Announce to the server `name` other state that it is to keep, with the initial tensors `given`; called by worker 0 at opening."""
     await port.send(name, Message(_OPEN, text=msgspec.json.encode(opening).decode(), tensors=tuple(given)))
 
 
@@ -63,13 +66,13 @@ async def dismiss(port: Port, servers: Sequence[str]) -> None:
 
 
 async def request_snapshots(port: Port, servers: Sequence[str]) -> None:
-    """Have `servers` keep snapshots from now on; called by worker 0."""
+    """Make `servers` keep snapshots from now on; called by worker 0."""
     for name in servers:
         await port.send(name, Message(_EVALUATE))
 
 
 class Service:
-    """Serves the first model from the beginning, and each that is announced, side by side; ends when all are done with."""
+    """Serves the first model from the start, and each announced one, at the same time; ends when all of them have ended."""
 
     def __init__(self, plan: StrategyPlan, port: Port, record: Recorder, checkpoints: CheckpointPlan) -> None:
         self.planned = plan.served_by(port.name)
@@ -86,7 +89,7 @@ class Service:
         self.wanted = False
 
     async def live(self) -> None:
-        """Until all models are done with."""
+        """Serve until all models and tables have ended."""
         await self.losses.begin()
         await self.port.spawn("attachments", self._listen())
         await self.port.spawn("openings", self._listen_for_openings())

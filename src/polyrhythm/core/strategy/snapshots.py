@@ -1,4 +1,4 @@
-"""Snapshots on their way to worker 0, which evaluates them when the training is over."""
+"""Sends snapshots to worker 0, which evaluates them when the training is over."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from polyrhythm.core.protocols.snapshots import Snapshots
 
 TOPIC = ASIDE + "snapshots"
 _BUDGET = 1 << 30
-"""Bytes that the copies of all who keep some of one model may take together."""
+"""The largest number of bytes of all copies of one model together."""
 _ONE, _END = 0.0, 1.0
 
 
 def new_snapshots(actors: int) -> Snapshots:
-    """No snapshots yet, of one of so many actors whose weights make up the result."""
+    """Empty snapshots, of one of so many actors whose weights make up the result."""
     return Snapshots(_BUDGET // actors)
 
 
 async def show(port: Port, scope: str, snapshots: Snapshots) -> None:
-    """Send what `snapshots` holds to worker 0."""
+    """Send all that `snapshots` holds to worker 0."""
     for first, weights in snapshots.kept.items():
         await port.send(worker(0), Message(TOPIC, (_ONE, float(first)), scope, (weights,)))
     await port.send(worker(0), Message(TOPIC, (_END, float(snapshots.stride), float(snapshots.seen), float(snapshots.too_large)), scope))
 
 
 async def collect(port: Port, expected: set[tuple[str, str]]) -> dict[tuple[str, str], Snapshots]:
-    """The snapshots by sender and scope; a sender that was lost (a message with its name as text) before it had shown all has none."""
+    """The snapshots by sender and scope; a sender that was lost (a message with its name as text) before it had sent all has none."""
     found: dict[tuple[str, str], Snapshots] = {}
     missing, whole = set(expected), set[tuple[str, str]]()
     while missing:

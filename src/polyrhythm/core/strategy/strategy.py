@@ -1,4 +1,7 @@
-"""A way of training together: what is exchanged how, and what else all workers agree on."""
+"""A way of training together: what is exchanged how, and what else all workers agree on.
+
+Users compose one, or take one of `systems`; `run` makes its `StrategyPlan` for the workers.
+"""
 
 from __future__ import annotations
 
@@ -98,12 +101,12 @@ class Strategy:
 
     @property
     def exchanges(self) -> tuple[tuple[Selection | None, AnyExchange], ...]:
-        """All exchanges, each with its selection; the last is for what no selection takes."""
+        """All exchanges, each with its selection; the last is for parameters that no selection takes."""
         return (*self.selected, (None, self.exchange))
 
     @property
     def pieces(self) -> dict[str, Any]:
-        """All of them, by axis."""
+        """All pieces, by axis; those of other exchanges are under "selected"."""
         selected = {"selected": self.selected} if self.selected else {}
         return {**self.exchange.pieces, **selected, "shuffle": self.shuffle, "buffers": self.buffers}
 
@@ -153,37 +156,37 @@ class Strategy:
 
     @property
     def order_matters(self) -> bool:
-        """Whether the result depends on the order in which messages arrive."""
+        """True if the result depends on the order in which messages arrive."""
         return any(exchange.order_matters for _, exchange in self.exchanges)
 
     @property
     def tolerates_loss(self) -> bool:
-        """Whether the others can go on when a worker is gone."""
+        """True if the others can continue when a worker is lost."""
         return all(exchange.tolerates_loss for _, exchange in self.exchanges)
 
     @property
     def tolerates_server_loss(self) -> bool:
-        """Whether the run can go on when a server is gone: there are some, and others have copies of what each of them holds."""
+        """True if the run can continue when a server is lost: there are spare servers, with copies of each server's weights."""
         spare = any(exchange.topology.traits.spare_servers for _, exchange in self.exchanges)
         return spare and all(exchange.tolerates_server_loss for _, exchange in self.exchanges)
 
     @property
     def ends_alike(self) -> bool:
-        """Whether all replicas end with the same bits."""
+        """True if all replicas end with the same bits."""
         return all(exchange.ends_alike for _, exchange in self.exchanges)
 
     @property
     def chooses(self) -> bool:
-        """Whether workers pass steps over that others take."""
+        """True if workers skip steps that others take."""
         return any(exchange.agreement.consistency.traits.chooses for _, exchange in self.exchanges)
 
     @property
     def shares_memory(self) -> bool:
-        """Whether workers must be on one host, because they write to the same memory."""
+        """True if workers must be on one host, because they write to the same memory."""
         return any(exchange.topology.traits.pattern is Pattern.SHARED for _, exchange in self.exchanges)
 
     def workers(self, available: int) -> int:
-        """How many of the available workers it uses. Raises CompositionError where its exchanges use different numbers."""
+        """The number of the available workers that it uses. Raises CompositionError where its exchanges use different numbers."""
         used = {exchange.workers(available) for _, exchange in self.exchanges}
         if len(used) > 1:
             raise CompositionError(
@@ -193,12 +196,12 @@ class Strategy:
         return used.pop()
 
     def check(self, workers: int) -> None:
-        """Refuse a number of workers with which an exchange would wait for ever."""
+        """Raise CompositionError for a number of workers with which an exchange would wait for ever."""
         for _, exchange in self.exchanges:
             exchange.check(workers)
 
     def essential(self, actor: str) -> bool:
-        """Whether a run cannot go on without `actor`: servers without copies, worker 0 (it holds the result), and who is waited for."""
+        """True if a run cannot continue without `actor`: servers without copies, worker 0 (it holds the result), and awaited workers."""
         if not is_worker(actor):
             return not self.tolerates_server_loss
         return not self.tolerates_loss or actor == worker(0)

@@ -1,4 +1,7 @@
-"""A strategy among the workers of one run: who exchanges what with whom, and which servers there are."""
+"""The plan of a strategy among the workers of one run: who exchanges what with whom, and which servers there are.
+
+`training` makes it when the workers' locations are known; replicas, services and the evaluation read it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 class PlannedExchange:
-    """One of a strategy's exchanges, its `number` among them, for which parameters it is (None: for those that no other takes)."""
+    """One of a strategy's exchanges, its `number`, and the selection of its parameters (None: all that no other exchange takes)."""
 
     number: int
     selection: Selection | None
@@ -26,11 +29,11 @@ class PlannedExchange:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """The names of its servers."""
+        """The names of the exchange's servers."""
         return tuple(self.plan.server_names)
 
     def scope(self, attached: int, kind: int) -> str:
-        """What the topics begin with of parameters of the `attached`-th optimizer, of the `kind`-th type and device in this exchange.
+        """The topics' prefix for parameters of the `attached`-th optimizer, of the `kind`-th type and device in this exchange.
 
         The very first has none, so that a run of one exchange has the shortest topics.
         """
@@ -50,7 +53,7 @@ class StrategyPlan:
 
     @staticmethod
     def of(strategy: Strategy, locations: Sequence[Location], seed: int) -> StrategyPlan:
-        """For as many of the located workers as the strategy uses. Raises CompositionError where the exchanges do not fit the workers."""
+        """The plan for as many of the located workers as the strategy uses. Raises CompositionError where the exchanges do not fit them."""
         used = strategy.workers(len(locations))
         strategy.check(used)
         members, planned, first = workers(used), list[PlannedExchange](), 0
@@ -66,12 +69,12 @@ class StrategyPlan:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """All servers."""
+        """The names of all servers."""
         return tuple(name for each in self.exchanges for name in each.servers)
 
     @property
     def beside(self) -> tuple[int | None, ...]:
-        """For each server, the rank of the worker beside which it should run."""
+        """For each server, the rank of the worker on whose host it should run; None where the network decides."""
         return tuple(None if near is None else rank_of(near) for each in self.exchanges for near in each.plan.servers)
 
     @property

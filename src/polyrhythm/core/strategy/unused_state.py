@@ -1,4 +1,4 @@
-"""What an optimizer remembers, where its steps are taken by servers or by a rule of the merge, which begin without that."""
+"""The optimizer's state where servers or a rule of the merge take its steps: these start without it, so it would have no effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Marks = list[tuple[int, int]]
 
 
 class UnusedState:
-    """Refuses a state of `optimizer` that was loaded or written, of the parameters of `unused`: nobody would step with it."""
+    """Refuses a state of `optimizer` that was loaded or written, for the parameters of `unused`: no step would use it."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, unused: Sequence[LocalOptimizer], system: str) -> None:
         self.optimizer = optimizer
@@ -26,9 +26,9 @@ class UnusedState:
         self._hooks: list[Any] = []
 
     def begin(self) -> None:
-        """The optimizer is attached. Raises CompositionError if it has taken steps before, or a state was loaded into it.
+        """Note that the optimizer is attached. Raises CompositionError if it has taken steps before, or a state was loaded into it.
 
-        What those of other libraries have before their first step is their own business.
+        A state that optimizers of other libraries have before their first step is allowed.
         """
         if not self.unused:
             return
@@ -39,7 +39,7 @@ class UnusedState:
         self._listen()
 
     def refuse_written(self) -> None:
-        """A step begins. Raises CompositionError if the state is another one than after the last, or was to be as before the first."""
+        """Raise CompositionError, at the start of a step, if the state was written since the last step, or reset after the first."""
         if self._reset:
             raise CompositionError(
                 f"{type(self.optimizer).__name__} was given a state by load_state_dict after its first step, and under {self.system} "
@@ -50,20 +50,20 @@ class UnusedState:
             raise self._refused("by hand")
 
     def note(self) -> None:
-        """A step is over, in which the optimizer may have stepped here too, on weights that are replaced when others come."""
+        """Note that a step is over, in which the optimizer may have stepped here too, on weights that are replaced later."""
         self._stepped = True
         if self.unused:
             self._marks = self._now()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Load what the optimizer had in a checkpoint of the run: options, and a state that is still the first."""
+        """Load the optimizer's state of a checkpoint of this run: its options, and a state without steps."""
         self.close()
         self.optimizer.load_state_dict(dict(state))
         if self.unused:
             self._listen()
 
     def close(self) -> None:
-        """The run is over."""
+        """Remove the hooks: the run is over."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
@@ -84,7 +84,7 @@ class UnusedState:
         self._reset = self._stepped
 
     def _now(self) -> _Marks:
-        """Which tensors there are, and how often each was written to."""
+        """The identity of each tensor, and the number of writes to it."""
         return [
             (id(value), value._version if isinstance(value, Tensor) else 0)
             for each in self.unused
@@ -101,5 +101,5 @@ class UnusedState:
 
 
 def _has_stepped(state: Mapping[str, Any]) -> bool:
-    """Some optimizers have a state before their first step; then it says that there were none."""
+    """True if the state shows steps: some optimizers have one before their first step, with a count of 0."""
     return bool(float(state["step"])) if "step" in state else any(value is not None for value in state.values())

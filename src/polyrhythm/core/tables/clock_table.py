@@ -1,4 +1,4 @@
-"""Whose updates are visible, and who may read: the clock table of stale synchronous parallelism."""
+"""The clock table of stale synchronous parallelism: whose updates are visible, and which workers may read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Content = TypeVar("Content")
 
 
 class Flushed(NamedTuple, Generic[Content]):
-    """What a worker did up to its `clock`."""
+    """The updates of a worker up to its `clock`."""
 
     sender: str
     clock: int
@@ -21,10 +21,11 @@ class Flushed(NamedTuple, Generic[Content]):
 
 
 class ClockTable(Generic[Content]):
-    """`clocks` are, by worker, the last clock whose updates are visible: not the one that it has begun.
+    """Decides when updates become visible: the clocks of stale synchronous parallelism at one server.
 
-    Flushes wait in `pending` until the consistency's quorum of workers have one; then the oldest of each of these are merged at once, in
-    rank order, so that a quorum of all gives the same bits whatever the order of arrival. Who is `done` or lost is not waited for.
+    `clocks` are, by worker, the last clock whose updates are visible; the clock that it has started is not. Flushes wait in `pending` until
+    the consistency's quorum of workers have one; then the oldest of each of these are merged at once, in rank order, so that a quorum of
+    all gives the same bits whatever the order of arrival. A worker that is `done` or lost is not waited for.
     """
 
     def __init__(self, consistency: Consistency, workers: Sequence[str]) -> None:
@@ -36,30 +37,30 @@ class ClockTable(Generic[Content]):
 
     @property
     def slowest(self) -> float:
-        """The least clock that is visible, of the workers of which more can come; infinite where all is."""
+        """The smallest visible clock of the workers that are not done or have flushes waiting; infinite where there are none."""
         return min((clock for name, clock in self.clocks.items() if name not in self.done or self.pending[name]), default=math.inf)
 
     @property
     def over(self) -> bool:
-        """Whether no worker is left that is not done."""
+        """True if every worker is done."""
         return self.done.issuperset(self.clocks)
 
     def take(self, flush: Flushed[Content]) -> None:
-        """A worker's flush has come; each worker's come in order."""
+        """Add a worker's flush; those of one worker come in order."""
         self.pending[flush.sender].append(flush)
 
     def end(self, name: str) -> None:
-        """A worker has sent all that it will."""
+        """Note that a worker has sent all that it will."""
         self.done.add(name)
 
     def lose(self, name: str) -> None:
-        """A worker is gone; what it has sent counts."""
+        """Note that a worker is lost; what it has sent still counts."""
         self.done.add(name)
         if not self.pending[name]:
             self.clocks.pop(name, None)
 
     def next_group(self) -> list[Flushed[Content]]:
-        """The flushes that are to be merged now, at most one of each worker; afterwards they are visible. Empty where none are."""
+        """The flushes to merge now, at most one of each worker, which are visible afterwards; empty if there are none yet."""
         ready = [name for name, waiting in self.pending.items() if waiting]
         active = [name for name in self.clocks if name not in self.done]
         if not ready or (len(ready) < self.quorum and any(name not in ready for name in active)):
@@ -69,5 +70,5 @@ class ClockTable(Generic[Content]):
         return group
 
     def may_read(self, clock: int) -> bool:
-        """Whether a worker that has ended `clock` may read: whether enough of what the others did is visible."""
+        """True if a worker that has ended `clock` may read, because enough updates of the others are visible."""
         return self.consistency.may_proceed(clock, self.slowest)

@@ -1,4 +1,4 @@
-"""What worker 0 sends the servers to have them keep a table."""
+"""The message by which worker 0 has the servers keep a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polyrhythm.errors import WorkloadError
 
 
 class TableOpening(msgspec.Struct, frozen=True, tag="table"):
-    """A table as a value that can be sent; as `pieces.common_state.Opening`. `kind` is the place of its rows' class in ROW_KINDS."""
+    """A table as an `Opening` that can be sent. `kind` is the index of its rows' class in ROW_KINDS."""
 
     scope: str
     rows: int
@@ -29,7 +29,7 @@ class TableOpening(msgspec.Struct, frozen=True, tag="table"):
 
     @staticmethod
     def of(scope: str, shape: TableShape) -> TableOpening:
-        """Raises WorkloadError for rows of a class that servers do not know."""
+        """The opening of a table of `shape`. Raises WorkloadError for rows of a class that servers do not know."""
         if type(shape.kind) not in ROW_KINDS:
             known = " or ".join(f"pr.{kind.__name__}()" for kind in ROW_KINDS)
             raise WorkloadError(f"worker.table was given row={shape.kind!r}: give {known}.")
@@ -38,7 +38,7 @@ class TableOpening(msgspec.Struct, frozen=True, tag="table"):
         )
 
     def serve(self, consistency: Consistency, endpoint: ServerEndpoint, given: Sequence[Tensor]) -> Coroutine[Effect[Any], Any, None]:
-        """A server's part of it; `given` are the rows and their packet with which this part begins, or nothing."""
+        """A server's part of the table; `given` are the initial rows of this part and their packet, or nothing."""
         kind = ROW_KINDS[self.kind](getattr(torch, self.dtype))  # type: ignore[call-arg]
         shape = TableShape(self.rows, self.columns, kind)
         return TableShard(shape, consistency, endpoint).live(tuple(given))

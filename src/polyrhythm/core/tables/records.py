@@ -1,4 +1,4 @@
-"""What workers and the servers of a table send each other, as records; on the wire they are a message's numbers."""
+"""The records that workers and the servers of a table send each other; on the wire they are a message's numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REQUESTS = "ask"
 
 
 class TableUpdate(NamedTuple):
-    """What the sender did up to `clock`, knowing `version`: local rows (n,) and their packet."""
+    """The sender's updates up to `clock`, made knowing `version`; the tensors are local rows (n,) and their packet."""
 
     clock: int
     version: int
@@ -32,18 +32,18 @@ class TableDone(NamedTuple):
 
 
 class TableDrain(NamedTuple):
-    """A worker has sent all before a checkpoint after `step`, and sends nothing until it is written."""
+    """A worker has sent all that comes before a checkpoint after `step`, and sends nothing until it is written."""
 
     step: int
 
 
 TableRequest = TableUpdate | TableRead | TableDone | TableDrain
 _KINDS: tuple[type[TableRequest], ...] = (TableUpdate, TableRead, TableDone, TableDrain)
-"""A kind's place is the first number of its requests."""
+"""The index of a kind is the first number of its requests."""
 
 
 class ReadStatus(NamedTuple):
-    """A response, beside the rows that were sent: the server's version, the slowest visible clock, and the reader's own visible one."""
+    """The numbers of a response, next to the rows: the server's version, the slowest visible clock, and the reader's own visible one."""
 
     version: int
     slowest: float
@@ -51,12 +51,12 @@ class ReadStatus(NamedTuple):
 
 
 def to_numbers(request: TableRequest) -> tuple[float, ...]:
-    """The kind, then the fields in order."""
+    """The index of the request's kind, then its fields in order."""
     return (float(_KINDS.index(type(request))), *map(float, request))
 
 
 def from_numbers(numbers: tuple[float, ...]) -> TableRequest:
-    """The request whose `to_numbers` these are."""
+    """The request that `to_numbers` has turned into `numbers`."""
     kind, fields = _KINDS[int(numbers[0])], [int(number) for number in numbers[1:]]
     if kind is TableRead:
         clock, since, every = fields

@@ -1,4 +1,4 @@
-"""What a worker has read of a table: rows, and how much of what others did is in each."""
+"""A worker's cache of the rows that it has read of a table, each with the clock up to which it contains the others' updates."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _NEVER = -1
 
 
 class RowCache:
-    """At most `bound` rows between two reads, those that were used last; all that were read where it is None.
+    """Keeps the `bound` most recently used rows between two reads; all that were read where it is None.
 
-    By row: `known` is the slowest visible clock of when it was read, `versions` the server's version, `read_at` the worker's own clock, and
-    `used` a count of uses.
+    By row: `known` is the slowest visible clock at the time it was read, `versions` the server's version, `read_at` the worker's own clock,
+    and `used` a count of uses.
     """
 
     def __init__(self, shape: TableShape, bound: int | None) -> None:
@@ -31,22 +31,22 @@ class RowCache:
         self.uses = 0
 
     def stale(self, rows: Tensor, clock: int, must_read: Callable[[int, float], bool]) -> Tensor:
-        """Which of `rows`, each given once, must be read at `clock`: those it does not hold, and those older than the bound allows."""
+        """The rows, each given once, that must be read at `clock`: those not in the cache, and those older than the bound allows."""
         absent, earlier = ~self.store.holds(rows), self.read_at[rows] < clock
         known, places = self.known[rows].unique(return_inverse=True)  # type: ignore[no-untyped-call]
         old = torch.tensor([must_read(clock, each) for each in known.tolist()], dtype=torch.bool)
         return rows[absent | (earlier & old[places])] if len(rows) else rows
 
     def since(self, rows: Tensor) -> Tensor:
-        """The server's version of each that is held; -1 of others."""
+        """The server's version of each row that is held, -1 of the others."""
         return torch.where(self.store.holds(rows), self.versions[rows], _NEVER)
 
     def learn(self, asked: Tensor, clock: int, status: ReadStatus) -> None:
-        """`asked` rows are now as the server has them."""
+        """Note that the `asked` rows are now as the server has them."""
         self.known[asked], self.versions[asked], self.read_at[asked] = status.slowest, status.version, clock
 
     def use(self, rows: Tensor) -> Packet:
-        """The rows, which it holds; then it forgets those that were used least recently, beyond the bound."""
+        """The values of `rows`, which must be held; afterwards the least recently used rows beyond the bound are dropped."""
         self.uses += 1
         self.used[rows] = self.uses
         found = self.store.read(rows)

@@ -1,4 +1,7 @@
-"""How large a table is, of what rows, and which of them a server keeps."""
+"""The shape of a table, the kind of its rows, and the rows that each server keeps.
+
+`worker.table` makes it at each worker, and the servers from the `TableOpening` that they get; caches, requests and shards use it.
+"""
 
 from __future__ import annotations
 
@@ -35,18 +38,18 @@ class TableShape:
         return torch.arange(self.rows)
 
     def kept_by(self, server: int, servers: int) -> Tensor:
-        """The rows of one of so many servers."""
+        """The rows that one of `servers` servers keeps."""
         return self.every[server::servers]
 
     def joined(self, parts: Sequence[Tensor]) -> Tensor:
-        """The whole table (rows, columns) from what each server has, as dense vectors."""
+        """The whole table (rows, columns) from the rows of each server, given as dense vectors."""
         whole = parts[0].new_zeros(self.rows, self.columns)
         for k, part in enumerate(parts):
             whole[k :: len(parts)] = part.view(-1, self.columns)
         return whole
 
     def numbers(self, rows: object) -> Tensor:
-        """`rows` as numbers (n,). Raises WorkloadError for what are none, or not of this table."""
+        """`rows` as row numbers (n,). Raises WorkloadError for anything else, and for rows that the table does not have."""
         try:
             found = rows if isinstance(rows, Tensor) else torch.as_tensor(rows)
         except (TypeError, ValueError, RuntimeError):

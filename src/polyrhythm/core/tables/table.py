@@ -1,4 +1,7 @@
-"""A table as users hold it."""
+"""The table that `worker.table` returns to the training function.
+
+It checks what the user gives, and leaves the reads, the updates and the clock to a `TableState`.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from polyrhythm.errors import WorkloadError
 class Table:
     """Rows of numbers that all workers of a run read and add to (Petuum; Ho et al., NIPS 2013; Xing et al., KDD 2015).
 
-    A worker's periods between two calls of `clock` are counted. After c of them it reads all that every worker did in its first c - s, for
-    the slack s of the strategy's consistency; perhaps more, and always all of its own. Where that has not come yet, `get` waits.
+    A period lies between two calls of `clock`. After c periods a worker reads all updates of every worker's first c - s, for
+    the slack s of the strategy's consistency; perhaps more, and always all of its own updates. Until these have come, `get` waits.
     """
 
     def __init__(self, state: TableState, stepping: Callable[[], None]) -> None:
@@ -27,26 +30,26 @@ class Table:
 
     @property
     def name(self) -> str:
-        """As given to `worker.table`."""
+        """The name given to `worker.table`."""
         return self._state.name
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows of the table."""
         return self._state.shape.rows
 
     @property
     def columns(self) -> int:
-        """How many columns each has."""
+        """The number of columns of each row."""
         return self._state.shape.columns
 
     @property
     def clocks(self) -> int:
-        """How many times this worker has called `clock`."""
+        """The number of calls of `clock` at this worker."""
         return self._state.clock
 
     def get(self, rows: int | Sequence[int] | Tensor | None = None) -> Tensor:
-        """The rows (n, columns) of these numbers, in this order, in memory of their own; without any, the whole table.
+        """The rows (n, columns) of these numbers, in this order, in new memory; without any, the whole table.
 
         A single number gives a row (columns,). Sparse rows come as a sparse tensor. Raises WorkloadError for rows that it does not have.
         """
@@ -72,7 +75,7 @@ class Table:
         self._state.inc(numbers, given)
 
     def clock(self) -> None:
-        """End a period: send what was done in it, with which others go on. It does not wait."""
+        """End a period: send its updates, and return without waiting."""
         self._stepping()
 
 

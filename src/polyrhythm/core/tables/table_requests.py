@@ -16,7 +16,7 @@ from polyrhythm.core.tables.shape import TableShape
 
 
 class Answer(NamedTuple):
-    """What a server has answered: to a request for `asked`, the `rows` that the reader did not have as they are, and their packet."""
+    """A server's response to a request for `asked`: the current `rows` that the reader did not have, and their packet."""
 
     asked: Tensor
     rows: Tensor
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 
 class TableRequests:
-    """`versions` and `visible` are, by server, the version of the last answer, and the own clock whose updates it has."""
+    """`versions` and `visible` are, by server, the version of the last response, and the clock up to which it contains own updates."""
 
     def __init__(self, shape: TableShape, servers: tuple[str, ...], port: Port) -> None:
         self.shape = shape
@@ -35,15 +35,15 @@ class TableRequests:
         self.visible = [0] * len(servers)
 
     async def push(self, clock: int, rows: Tensor, packet: Packet) -> None:
-        """Send each server what was done up to `clock` to its rows, and to those without any that the clock has ended."""
-        await self.port.flush()  # where no answer is waited for, updates would pile up on a line that is too slow
+        """Send each server the updates of its rows up to `clock`; a server without any gets the clock alone."""
+        await self.port.flush()  # nobody waits for a response, so updates would pile up on a line that is too slow
         for k in range(len(self.names)):
             places = self._of(k, rows).nonzero().view(-1)
             tensors = (self._local(rows[places]), *self.shape.kind.take(packet, places))
             await self._send(k, TableUpdate(clock, self.versions[k]), tensors)
 
     async def read(self, clock: int, rows: Tensor, since: Callable[[Tensor], Tensor]) -> list[Answer]:
-        """Ask for `rows`, each given once; `since` has the version that is known of each, -1 where none is. It waits for all answers."""
+        """Read `rows`, each given once, and wait for all responses; `since` gives the known version of each row, -1 where none is known."""
         asked = []
         for k in range(len(self.names)):
             mine = rows[self._of(k, rows)]
@@ -58,16 +58,16 @@ class TableRequests:
         return [await self._answer(k, *lists) for k, lists in enumerate(asked) if len(lists[0]) + len(lists[1])]
 
     async def end(self) -> None:
-        """All has been sent."""
+        """Tell every server that this worker has sent all."""
         for k in range(len(self.names)):
             await self._send(k, TableDone())
 
     async def content(self) -> list[Packet]:
-        """Wait for the final rows of each server: worker 0 gets them when all workers have ended."""
+        """Wait for the final rows of each server, which worker 0 gets when all workers have ended."""
         return [(await self._receive(f"f{k}", k)).tensors for k in range(len(self.names))]
 
     async def drain(self, step: int) -> str:
-        """Have the servers write their state, after all that this worker has sent them. Returns what prevented one of them."""
+        """Have the servers write their state, after all that this worker has sent. Returns the first error, as a sentence; else ""."""
         for k in range(len(self.names)):
             await self._send(k, TableDrain(step))
         problems = [(await self._receive(f"d{k}", k)).text for k in range(len(self.names))]

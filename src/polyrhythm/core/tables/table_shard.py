@@ -1,4 +1,4 @@
-"""A server's rows of a table: adds up what workers did, and answers reads when the clock table lets them."""
+"""A server's rows of a table: adds up the workers' updates, and answers reads when the clock table allows them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from polyrhythm.core.trees import StateTree
 
 
 class RowUpdate(NamedTuple):
-    """What is to be added to local rows (n,), by a worker that knew `version`."""
+    """Values to add to local rows (n,), from a worker that knew `version`."""
 
     rows: Tensor
     packet: Packet
@@ -29,7 +29,7 @@ class RowUpdate(NamedTuple):
 
 
 class PendingRead(NamedTuple):
-    """A request that waits, and its two lists of local rows: those that the reader knows, and those that it does not."""
+    """A read that waits, with its two lists of local rows: those that the reader has, and those that it does not."""
 
     request: TableRead
     known: Tensor
@@ -37,7 +37,7 @@ class PendingRead(NamedTuple):
 
 
 class TableShard:
-    """`changed` is, by local row, the `version` since which it is as it is: a version for each time that updates were merged."""
+    """The rows of one server. `changed` is, by local row, the `version` at which it last changed: each merge makes a new version."""
 
     def __init__(self, shape: TableShape, consistency: Consistency, endpoint: ServerEndpoint) -> None:
         self.shape = shape
@@ -55,7 +55,7 @@ class TableShard:
         self.drained: dict[str, int] = {}
 
     async def live(self, given: tuple[Tensor, ...]) -> None:
-        """Until every worker that remains is done; then worker 0 gets all rows. It begins with `given`: rows and their packet."""
+        """Serve until every remaining worker is done; then send all rows to worker 0. `given` are the initial rows and their packet."""
         await self.port.spawn("lost", self._watch())
         if given:
             self.store.put(given[0].long(), given[1:])
@@ -78,7 +78,7 @@ class TableShard:
     def _take(self, delivery: Delivery) -> None:
         sender, message = delivery.sender, delivery.message
         if sender not in self.clocks.clocks:
-            return  # of a worker that was lost meanwhile, or a notice of that
+            return  # the worker was lost in the meantime, or this is the notice of it
         match request := from_numbers(message.numbers):
             case TableUpdate():
                 rows, *packet = message.tensors
@@ -92,7 +92,7 @@ class TableShard:
                 self.drained[sender] = request.step
 
     async def _advance(self) -> None:
-        """Merge what can be, write the state if nothing more can come before a checkpoint, and respond to all that may read."""
+        """Merge what can be merged, write the state when all workers have drained, and respond to all that may read."""
         while group := self.clocks.next_group():
             await self._merge(group)
         if self.drained and not self.clocks.clocks.keys() - self.drained.keys():
@@ -126,7 +126,6 @@ class TableShard:
         await self.port.send(name, Message(f"r{self.rank}", tuple(map(float, status)), tensors=(places.to(torch.int32), *packet)))
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         waiting = [flush for line in self.clocks.pending.values() for flush in line]
         return {
             "rows": self.store.held,
@@ -138,7 +137,6 @@ class TableShard:
         }
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.store.keep(self.store.held[:0])
         self.store.put(state["rows"], state["packet"])
         self.changed, self.version, self.clocks.clocks = state["changed"], state["version"], state["clocks"]

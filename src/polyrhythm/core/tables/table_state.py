@@ -20,7 +20,7 @@ from polyrhythm.errors import CheckpointError, WorkloadError, diverged
 
 
 class OwnUpdate(NamedTuple):
-    """What this worker has sent when it ended `clock`."""
+    """An update that this worker sent when it ended `clock`."""
 
     clock: int
     rows: Tensor
@@ -28,7 +28,7 @@ class OwnUpdate(NamedTuple):
 
 
 class TableCrew(NamedTuple):
-    """Who shares a table, and by which rule: the rank and number of the workers, and the servers that keep it."""
+    """The workers and servers of a table: this worker's rank, the number of workers, the servers, and the consistency of reads."""
 
     rank: int
     workers: int
@@ -37,11 +37,11 @@ class TableCrew(NamedTuple):
 
 
 class TableState:
-    """As `pieces.common_state.CommonState`. `clock` counts the periods that this worker has ended.
+    """One worker's `CommonState` of a table. `clock` counts the periods that this worker has ended.
 
-    What it has done since is `pending`, and is in the rows of its cache too. A row that is read anew comes from the server with those of
-    the worker's own updates that are visible there, and gets the others on top: `sent` has those that need not be, where several workers'
-    updates are merged together. So each counts once.
+    Its updates since then are `pending`, and are in the rows of its cache too. A row that is read anew comes from the server with those of
+    the worker's own updates that are visible there, and gets the others on top: `sent` has those that may not be visible, where several
+    workers' updates are merged together. So each update counts once.
     """
 
     def __init__(self, name: str, shape: TableShape, crew: TableCrew, context: WorkerContext, port: Port, bound: int | None) -> None:
@@ -58,7 +58,7 @@ class TableState:
         self.content: Packet | None = None
 
     def get(self, rows: Tensor) -> Tensor:
-        """The rows (n, columns) as this worker may see them; it waits while what it could see is too old."""
+        """The rows (n, columns) as this worker may see them; waits while its view is too old."""
         self._refuse_if_finished("get")
         wanted = rows.unique()  # type: ignore[no-untyped-call]
         stale = self.cache.stale(wanted, self.clock, self.crew.consistency.must_read)
@@ -71,7 +71,7 @@ class TableState:
         return self.shape.kind.unpacked(packet, self.shape.columns)
 
     def inc(self, rows: Tensor, values: Tensor) -> None:
-        """Add to the rows: visible to this worker now, to others when it has ended this clock."""
+        """Add to the rows: visible to this worker now, to others after it ends this clock."""
         self._refuse_if_finished("inc")
         packet = self.shape.kind.packed(values, self.shape.columns)
         if len(values) != len(rows):
@@ -82,7 +82,7 @@ class TableState:
             self.cache.store.add(rows[held], self.shape.kind.take(packet, held))
 
     def step(self, samples: int) -> None:
-        """End a clock: send what was done in it, on however many samples."""
+        """End a clock: send the updates made in it."""
         self._refuse_if_finished("clock")
         self.clock += 1
         rows = self.pending.held
@@ -98,7 +98,7 @@ class TableState:
         self.context.perform(self.requests.push(self.clock, rows, packet))
 
     def finish(self) -> None:
-        """Send what was not sent; worker 0 gets the content when all have."""
+        """Send the rest; worker 0 then gets the final rows, when all workers have ended."""
         if len(self.pending.held):
             self.step(0)
         self.context.stopped(self.clock)
@@ -108,12 +108,11 @@ class TableState:
             self.content = self._joined(self.context.perform(self.requests.content()))
 
     def drain(self, step: int) -> str:
-        """As in the protocol."""
         problem: str = self.context.perform(self.requests.drain(step))
         return problem
 
     def export(self) -> StateTree:
-        """As in the protocol. What the cache holds can be read again."""
+        """The cache is left out, because its rows can be read again."""
         rows = self.pending.held
         return {
             "shape": str(self.shape),
@@ -125,7 +124,6 @@ class TableState:
         }
 
     def restore(self, state: StateTree) -> None:
-        """As in the protocol."""
         if state["shape"] != str(self.shape):
             raise CheckpointError(
                 f"The checkpoint has a table {self.name!r} of {state['shape']}, and worker.table was given {self.shape}: resume with the "
@@ -136,13 +134,13 @@ class TableState:
         self.sent = deque(OwnUpdate(*each) for each in state["sent"])
 
     def _may_be_invisible(self, clock: int) -> bool:
-        """Whether a server may answer the next read without what this worker has sent at `clock`, which it has had before."""
+        """True if a server may answer the next read without the update that this worker sent at `clock`."""
         rule = self.crew.consistency
         waits_for_others = rule.quorum(self.crew.workers) > 1 and clock > min(self.requests.visible)
         return waits_for_others and rule.may_proceed(self.clock, clock - 1)
 
     def _take_over(self, answer: Answer) -> None:
-        """Have the rows as a server answered, with own updates on top that are not in them."""
+        """Put the rows of a response into the cache, with own updates on top that are not in them."""
         self.cache.learn(answer.asked, self.clock, answer.status)
         self.cache.store.put(answer.rows, answer.packet)
         for update in self.sent:

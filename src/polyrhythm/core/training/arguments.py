@@ -1,4 +1,4 @@
-"""What a training function gives to its worker, refused at the call where it cannot be."""
+"""Checks of the arguments that a training function gives to its worker: wrong ones are refused at the call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyrhythm.errors import WorkloadError
 
 
 def refuse_attached(model: object, optimizer: object, name: object) -> None:
-    """Raise WorkloadError for what is no model, no optimizer, or no name of one."""
+    """Raise WorkloadError unless these are a model, an optimizer, and a name or None."""
     if isinstance(model, torch.optim.Optimizer) and isinstance(optimizer, nn.Module):
         raise WorkloadError("worker.attach was given the optimizer first and the model second: call worker.attach(model, optimizer).")
     if not isinstance(model, nn.Module):
@@ -28,7 +28,7 @@ def refuse_attached(model: object, optimizer: object, name: object) -> None:
 
 
 def norm_bound(value: Any) -> float | None:
-    """What `Worker.attach` was given as `clip_norm`. Raises WorkloadError for what bounds no norm."""
+    """The `clip_norm` of `Worker.attach` as a float, or None. Raises WorkloadError for a value that bounds no norm."""
     if value is None:
         return None
     if isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0:
@@ -40,7 +40,7 @@ def norm_bound(value: Any) -> float | None:
 
 
 def range_of(bounds: tuple[Any, ...]) -> range:
-    """The `range` of what `Worker.range` was given. Raises WorkloadError where there is none."""
+    """The `range` of the arguments of `Worker.range`. Raises WorkloadError for arguments that make none."""
     try:
         return range(*bounds)
     except (TypeError, ValueError) as problem:

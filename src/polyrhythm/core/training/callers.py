@@ -1,4 +1,7 @@
-"""The frames of the user's code that has called us."""
+"""The frames of the user's code that has called us.
+
+Warnings point to the user's line, and checkpoints read the variables of the training function from its frames.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _THEIRS = ("polyrhythm.workloads", "polyrhythm_reproductions", "polyrhythm.integ
 
 
 def is_ours(module: str) -> bool:
-    """Whether a module is of the package, and runs the training functions of others."""
+    """True for a module of the package that is no training function itself, and no integration that runs others'."""
     return module == "polyrhythm" or (module.startswith("polyrhythm.") and not module.startswith(_THEIRS))
 
 
@@ -49,7 +52,7 @@ def warn_user(text: str, category: type[Warning]) -> None:
 
 
 def iterated_by_for() -> bool:
-    """Whether the user's code requests the items that are requested now by a `for`, and not by `next()` or another call."""
+    """True if the user's code requests the present item by a `for`, and not by `next()` or another call."""
     for frame in users():
         if not frame.f_code.co_flags & inspect.CO_GENERATOR:
             return frame.f_code.co_code[frame.f_lasti] == _FOR_ITER
@@ -57,7 +60,7 @@ def iterated_by_for() -> bool:
 
 
 def refuse_counters(batches: Any) -> None:
-    """Raise CheckpointError where a pass that goes on in its midst is iterated through what counts from its beginning."""
+    """Raise CheckpointError where a pass that continues in its middle is iterated through an object that counts from its beginning."""
     asking = list(_generators())
     wrapped = [each for each in gc.get_objects() if type(each) is GeneratorType and each.gi_frame in asking] if asking else []
     for inner in (batches, *wrapped):
@@ -71,7 +74,7 @@ def refuse_counters(batches: Any) -> None:
 
 
 def _holders(held: Any, depth: int) -> Iterator[Any]:
-    """What counts and holds an iterator, itself or through others."""
+    """The counting objects that hold an iterator, themselves or through others."""
     for each in gc.get_referrers(held):
         if type(each) in _COUNTING:
             yield each
@@ -82,7 +85,7 @@ def _holders(held: Any, depth: int) -> Iterator[Any]:
 
 
 def _generators() -> Iterator[FrameType]:
-    """The generators of the user's through which a batch is requested."""
+    """The frames of the user's generators through which a batch is requested."""
     for frame in users():
         if not frame.f_code.co_flags & inspect.CO_GENERATOR:
             return

@@ -1,4 +1,7 @@
-"""Where a run writes checkpoints, and from which checkpoint it continues."""
+"""The checkpoints of a run: where it writes them, and which one it continues from.
+
+`Training` and `join` ask for the plan of a run, `run` for the settings in its record, and the worker for manifests.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ RESUMES, CHANGED = "how it resumes", "changed since the checkpoint"
 
 
 def manifest_of(plan: StrategyPlan, step: int, seconds: float, found: Mapping[str, str] = MappingProxyType({})) -> Manifest:
-    """The description of a run by `plan`, in the circumstances that were `found`, that its checkpoints hold."""
+    """The manifest of a checkpoint after `step` of a run by `plan`, in the circumstances that were `found`."""
     groups = [list(members) for each in plan.exchanges for _, members in each.plan.groups]
     return Manifest(
         step,
@@ -43,7 +46,7 @@ def described(strategy: Strategy) -> dict[str, str]:
 
 
 def planned(plan: StrategyPlan, wanted: Checkpoints, here: Mapping[str, str] = MappingProxyType({})) -> CheckpointPlan:
-    """Where a run by `plan` in the circumstances `here` writes checkpoints, and from which checkpoint it continues.
+    """The checkpoint plan of a run by `plan` in the circumstances `here`: where it writes checkpoints, and which one it continues from.
 
     Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, for a path that is not a checkpoint, or for a
     new run in a directory with checkpoints of another, or in one in which none can be written.

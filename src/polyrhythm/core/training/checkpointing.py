@@ -1,4 +1,4 @@
-"""One worker's part in writing checkpoints: all workers come to the same step, have everything arrive, write, and go on."""
+"""One worker's part in writing checkpoints: all workers stop after the same step, let all messages arrive, write, and continue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VOTES, _VERDICTS = ASIDE + "checkpoint", ASIDE + "verdict"
 
 
 class Stage(IntEnum):
-    """What a worker reports to worker 0."""
+    """The stage of a checkpoint that a worker reports to worker 0."""
 
     READY = 0
     """It has come to the step."""
@@ -33,10 +33,10 @@ class Stage(IntEnum):
 
 
 class Verdict(IntEnum):
-    """What worker 0 responds when all have come to a stage."""
+    """The response of worker 0 when all workers have reported a stage."""
 
     GO_ON = 0
-    """To the next stage; with a text, the checkpoint was not kept, for that reason."""
+    """Continue to the next stage; a text is the reason why the checkpoint was not kept."""
     NO_MORE = 1
     """No checkpoint can be complete any more, because a worker has ended or is lost."""
 
@@ -50,7 +50,7 @@ class Vote(NamedTuple):
 
 
 class Coordinator:
-    """Runs beside worker 0: waits until all workers have come to a stage, and lets them go on."""
+    """Runs next to worker 0: waits until all workers have reported a stage, and lets them continue."""
 
     def __init__(self, port: Port, group: Group, commit: Callable[[int], str], discard: Callable[[int], None]) -> None:
         self.port = port
@@ -60,7 +60,7 @@ class Coordinator:
         self.votes: dict[str, Vote] = {}
 
     async def live(self) -> None:
-        """Until no checkpoint can be complete any more."""
+        """Receive votes until no checkpoint can be complete any more."""
         while True:
             delivery = await self.port.receive(_VOTES)
             assert delivery is not None
@@ -77,7 +77,7 @@ class Coordinator:
         await self._respond(Verdict.NO_MORE)
 
     def _conclusion(self) -> str:
-        """What comes of a stage that all have come to: why the checkpoint is not kept, where it is not."""
+        """Conclude a stage that all workers have reported; returns why the checkpoint is not kept, empty if it is."""
         votes, self.votes = self.votes, {}
         steps = {vote.step for vote in votes.values()}
         if len(steps) > 1:
@@ -99,7 +99,7 @@ class Coordinator:
 
 
 class Checkpointing:
-    """`state` is the worker whose state is written; `settings` are what a checkpoint must have been written with, besides the plan."""
+    """One worker's checkpoints by `plan`: `state` is the state that it writes; `manifest` makes the manifest of the one after a step."""
 
     def __init__(self, plan: CheckpointPlan, context: WorkerContext, group: Group, state: Any, manifest: Callable[[int], Manifest]) -> None:
         self.plan = plan
@@ -112,7 +112,7 @@ class Checkpointing:
         self.close: Callable[[], None] = _nothing
 
     def begin(self, losses: Callable[[str], None]) -> None:
-        """Coordinate, at worker 0; `losses` has notices of lost workers sent under a topic too."""
+        """Lock the directory and start the coordinator, at worker 0; `losses` subscribes a topic to notices of lost workers."""
         if self.plan.store is None or self.group.rank:
             return
         self.close = self.plan.store.lock()
@@ -125,7 +125,7 @@ class Checkpointing:
         self.context.perform(spawn())
 
     def between(self, clock: int) -> None:
-        """After step `clock`: write the checkpoint that is due; the last one where the run was asked to stop, which ends here then."""
+        """After step `clock`: write a checkpoint if one is due; if the run was asked to stop, write the last one and end here."""
         last = None if self.plan.store is None else self.context.last_step(clock)
         if last is not None and clock >= last:
             self.context.stop(self.save(clock))
@@ -133,12 +133,12 @@ class Checkpointing:
             self.save(clock)
 
     def due(self, clock: int) -> bool:
-        """Whether a checkpoint is to be written after step `clock`, or should have been after one since the last."""
+        """True if a checkpoint is due after step `clock`, or was due after an earlier step since the last one."""
         every = self.plan.every
         return not self.over and every is not None and clock // every > self.last // every
 
     def request(self, step: int, position: DataPosition) -> bool:
-        """As `Worker.save`."""
+        """Write a checkpoint because the user called `Worker.save`; True if it is kept, or the broken-off run has written it."""
         if self.plan.store is None:
             raise WorkloadError(
                 "worker.save() was called in a run without a checkpoint directory: give one, with pr.run(checkpoint=...), "
@@ -151,7 +151,7 @@ class Checkpointing:
         return self.save(step)
 
     def save(self, step: int) -> bool:
-        """Write the checkpoint after `step`, together with all other workers; whether it is kept. It takes no virtual time."""
+        """Write the checkpoint after `step`, together with all other workers; True if it is kept. It takes no virtual time."""
         self.last = step
         self.state.look()
         if self.over or self._vote(Vote(Stage.READY, step)) is None:
@@ -165,13 +165,13 @@ class Checkpointing:
         return kept == ""
 
     def end(self, step: int) -> None:
-        """This worker takes no more steps."""
+        """Report that this worker takes no more steps."""
         if not self.over:
             self.over = True
             self.context.perform(self._send(Vote(Stage.ENDED, step)))
 
     def _vote(self, vote: Vote) -> str | None:
-        """Wait until all have come so far: why the checkpoint is not kept, if it is not; None where there can be no more."""
+        """Report a stage and wait for all workers: why the checkpoint is not kept, empty if it is; None if no more can be complete."""
         verdict, problem = self.context.perform(self._wait(vote))
         if verdict is Verdict.NO_MORE:
             self.over = True
@@ -209,4 +209,4 @@ class Checkpointing:
 
 
 def _nothing() -> None:
-    """What a worker that holds no directory does when it closes."""
+    """Close nothing: only a worker that has locked the directory releases it."""

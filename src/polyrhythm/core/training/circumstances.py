@@ -1,4 +1,4 @@
-"""What a resumed run may have otherwise than the one that wrote the checkpoint, and what it then says."""
+"""The circumstances that may differ between a resumed run and the one that wrote the checkpoint, and sentences that report it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ENDS_OTHERWISE = (
 
 
 def promise(strategy: Strategy) -> str:
-    """How a resumed run ends, in a sentence."""
+    """A sentence on how a resumed run ends: with the bits of an uninterrupted one, or not."""
     return f"Under {strategy.name} {ENDS_OTHERWISE}" if strategy.order_matters else ENDS_ALIKE
 
 
 def circumstances(train: Any, runtime: str) -> dict[str, str]:
-    """Those of a run of `train` here."""
+    """The circumstances of a run of `train` here: versions, the runtime, and the file of the training function with its hash."""
     found = {"torch": str(torch.__version__), "Python": platform.python_version(), RUNTIME: runtime}
     while isinstance(train, (partial, Configured)):
         train = train.func if isinstance(train, partial) else train.train
@@ -42,13 +42,13 @@ def circumstances(train: Any, runtime: str) -> dict[str, str]:
 
 
 def moved(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
-    """A sentence about another runtime or network, in which a run may go on."""
+    """A sentence about another runtime or network in which the run continues; none if it is the same."""
     before, now = there.get(RUNTIME, ""), here.get(RUNTIME, "")
     return [f"The checkpoint was written by {before}, and the run goes on in {now}."] if before and now and before != now else []
 
 
 def changes(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
-    """A sentence for each of the others that differs."""
+    """A sentence for each other circumstance that differs."""
     found = []
     for name in there:
         if name == RUNTIME or name not in here or there[name] == here[name]:

@@ -1,4 +1,4 @@
-"""How good the result was at the moments of a grid, found when the training is over."""
+"""Evaluates the result of a run at the moments of a time grid, after the training is over."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from polyrhythm.errors import WorkloadError, diverged
 
 Evaluate = Callable[..., Mapping[str, Any]]
 Moments = Callable[[int, Callable[[int], Mapping[str, float]]], None]
-"""Chooses at which of so many moments the result is evaluated: it calls what it is given with their places, and gets the metrics."""
+"""Chooses the moments to evaluate: gets their number, and a function that evaluates at the moment of an index and returns the metrics."""
 
 
 def every_moment(count: int, at: Callable[[int], Mapping[str, float]]) -> None:
-    """At all of them."""
+    """Evaluate at all `count` moments."""
     for place in range(count):
         at(place)
 
@@ -52,11 +52,11 @@ class Evaluation:
 
     @property
     def group(self) -> Group:
-        """All workers."""
+        """The group of all workers."""
         return self.plan.group(self.context.port.name)
 
     def follow(self, replica: Replica) -> None:
-        """Another model was attached."""
+        """Follow a model that was attached."""
         model = replica.model
         for part in replica.parts:
             known = any(model in each.models for each in self._followed)
@@ -65,11 +65,11 @@ class Evaluation:
         self._want()
 
     def follow_table(self, table: TableState, scope: str) -> None:
-        """A table was opened, whose topics begin with `scope`."""
+        """Follow a table that was opened, whose topics begin with `scope`."""
         self._followed.append(FollowedTable(table, scope))
 
     def request(self, function: Evaluate, moments: Moments, begun: bool) -> None:
-        """Evaluate by `function`, at the moments that are chosen, unless training has begun."""
+        """Set the `function` that evaluates and the choice of `moments`. Raises WorkloadError if training has started."""
         if begun:
             raise WorkloadError("worker.evaluate was called after the first step: call it before training begins.")
         if self.function is not None:
@@ -96,14 +96,14 @@ class Evaluation:
             )
 
     def look(self) -> None:
-        """At the beginning of an exchange: the buffers are those of the step that was under way since the last one ended."""
+        """Keep copies at the start of an exchange: the buffers are those of the step that was under way since the last one ended."""
         if self.function is not None:
             now = self.context.port.now()
             for each in self._followed:
                 each.exchange(now)
 
     def stepped(self, clock: int) -> None:
-        """At the end of a step: the buffers are as they were when its exchange began."""
+        """Keep copies at the end of a step: the buffers are as they were when its exchange started."""
         if self.function is not None:
             now = self.context.port.now()
             for each in self._followed:
@@ -112,7 +112,7 @@ class Evaluation:
                 self._steps.append((now, clock, self.context.bytes_sent))
 
     def finish(self) -> dict[str, float]:
-        """Evaluate what was kept, and the final weights, at worker 0: the metrics of the final weights."""
+        """Evaluate the kept copies and the final weights, at worker 0; returns the metrics of the final weights."""
         if self.function is None:
             return {}
         port, ended = self.context.port, self.context.port.now()
@@ -129,10 +129,10 @@ class Evaluation:
     def _want(self) -> None:
         for each in self._followed:
             each.want(self.function is not None, self.context.port.name, self._holders())
-            each.look(self.context.port.now())  # what is there before the first forward pass
+            each.look(self.context.port.now())  # the state before the first forward pass
 
     def _holders(self) -> Sequence[str]:
-        """Those whose buffers count in the end."""
+        """The workers whose buffers are in the result."""
         return workers(self.group.size if self.plan.strategy.buffers.averaged else 1)
 
     def _own(self) -> list[tuple[str, Snapshots]]:
@@ -144,7 +144,7 @@ class Evaluation:
     def _evaluate_all(self, everyone: Mapping[tuple[str, str], Snapshots], ended: float) -> dict[str, float]:
         final = [each.final() for each in self._followed]
         kept, found = list(everyone.values()), dict[int, dict[str, float]]()
-        first = index_at(self.began) + 1  # what a resumed run began with was not there from the first moment on
+        first = index_at(self.began) + 1  # a resumed run has nothing from before its start
         indices = [index for index in sorted({max(index, first) for index in together(kept)}) if moment(index) < ended]
         times = [*((moment(index), before(index, kept)) for index in indices), (ended, before(index_at(ended) + 1, kept))]
 

@@ -1,4 +1,4 @@
-"""What an evaluation follows: parts of models, and tables, of which copies are kept at the moments of a grid."""
+"""Parts of models, and tables, that an evaluation follows: copies of them are kept at the moments of a time grid."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.tables.table_state import TableState
 
 Everyone = Mapping[tuple[str, str], Snapshots]
-"""What was kept, by actor and scope."""
+"""The copies that were kept, by actor and scope."""
 
 
 class Followed(Protocol):
-    """One of them, at one worker."""
+    """A part of a model, or a table, that is followed at one worker."""
 
     @property
     def subject(self) -> object:
-        """What the user's function gets; parts of one model have the same."""
+        """The object that the user's function gets; parts of one model have the same."""
 
     @property
     def models(self) -> Sequence[nn.Module]:
@@ -33,33 +33,33 @@ class Followed(Protocol):
         """Keep copies from now on at `actor`, if `wanted` and it has any; buffers are kept at their `holders`."""
 
     def exchange(self, now: float) -> None:
-        """An exchange begins."""
+        """Keep copies that are due, since an exchange starts."""
 
     def look(self, now: float) -> None:
-        """A step has ended, or copies are wanted from now on."""
+        """Keep copies that are due, since a step has ended, or copies are wanted from now on."""
 
     def own(self) -> list[tuple[str, Snapshots]]:
-        """What this worker keeps, by scope."""
+        """The copies that this worker keeps, by scope."""
 
     def expected(self, holders: Sequence[str]) -> set[tuple[str, str]]:
-        """All that is kept, by actor and scope."""
+        """The actors and scopes of all copies that are kept, at any actor."""
 
     def final(self) -> Any:
-        """What it is at the end, for the following."""
+        """The final state, to be given to `show` and `restore`."""
 
     def show(self, index: int, everyone: Everyone, final: Any) -> None:
-        """Have the subject be as it was at a moment."""
+        """Set the subject to its state at the moment `index`; a missing copy has not changed since, and is taken from `final`."""
 
     def restore(self, final: Any) -> None:
-        """Have the subject be as it is at the end."""
+        """Set the subject to its final state."""
 
 
 @dataclass(slots=True)
 class FollowedPart:
     """A part of a replica, and its model; `buffers` are the model's floating-point ones, at the first part of it.
 
-    `snapshots` has those of the step that was under way at a moment, as its forward pass left them. A copy is taken when a moment has
-    passed; what they were before that pass is then gone, and keeping it would take a copy at every step.
+    `snapshots` has the buffers of the step that was under way at a moment, after its forward pass. A copy is taken when a moment has
+    passed; the buffers from before that forward pass are gone by then, and keeping them would take a copy at every step.
     """
 
     part: Part
@@ -69,16 +69,13 @@ class FollowedPart:
 
     @property
     def models(self) -> Sequence[nn.Module]:
-        """Its model."""
         return [self.subject]
 
     def want(self, wanted: bool, actor: str, holders: Sequence[str]) -> None:
-        """As in the protocol."""
         self.part.snapshots.wanted = wanted and actor in self.part.planned.plan.result_actors()
         self.snapshots.wanted = wanted and bool(self.buffers) and actor in holders
 
     def exchange(self, now: float) -> None:
-        """As in the protocol."""
         self.part.look()
         self.look(now)
 
@@ -88,12 +85,10 @@ class FollowedPart:
             self.snapshots.look(now, _flat(self.buffers))
 
     def own(self) -> list[tuple[str, Snapshots]]:
-        """As in the protocol."""
         kept = [(self.part.scope, self.part.snapshots), (self._buffers, self.snapshots)]
         return [(scope, snapshots) for scope, snapshots in kept if snapshots.wanted]
 
     def expected(self, holders: Sequence[str]) -> set[tuple[str, str]]:
-        """As in the protocol."""
         weights = {(name, self.part.scope) for name in self.part.planned.plan.result_actors()}
         return weights | {(name, self._buffers) for name in holders if self.buffers}
 
@@ -102,12 +97,10 @@ class FollowedPart:
         return self.part.parameters.flat.clone(), [buffer.clone() for buffer in self.buffers]
 
     def show(self, index: int, everyone: Everyone, final: tuple[Tensor, list[Tensor]]) -> None:
-        """As in the protocol."""
         weights, buffers = final
         self.restore((self._at(index, everyone, weights), self._buffers_at(index, everyone, buffers)))
 
     def restore(self, final: tuple[Tensor, list[Tensor]]) -> None:
-        """As in the protocol."""
         weights, buffers = final
         with torch.no_grad():
             self.part.parameters.flat.copy_(weights)
@@ -119,7 +112,7 @@ class FollowedPart:
         return f"{self.part.scope}buffers"
 
     def _at(self, index: int, everyone: Everyone, final: Tensor) -> Tensor:
-        """The result at a moment; of one that has changed nothing since, its part of the final weights."""
+        """The result at a moment; for an actor whose weights have not changed since, with its part of the final weights."""
         plan, layout = self.part.planned.plan, self.part.parameters.layout
         actors = plan.result_actors()
         layouts = plan.held_by(layout)
@@ -132,7 +125,7 @@ class FollowedPart:
         return result if divided is None else divided.join(torch.split(result, [held.numel for held in layouts]))
 
     def _buffers_at(self, index: int, everyone: Everyone, final: Sequence[Tensor]) -> list[Tensor]:
-        """The mean of what the workers had at a moment; of those who have changed nothing since, what is final."""
+        """The mean of the workers' buffers at a moment; for workers whose buffers have not changed since, with the final ones."""
         if not self.buffers:
             return []
         mine = [snapshots.at(index) for (_, scope), snapshots in everyone.items() if scope == self._buffers]
@@ -152,20 +145,18 @@ class FollowedTable:
     models = ()
 
     def want(self, wanted: bool, actor: str, holders: Sequence[str]) -> None:
-        """Servers are told by worker 0."""
+        """Nothing to do here: worker 0 asks the servers for copies."""
 
     def exchange(self, now: float) -> None:
-        """Nothing: servers look."""
+        """Nothing to do here: the servers keep the copies."""
 
     def look(self, now: float) -> None:
-        """Nothing: servers look."""
+        """Nothing to do here: the servers keep the copies."""
 
     def own(self) -> list[tuple[str, Snapshots]]:
-        """None."""
         return []
 
     def expected(self, holders: Sequence[str]) -> set[tuple[str, str]]:
-        """As in the protocol."""
         return {(name, self.scope) for name in self.table.crew.servers}
 
     def final(self) -> Tensor:
@@ -175,14 +166,12 @@ class FollowedTable:
         return shape.kind.flat(self.table.content, shape.columns).view(shape.rows, shape.columns)
 
     def show(self, index: int, everyone: Everyone, final: Tensor) -> None:
-        """As in the protocol."""
         servers = self.table.crew.servers
         found = [everyone[name, self.scope].at(index) for name in servers]
         parts = [final[k :: len(servers)].reshape(-1) if kept is None else kept for k, kept in enumerate(found)]
         self.restore(self.table.shape.joined(parts))
 
     def restore(self, final: Tensor) -> None:
-        """As in the protocol."""
         kind, columns = self.table.shape.kind, self.table.shape.columns
         self.subject = kind.unpacked(kind.packed(final, columns), columns)
 

@@ -1,4 +1,4 @@
-"""What is said of checkpoints when a run is interrupted: where another one can go on from."""
+"""The message about checkpoints when a run is interrupted: the one that another run can continue from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pass over data whose request begins an iteration, in loops that draw from several."""
+"""The pass through data whose request begins an iteration, in loops that draw from several."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from polyrhythm.core.training.loops import UserLoop
 
 
 class Leader:
-    """Which pass is drawn from first, between two steps: when it is asked for more, the iteration before is complete."""
+    """Finds the pass that is drawn from first between two steps: a request for its next item completes the iteration before."""
 
     def __init__(self) -> None:
         self._leading: UserLoop | None = None
@@ -16,17 +16,17 @@ class Leader:
 
     @property
     def waits(self) -> bool:
-        """Whether the leading pass has handed out a batch on which no step was taken."""
+        """True if the leading pass has handed out a batch on which no step was taken."""
         return self._leading is not None and not self._leading.over and self._leading.fresh
 
     def drew(self, loop: UserLoop) -> None:
-        """A batch was drawn from `loop`; one that a `for` iterates leads before one that `next()` does."""
+        """Note that a batch was drawn from `loop`; a pass that a `for` iterates leads before one that `next()` does."""
         loop.fresh = True
         if self._drawn is None or (self._drawn.detached and not loop.detached):
             self._drawn = loop
 
     def begins(self, loop: UserLoop, under_way: Iterable[UserLoop]) -> bool:
-        """Whether a request for an item of `loop` begins an iteration: all that was drawn for the one before is used."""
+        """True if a request for an item of `loop` begins an iteration: every batch that was drawn for the one before is used."""
         if self._leading is None or self._leading.over:
             ready = not any(each.fresh for each in under_way)
         else:
@@ -36,7 +36,7 @@ class Leader:
         return ready
 
     def stepped(self, under_way: Iterable[UserLoop]) -> None:
-        """A step was taken on what was drawn."""
+        """Note that a step was taken on the batches that were drawn."""
         if not self.waits:
             self._leading = self._drawn or self._leading
         self._drawn = None

@@ -23,7 +23,7 @@ from polyrhythm.errors import PolyrhythmError, RecordWarning, Stopped, WorkerFai
 class Log:
     """Keeps events in `outcome`, and as they come in `directory` too, if there is one; shows them to `watch` and to `loggers`.
 
-    If the run is interrupted, what is known of its `checkpoints` is kept too, and added to the interruption as a note.
+    If the run is interrupted, a sentence on its latest checkpoint is kept too, and added to the interruption as a note.
 
     Raises CompositionError if `directory` can hold no record, or a logger lacks what it needs. What cannot be written later is in
     `troubles` when the log is closed.
@@ -48,7 +48,7 @@ class Log:
         self._record = Record(outcome, directory) if directory is not None else None
 
     def record(self, event: AnyEvent) -> None:
-        """Take in an event."""
+        """Keep an event, and show it to all observers."""
         self.outcome.events.append(event)
         if self._record is not None:
             self._record.follow()
@@ -65,7 +65,7 @@ class Log:
             self.close()
 
     def close(self) -> None:
-        """Complete the record by what the outcome is now."""
+        """Complete the record from the present outcome."""
         if self._record is not None:
             self.troubles += self._record.finish()
             self._record = None

@@ -1,4 +1,7 @@
-"""The loops that a training function has begun, as a checkpoint records them, and which of them a resumed run begins again."""
+"""The loops that a training function has started, as a checkpoint records them, and those that a resumed run starts again.
+
+`position.DataPosition` keeps them for a worker; `Data` gives the facts about the data of each pass.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from polyrhythm.errors import CheckpointError
 
 
 class DataFacts(NamedTuple):
-    """What is known of the data of a pass: of what kind they are, how many samples, the batch size of a worker, a digest of some of them.
+    """Facts about the data of a pass: their kind, the number of samples, the batch size of a worker, and a digest of some of them.
 
     `samples` is -1 where the number is unknown, `digest` empty where the data are not in memory.
     """
@@ -23,23 +26,23 @@ class DataFacts(NamedTuple):
 
 
 NUMBERS = DataFacts("worker.range", -1, 0, "")
-"""Those of a loop over numbers."""
+"""The facts of a loop over numbers."""
 
 REQUEST, STEP, SAVE = "request", "step", "save"
-"""Where a checkpoint is written, or a resumed run arrives: at the request of an item, in a step outside of loops, in worker.save()."""
+"""Places where a checkpoint is written, or a resumed run arrives: the request of an item, a step outside of loops, worker.save()."""
 DATA = "data"
-"""What `override` has for a resumed run that takes other data or another batch size."""
+"""The name in `override` by which a resumed run may take other data or another batch size."""
 
 
 @dataclass(slots=True)
 class UserLoop:
-    """A pass over data, or a loop over numbers, of which `taken` items were handed out.
+    """A pass through data, or a loop over numbers, of which `taken` items were handed out.
 
-    `number` counts the passes, and is -1 for a loop over numbers. It was begun when its `parent`, by its place in the list of all, had
-    handed out `at` items; -1 is no parent. It is `over` at its end or when it was left before; `used` is whether any of its batches
+    `number` counts the passes, and is -1 for a loop over numbers. It was started when its `parent`, by its place in the list of all, had
+    handed out `at` items; -1 is no parent. It is `over` at its end or when it was left before, and `used` if any of its batches
     belonged to a step that was taken. Its last item is `fresh` until the next step, and the loop has `stepped` from then on.
 
-    A loop that is `detached` goes on through the iterations of others; it is `asked` where `next()` takes one item at a time from it, and
+    A loop that is `detached` continues through the iterations of others; it is `asked` where `next()` takes one item at a time from it, and
     not a `for`. Its first `prefix` items were handed out before the first step, where no other loop was under way.
     """
 
@@ -58,7 +61,7 @@ class UserLoop:
 
 
 def current(loops: Sequence[UserLoop], place: int) -> list[int]:
-    """The places of the loops in whose iterations under way the loop at `place` was begun, the innermost first."""
+    """The places of the loops in whose present iterations the loop at `place` was started, the innermost first."""
     found = []
     while (parent := loops[place].parent) >= 0 and not loops[parent].over and loops[place].at == loops[parent].taken:
         found.append(parent)
@@ -67,7 +70,7 @@ def current(loops: Sequence[UserLoop], place: int) -> list[int]:
 
 
 def export(loops: Sequence[UserLoop]) -> StateTree:
-    """As `pieces.state.Stateful`."""
+    """The loops as a tree that a checkpoint can hold."""
     known = list(dict.fromkeys(loop.data for loop in loops))
     rows = [[each.number, known.index(each.data), *(getattr(each, name) for name in _RECORDED)] for each in loops]
     return {"data": [list(each) for each in known], "loops": rows}
@@ -83,11 +86,11 @@ _RECORDED = ("parent", "at", "taken", "over", "used", "asked", "detached", "pref
 
 
 class WayBack:
-    """Where a resumed training function has to go: the loops that it begins again, `left` in the order in which they were begun first.
+    """The way of a resumed training function to its checkpoint: the loops that it starts again, `left` in the order of their first start.
 
-    Loops in `again` hand out once more the item in whose iteration the checkpoint was written. A loop that was over is begun again, and is
-    empty, unless it was in an earlier iteration of another loop: that one hands out no item to begin it. What precedes the first step is
-    done again, so loops `before` it hand out again all that they did. `asking` is the loop that goes on.
+    Loops in `again` hand out once more the item in whose iteration the checkpoint was written. A loop that was over is started again, and
+    is empty, unless it was in an earlier iteration of another loop, which is not repeated. Code before the first step runs again, so loops
+    `before` that step hand out again all the items that they did. `asking` is the loop that continues.
     """
 
     def __init__(self, loops: Sequence[UserLoop], again: Sequence[int] = (), asking: int = -1) -> None:
@@ -104,7 +107,7 @@ class WayBack:
         return loop.parent in self.again and loop.at == self.loops[loop.parent].taken
 
     def take(self, data: DataFacts) -> int | None:
-        """The place of the next loop over these data; None where none is left of them."""
+        """Remove and return the place of the next loop over these data; None where none is left."""
         for place in self.left:
             if self.loops[place].data == data:
                 self.left.remove(place)
@@ -112,7 +115,7 @@ class WayBack:
         return None
 
     def end(self, place: int) -> None:
-        """A loop has ended, and with it those that a `for` drew from in its iterations, as zip() does from its second."""
+        """End a loop, and with it those that a `for` drew from in its iterations, as zip() does from its second argument."""
         self.ended = [each for each, loop in enumerate(self.loops) if loop.parent == place and loop.detached and not loop.asked]
         for other in self.ended:
             self.loops[other].over = True
@@ -129,7 +132,7 @@ class WayBack:
         self.left = [place for place in self.left if not self.loops[place].over]
 
     def pass_left(self) -> int | None:
-        """The place of the next pass over data that is left, whatever its data are."""
+        """The place of the next pass that is left, with any data."""
         return next((place for place in self.left if self.loops[place].number >= 0), None)
 
 
@@ -160,7 +163,7 @@ def ended_early(way: WayBack) -> str:
 
 
 def too_short(loop: UserLoop, count: int) -> str:
-    """Why a pass of which `loop.taken` batches were taken cannot go on over data that have `count`."""
+    """Why a pass of which `loop.taken` batches were taken cannot continue with data that have `count`."""
     return (
         f"The checkpoint was written after {loop.taken} batches of a pass over the data that now has {count}: resume it with the data and "
         "the batch size of the run that wrote it."
@@ -168,7 +171,7 @@ def too_short(loop: UserLoop, count: int) -> str:
 
 
 def other_loop(data: DataFacts, known: int | None) -> str:
-    """Why a loop is not the one that the broken-off run had begun, a pass at the place `known` or none."""
+    """Why a loop is not the one that the broken-off run had started: a pass at the place `known`, or a loop over numbers."""
     here = "a loop over worker.range" if data is NUMBERS else "a pass over data"
     there = "a loop over worker.range" if known is None else "a pass over data"
     return (
@@ -178,7 +181,7 @@ def other_loop(data: DataFacts, known: int | None) -> str:
 
 
 def take_over(loop: UserLoop, data: DataFacts) -> None:
-    """Go on in a pass with other data, after as many samples. Raises CheckpointError where these are no whole number of batches."""
+    """Continue a pass with other data, after as many samples. Raises CheckpointError where these are no whole number of batches."""
     samples = loop.taken * loop.data.batch_size
     if not loop.over and samples % data.batch_size:
         raise CheckpointError(
@@ -189,7 +192,7 @@ def take_over(loop: UserLoop, data: DataFacts) -> None:
 
 
 def other_data(there: DataFacts, here: DataFacts) -> str:
-    """Why a pass over data `here` does not continue one over those `there`."""
+    """Why a pass with the data `here` does not continue one with the data `there`."""
     known, now = _described(there), _described(here)
     if (there.kind, there.samples, there.batch_size) == (here.kind, here.samples, here.batch_size):
         now = "other numbers in these"

@@ -1,4 +1,4 @@
-"""How a worker that joined a run leaves it: when it says so, or at the end of its script."""
+"""Lets a worker that joined a run leave it: on request, or at the end of its script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import Stopped, WorkloadError
 
 _present: list[Membership] = []
-"""Of the run that this process is in, if any: it can be in one at a time."""
+"""The membership of the run that this process is in, if any: it can be in one at a time."""
 
 
 class Membership:
@@ -37,20 +37,20 @@ class Membership:
         self._worker: Worker | None = None
 
     def of(self, worker: Worker) -> None:
-        """`worker` is what the script trains with; it leaves at the end of the script, unless `leave` is called before."""
+        """Set the `worker` that the script trains with; it leaves at the end of the script, unless `leave` is called before."""
         self._worker = worker
         _present.append(self)
         atexit.register(self._at_exit)
 
     @property
     def failed(self) -> bool:
-        """Whether the run has failed already."""
+        """True if the run has failed already."""
         return self._joined.failure is not None
 
     def leave(self) -> Run:
-        """Complete the run, wait for the others to do so too, and give everything back; the run with its record and its weights.
+        """Complete the run, wait for the others to do so too, and release everything; returns the run with its record and its weights.
 
-        Raises what the run failed with, if it did; then too everything has been given back, and this process may join another.
+        Raises the error that the run failed with, if it did; then too everything was released, and this process may join another.
         """
         if self not in _present or self._worker is None:
             raise WorkloadError(f"{self._name} has left its run already: worker.leave() was called before, or the run has failed.")
@@ -109,7 +109,7 @@ class Membership:
         atexit.unregister(self._at_exit)
 
     def _at_exit(self) -> None:
-        """After a failure there is nothing to conclude, and the other workers are notified."""
+        """Leave at the end of the script. After a failure nothing is concluded, and the other workers are notified."""
         worker = self._worker
         if worker is None:
             return
@@ -123,7 +123,7 @@ class Membership:
 
 
 def leave_failed() -> None:
-    """Give back what a failed run of this process still holds. Raises WorkloadError if it is in a run that has not failed."""
+    """Release what a failed run of this process still holds. Raises WorkloadError if it is in a run that has not failed."""
     for membership in list(_present):
         if not membership.failed:
             raise WorkloadError("This process is in a run already: call worker.leave(), which completes that one, before pr.join.")

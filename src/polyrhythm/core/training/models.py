@@ -1,4 +1,4 @@
-"""The models that a training function has attached, each with its optimizer and a replica of its own."""
+"""The models that a training function has attached, each with its optimizer and its own replica."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Models:
         name: str | None,
         step: Callable[[Replica], None],
     ) -> None:
-        """Establish a replica; `step` is what then stands behind the optimizer's."""
+        """Establish a replica of `model`; `optimizer.step()` calls `step` from then on."""
         if self.checked:
             raise WorkloadError("worker.attach was called after the first step: attach every model and optimizer before training begins.")
         number = len(self.replicas)
@@ -99,11 +99,10 @@ class Models:
 
     @property
     def measures(self) -> bool:
-        """As `pieces.controller.Controls`."""
         return False
 
     def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
-        """As `pieces.controller.Controls`: what the first exchange that has decided about it has in force."""
+        """The value that the first exchange with a decision about `setting` uses; `composed` where none has decided."""
         for replica in self.replicas:
             for part in replica.parts:
                 if (found := part.control.value(setting, composed, receiver)) != composed:
@@ -111,13 +110,13 @@ class Models:
         return composed
 
     def leaves(self, receiver: str, nbytes: int) -> None:
-        """Samples are not measured."""
+        """Nothing to do: transfers of samples are not measured."""
 
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
-        """Samples are not measured."""
+        """Nothing to do: transfers of samples are not measured."""
 
     def follow_losses(self, topic: str) -> None:
-        """Have notices of lost actors sent under `topic` too, where the run can go on without one."""
+        """Subscribe `topic` to notices of lost actors, where the run can continue without one."""
         if (self.strategy.tolerates_loss and self.group.size > 1) or self.strategy.tolerates_server_loss:
             self.context.perform(self.losses.begin())
             self.context.perform(self.losses.subscribe(topic))
@@ -138,7 +137,7 @@ class Models:
             )
 
     def constrain(self, function: Constraint, model: nn.Module | None) -> None:
-        """As `Worker.constrain`."""
+        """Call `function` after every update of `model`, or of the only model, for a call of `Worker.constrain`."""
         if not callable(function):
             raise WorkloadError(f"worker.constrain was given {shown(function)}, which is not callable: give a function of the model.")
         if model is None and len(self.modules) != 1:
@@ -153,14 +152,14 @@ class Models:
             replica.constrain(function)
 
     def finish(self, stepped: bool) -> dict[str, float]:
-        """Every replica's run ends; then the buffers are settled, and the evaluations made: those of the final weights.
+        """Finish every replica, settle the buffers, and evaluate; returns the metrics of the final weights.
 
-        `stepped` is whether the worker has taken a step of anything that is shared.
+        `stepped` is True if the worker has taken a step of a model or a table.
         """
         for replica in self.replicas:
             replica.watch.refuse_end()
         self.gradients.refuse_end(stepped)
-        self.evaluation.agree()  # who took no step has not yet, and the others wait for it in theirs
+        self.evaluation.agree()  # a worker that took no step has not agreed yet, and the others wait for it
         for replica in self.replicas:
             replica.finish()
         if self.group.rank == 0:
@@ -173,7 +172,7 @@ class Models:
         return self.evaluation.finish()
 
     def _dismiss_unused(self) -> None:
-        """Servers expect the first model from the beginning, and selections may have left nothing of it to them."""
+        """Dismiss servers that wait for the first model, where none was attached, or none of its parameters are theirs."""
         if not self.replicas and len(self.plan.exchanges) == 1:
             self.context.perform(dismiss_all(self.context.port, self.plan.servers))
             return
@@ -191,7 +190,7 @@ class Models:
                     buffer.copy_(mean)
 
     def batch(self, facts: DataFacts, first: bool) -> Callable[[], None]:
-        """A batch is drawn: what to call when the next one is. It raises WorkloadError if the first was trained on without a step."""
+        """A batch is drawn. Returns a check for the next draw, which raises WorkloadError if this batch was trained on without a step."""
         for replica in self.replicas:
             replica.equal.batch(facts.samples, first)
         self.gradients.look()
@@ -205,13 +204,13 @@ class Models:
         return check
 
     def shown(self) -> None:
-        """The training function reports: as `batch`, where it makes its own."""
+        """The training function reports or counts: check for a missing step, as `batch` does, where it makes its own batches."""
         self.gradients.look()
         for replica in self.replicas:
             replica.watch.refuse_shown()
 
     def weights(self) -> dict[str, Tensor]:
-        """By name, on the CPU, each in memory of its own; with the model's name before it where there are several."""
+        """Copies of the weights on the CPU, by name; with the model's name before it where there are several."""
         several = len(self.modules) > 1
         return {
             f"{self.names[key]}.{name}" if several else name: tensor.detach().cpu().clone().contiguous()

@@ -1,4 +1,7 @@
-"""Converts what the user gives as one number."""
+"""Converts a value of the user's to one number.
+
+The worker and its data, collectives, metrics and evaluations convert their arguments here, or refuse them.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def whole(message: str, value: object, wanted: str = "a whole number", least: in
 
 
 def is_whole(value: Any) -> bool:
-    """Whether `value` is a whole number, Python's, numpy's or torch's, and no bool."""
+    """True if `value` is a whole number, Python's, numpy's or torch's, and no bool."""
     try:
         index(value)
     except TypeError:
@@ -51,7 +54,7 @@ def is_whole(value: Any) -> bool:
 
 
 def holds(caller: str, value: Any) -> bool:
-    """Whether `value` is true, as the method `caller` was given it. Raises WorkloadError where that is not one answer."""
+    """The truth of `value`, which the method `caller` was given. Raises WorkloadError where it has no single truth value."""
     try:
         return bool(value)
     except (RuntimeError, TypeError, ValueError) as problem:

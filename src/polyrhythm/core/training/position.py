@@ -1,4 +1,4 @@
-"""How far a worker has come in its data, and the way back there in a run that is resumed."""
+"""The position of a worker in its data, and the way back to it in a resumed run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CheckpointError, WorkloadError
 
 Skip = Callable[[int, int], None]
-"""Is given the number of a pass that is over, and how many batches were taken from it."""
+"""Called with the number of a pass that is over, and the number of batches that were taken from it."""
 
 
 def _never() -> bool:
@@ -23,22 +23,22 @@ def _never() -> bool:
 
 
 def _unwatched(kind: str) -> None:
-    """Nobody looks at the moments between iterations."""
+    """Do nothing at the moments between iterations."""
 
 
 def _begun() -> None:
-    """Nobody looks when loops begin."""
+    """Do nothing when a loop begins."""
 
 
 class DataPosition:
-    """The loops that a training function has begun: passes over data, and loops over numbers (`worker.range`).
+    """The loops that a training function has started: passes through data, and loops over numbers (`worker.range`).
 
     A run that is resumed calls the training function anew: loops that were over then are empty, and those that were under way hand out
     the rest. `between` is called where a checkpoint can be written: when the next item is requested, those before it have been used, and
     what precedes the loop can be repeated. `arrived` is called once, where the broken-off run had come to; `watch` at each request and each
-    step outside of loops. `joined` is set when a pass goes on in its midst. `passed_over` says of a batch whether it belongs to a step that
-    is not taken. Where a pass has such batches only, the last is yielded when it is over, `spare`, for loops that look at their last loss.
-    `sources` are iterators of the user's from which batches are drawn: they are put where they were.
+    step outside of loops. `joined` is set when a pass continues in its middle. `passed_over` is true for a batch whose step is skipped.
+    If all batches of a pass are skipped, the last is yielded at its end, marked by `spare`, for loops that look at their last loss.
+    `sources` are iterators of the user's from which batches are drawn: reading again puts them where they were.
     """
 
     def __init__(self, between: Callable[[], None], arrived: Callable[[str], None]) -> None:
@@ -66,13 +66,13 @@ class DataPosition:
 
     @property
     def under_way(self) -> bool:
-        """Whether a loop is: its next request is the moment between two iterations."""
+        """True if a loop is under way: its next request is the moment between two iterations."""
         return bool(self._open)
 
     def follow(self, data: DataFacts, batches: Callable[[int, int], Iterator[Batch]], skip: Skip) -> Iterator[Batch]:
-        """The batches of the next pass: `batches` is given its number and how many were taken, which it yields once more, perhaps empty.
+        """The batches of the next pass. `batches` gets its number and the count of those taken, which it yields once more, perhaps empty.
 
-        `skip` is told of each earlier pass over the same data that is not made again.
+        `skip` is called for each earlier pass through the same data that is not made again.
         """
         place = self._begin(data)
         loop, ended = self.loops[place], self.loops[place].over
@@ -125,7 +125,7 @@ class DataPosition:
                 self._request(place)
 
     def _begin(self, data: DataFacts) -> int:
-        """The place of the loop that is begun, which the broken-off run had begun too, or a new one."""
+        """The place of the loop that starts: one that the broken-off run had started too, or a new one."""
         self.begins()
         if (ended := self._way.just_ended(data)) is not None:
             return ended
@@ -158,7 +158,7 @@ class DataPosition:
         return known
 
     def _catch_up(self, loop: UserLoop, skip: Skip) -> None:
-        """Have the data where they are after the passes that are not made again, this one too if it was over."""
+        """Bring the data to their state after the passes that are not made again, this one too if it was over."""
         mine = [each for each in self._unskipped if each.data == loop.data and each.number <= loop.number]
         if mine:
             self._unskipped = [each for each in self._unskipped if each not in mine]
@@ -167,12 +167,12 @@ class DataPosition:
                     skip(each.number, each.taken)
 
     def _anew(self, rest: Iterator[Batch], loop: UserLoop) -> Iterator[Batch]:
-        """What the pass had handed out before the first step, once more, since it is used in the same way again. It is counted already."""
+        """The batches that the pass had handed out before the first step, once more; their samples are counted already."""
         for self._number in range(loop.taken):
             yield 0, next(rest)[1]
 
     def _skipped(self, rest: Iterator[Batch], loop: UserLoop) -> Batch | None:
-        """The last of the batches that were taken: they are loaded so that what loading processes draw at random goes on."""
+        """The last of the batches that were taken: all are loaded again, so that the random draws of loading processes continue."""
         last = None
         if loop.taken:
             with rng.unmoved():  # this process has drawn for them already, where it has arrived
@@ -212,7 +212,7 @@ class DataPosition:
         if not self._stepped and len(self._open) == 1:
             loop.prefix += 1
         for other in self._open[self._open.index(place) + 1 :]:
-            self.loops[other].detached = True  # it goes on through several iterations of this one
+            self.loops[other].detached = True  # it continues through several iterations of this one
         if loop.number >= 0:
             self._leader.drew(loop)
 
@@ -243,7 +243,7 @@ class DataPosition:
             raise CheckpointError(loops.ended_early(self._way))
 
     def stepped(self) -> None:
-        """A step was taken."""
+        """Note that a step was taken."""
         self._stepped = True
         self._leader.stepped(self._under_way())
         if self._open:
@@ -266,13 +266,13 @@ class DataPosition:
             self._arrived(kind)
 
     def _go_on(self, place: int) -> None:
-        """A loop that was under way hands out its next item: that in which the checkpoint was written is the first to do so."""
+        """Continue a loop that was under way. Raises CheckpointError unless the one in which the checkpoint was written is the first."""
         if self.returning and place != self._way.asking and self._way.asking in self._way.left:
             raise CheckpointError(loops.OUT_OF_ORDER)
         self._arrive(REQUEST)
 
     def _replayed(self) -> None:
-        """A loop was over, and is not made again: the broken-off run had gone on with steps outside of loops, where it was the last."""
+        """A loop was over, and is not made again; if it was the last, the broken-off run had continued with steps outside of loops."""
         if self._outside and not self._way.left:
             self._arrive(STEP)
 
@@ -282,17 +282,16 @@ class DataPosition:
             raise WorkloadError(loops.SAVED_EARLY)
 
     def saved(self) -> None:
-        """A checkpoint was requested here in the broken-off run too: where its data were as far as they are now, it had come to this."""
+        """A checkpoint was requested here in the broken-off run too; if its data were as far as they are now, the run has arrived."""
         if not self._way.left:
             self._arrive(SAVE)
 
     @property
     def kind(self) -> str:
-        """Where the training function is, while a checkpoint is written."""
+        """The place of the training function while a checkpoint is written: REQUEST, STEP or SAVE."""
         return REQUEST if self._asking is not None else STEP if self._stepping else SAVE
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         again: Sequence[int] = ()
         if self._asking is not None:
             again = loops.current(self.loops, self._asking)
@@ -302,7 +301,7 @@ class DataPosition:
         return {**loops.export(self.loops), "again": list(again), "asking": self._asking, "outside": self._outside}
 
     def restore(self, state: StateTree, override: Collection[str]) -> None:
-        """As `pieces.state.Stateful`, before the first loop."""
+        """Take over an exported position, before the first loop; other data are accepted if `override` names them."""
         self.loops, self._override = loops.restored(state), override
         self._way = WayBack(self.loops, state["again"], -1 if state["asking"] is None else state["asking"])
         self._stepped = True

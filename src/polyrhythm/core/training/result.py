@@ -1,4 +1,7 @@
-"""What `run` returns."""
+"""The result of a run.
+
+`run` and `Worker.leave` return it; its tables, plots and pages are made by `tools.report`.
+"""
 
 from __future__ import annotations
 
@@ -83,16 +86,16 @@ class Run:
 
 
 Leave = Callable[[], Run]
-"""Completes a run that was joined, and gives what it was."""
+"""Completes a run that was joined, and returns its result."""
 
 
 def no_leaving() -> Run:
-    """In a run that was not joined: raises WorkloadError."""
+    """Raise WorkloadError, in a run that was not joined."""
     raise WorkloadError("worker.leave() is for scripts that called pr.join: a run of pr.run ends when the training function returns.")
 
 
 def _written(what: str, path: str | Path, write: Callable[[Path], Path]) -> Path:
-    """What `write` does with `path`; raises CompositionError where the system refuses."""
+    """The path of the file that `write` has written; raises CompositionError where the system refuses."""
     file = path_of(path)
     try:
         return write(file)

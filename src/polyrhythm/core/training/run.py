@@ -1,4 +1,7 @@
-"""Run one training function on many workers."""
+"""Run one training function on many workers.
+
+Users call `run`; the command line, the planner and the measurements call `attempt`, which returns failed runs too.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def run(
     again, and `worker.batches` yields the batches that were not yet used. It ends with the same bits as an uninterrupted run if results do
     not depend on the order in which messages arrive.
 
-    SIGTERM, SIGHUP and SIGQUIT end a run as Ctrl-C does, unless the program has handlers of its own: the record says so, no process is
+    SIGTERM, SIGHUP and SIGQUIT end a run as Ctrl-C does, unless the program has its own handlers: the record says so, no process is
     left, and the exception `Stopped`, a KeyboardInterrupt and a SystemExit, ends the program with exit code 128 plus the signal's number.
     With `checkpoints` the first SIGTERM or SIGHUP has a last checkpoint written.
 
@@ -115,7 +118,7 @@ def attempt(
     loggers: Sequence[MetricsLogger] = (),
     timeline: bool = False,
 ) -> Attempt:
-    """As `run`, but a failed run is returned too, with what is known of it; `watch` is called with each event as it happens, and
+    """Run `train` as `run` does, and return a failed run too, with its events so far; `watch` is called with each event as it happens, and
     `notes` are recorded among the run's settings.
 
     Raises PolyrhythmErrors for a run that cannot be started.
@@ -136,7 +139,7 @@ def attempt(
     wanted = given_checkpoints(checkpoints)
     here = circumstances(train, " ".join(filter(None, (runtime.kind, runtime.network_name))))
     training, places = Training(train, strategy, workers, root, wanted, timeline, here), runtime.locations(workers)
-    work = training if places is None else training.job(places)  # what can be refused is refused before a record is begun
+    work = training if places is None else training.job(places)  # checks come before a record is started
     summary = Summary(str(strategy.name), training.workers, runtime.kind, runtime.network_name, root)
     outcome = Outcome(
         summary, settings=recorded_settings(train, strategy, runtime, {**recorded_checkpoints(wanted, here), **(notes or {})})
@@ -146,7 +149,7 @@ def attempt(
 
 
 def _carry_out(work: Work, runtime: Runtime, log: Log) -> Attempt:
-    """Run `work` to whatever end; its record is completed in every case."""
+    """Run `work` until it ends, fails or is interrupted; its record is completed in every case."""
     error: PolyrhythmError | None = None
     try:
         conclude(log.outcome, runtime.execute(work, log.record))
@@ -191,7 +194,7 @@ def _shown(value: object) -> str:
 
 
 def conclude(outcome: Outcome, ending: Ending, reporter: str = worker(0)) -> None:
-    """Complete `outcome` by how the run ended; metrics and weights are those of the worker `reporter`."""
+    """Complete `outcome` from the `ending` of the run; metrics and weights are those of the worker `reporter`."""
     summary, results = outcome.summary, {name: result for name, result in ending.results.items() if result is not None}
     first = results[reporter]
     content = msgspec.json.decode(first.text)

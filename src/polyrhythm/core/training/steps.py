@@ -1,4 +1,4 @@
-"""The steps of one worker: what stands behind `optimizer.step()`, and behind the `clock()` of a table."""
+"""The steps of one worker, which `optimizer.step()` and the `clock()` of a table take."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from polyrhythm.errors import WorkloadError
 
 
 class Steps:
-    """`between` is called after one that is outside a pass over data.
+    """Takes and counts the steps of all models and tables of a worker.
 
-    `drawn` are the batches since the last step, which are counted where a strategy has workers pass steps over.
+    `drawn` are the batches since the last step, which are counted where a strategy has workers skip steps.
     """
 
     def __init__(
@@ -34,16 +34,16 @@ class Steps:
 
     @property
     def held(self) -> Sequence[CommonState]:
-        """What the worker holds in common with others: models, tables."""
+        """The state that the worker shares with others: models, tables."""
         return [*self.models.replicas, *self.tables.values()]
 
     @property
     def clock(self) -> int:
-        """As `Worker.clock`."""
+        """Steps that this worker has taken: the largest number of any model or table."""
         return max((each.clock for each in self.held), default=0)
 
     def train(self, each: CommonState) -> None:
-        """One step of a model, which should have been computed on samples of this worker's."""
+        """Take one step of a model, whose gradient should come from samples of this worker's."""
         self.refuse_if_finished()
         self.models.check()
         self.data.warn_if_unused()
@@ -52,11 +52,11 @@ class Steps:
         self.models.gradients.stepped()
 
     def take(self, each: CommonState) -> None:
-        """One step of whatever is shared."""
+        """Take one step of a model or a table."""
         self.refuse_if_finished()
         self.models.check()
         if self.state.position.spare:
-            self._discard()  # computed for the loop alone
+            self._discard()  # the batch was yielded for the loop alone
             return
         self.state.position.refuse_steps_before_arrival()
         self._refuse_accumulation()
@@ -73,7 +73,7 @@ class Steps:
         self.state.position.stepped()
 
     def passed_over(self) -> bool:
-        """Whether the step of a batch that was drawn is passed over; it is then."""
+        """Skip the step of a batch that was drawn, if the strategy has this worker rest; True if it was skipped."""
         if not self.models.chooses:
             return False
         self.models.check()
@@ -115,7 +115,7 @@ class Steps:
         self.drawn = 0
 
     def count(self, samples: int) -> None:
-        """As `Worker.count`."""
+        """Count `samples` as used by the next step."""
         self.state.batch += samples
         self.data.used = True
 

@@ -20,7 +20,7 @@ from polyrhythm.errors import CompositionError, WorkloadError
 
 
 class Tables:
-    """`states` by name, in the order of opening."""
+    """The tables of one worker: `states` by name, in the order of opening."""
 
     def __init__(self, plan: StrategyPlan, context: WorkerContext, models: Models) -> None:
         self.plan = plan
@@ -29,7 +29,7 @@ class Tables:
         self.states: dict[str, TableState] = {}
 
     def open(self, name: str, shape: TableShape, initial: Tensor | None, cache: int | None, step: Callable[[CommonState], None]) -> Table:
-        """Have the servers keep a table; `step` is what stands behind its `clock`."""
+        """Have the servers keep a table; its `clock` calls `step`."""
         planned = self._check(name, cache)
         if initial is not None and not isinstance(initial, Tensor):
             raise WorkloadError(f"worker.table was given initial={shown(initial)}: give a tensor (rows, columns), or nothing for zeros.")
@@ -46,7 +46,7 @@ class Tables:
         return Table(state, lambda: step(state))
 
     def finish(self) -> None:
-        """End all; worker 0 then has their content."""
+        """Finish all tables; worker 0 then has their content."""
         for state in self.states.values():
             state.finish()
 
@@ -76,7 +76,7 @@ class Tables:
 
 
 def _part(shape: TableShape, initial: Tensor | None, server: int, servers: int) -> tuple[Tensor, ...]:
-    """What a server begins with: its rows, as it numbers them, and their packet."""
+    """The initial rows of a server: their indices, as it numbers them, and their packet."""
     if initial is None:
         return ()
     if len(initial) != shape.rows:

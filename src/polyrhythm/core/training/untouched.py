@@ -14,7 +14,7 @@ from polyrhythm.core.protocols.modes import modes, set_modes
 
 @contextmanager
 def untouched(models: Sequence[nn.Module]) -> Iterator[None]:
-    """Within it `models` are in evaluation mode, and nothing is differentiated.
+    """Within the block `models` are in evaluation mode, and no gradients are recorded.
 
     Afterwards every buffer, also one that is no floating-point number or was put in another's place, every module's own mode and the
     global random generators are as they were.

@@ -1,4 +1,7 @@
-"""A training function and all that decides its run, made into a job where its workers are."""
+"""A training function and the settings of its run, made into a job where its workers are.
+
+`run` makes a `Training` for the runtime, and launchers continue it after a failure; `join` makes a job for its own process.
+"""
 
 from __future__ import annotations
 
@@ -39,21 +42,21 @@ class Training:
 
     @property
     def workers(self) -> int:
-        """How many of the available workers the strategy uses."""
+        """The number of available workers that the strategy uses."""
         return self.strategy.workers(self.available)
 
     @property
     def resumable(self) -> bool:
-        """Whether it has a directory for checkpoints."""
+        """True if the run has a directory for checkpoints."""
         return self.checkpoints.directory is not None
 
     def job(self, locations: Sequence[Location]) -> Job:
-        """The runtime's view of it, with its checkpoints looked up. Raises CompositionError and CheckpointError for what does not fit."""
+        """The job for a runtime, with the checkpoints found. Raises CompositionError and CheckpointError for settings that do not fit."""
         plan = StrategyPlan.of(self.strategy, locations, self.seed)
         return make_job(self.train, plan, planned(plan, self.checkpoints, self.circumstances), self.timeline)
 
     def continued(self) -> Training:
-        """The same, from its newest checkpoint; as it began where it has written none yet."""
+        """The same training, resumed from its newest checkpoint; started as before where there is none yet."""
         written = newest(self.checkpoints)
         return self if written is None else replace(self, checkpoints=replace(self.checkpoints, resume=True))
 
@@ -69,7 +72,7 @@ _TRANSLATED = {
 
 
 def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None, timeline: bool = False) -> Job:
-    """The runtime's view of a training function under a strategy; with a `timeline`, ports record details."""
+    """The job for a runtime: a training function under a strategy; with a `timeline`, ports record details."""
     checkpoints = chosen or CheckpointPlan()
 
     def program(context: WorkerContext) -> Message:
@@ -103,7 +106,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
 
 @contextmanager
 def _explained(own: Worker) -> Iterator[None]:
-    """Errors of the training function, with what to do about those that have to do with being run by us."""
+    """Raise errors of the training function again, with a remedy for those that come from being run by this library."""
     try:
         yield
     except (ArithmeticError, LookupError, NameError, StopIteration, TypeError, ValueError) as error:

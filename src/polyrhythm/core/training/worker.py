@@ -1,4 +1,7 @@
-"""The `worker` argument of a training function."""
+"""The `worker` argument of a training function.
+
+`work.make_job` makes one for each worker of a run, `join` one for its process; training functions and integrations call it.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ class Worker:
         May be called again before the first step, for another model or for another optimizer of the same model: each takes its own
         steps. With several models, `name` is the prefix of its weights' names in the result; by default the number of the call. Every
         trainable parameter of the models must be in one of the optimizers. Raises CompositionError for a model or an optimizer that the
-        strategy does not support, WorkloadError for other arguments, and when training has begun.
+        strategy does not support, WorkloadError for other arguments, and when training has started.
         """
         self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
         refuse_attached(model, optimizer, name)
@@ -117,13 +120,13 @@ class Worker:
     def table(
         self, name: str, *, rows: int, columns: int = 1, row: RowKind | None = None, initial: Tensor | None = None, cache: int | None = None
     ) -> Table:
-        """Open a table of numbers that all workers share, beside a model or instead of one: `get` rows, `inc` them, and end a `clock`.
+        """Open a table of numbers that all workers share, in addition to a model or instead of one: `get` rows, `inc` them, end a `clock`.
 
         The strategy's servers keep it, and its consistency says how old what a worker reads may be: with `ssp` as old as its slack. Every
         worker opens the same tables in the same order, before the first step. `row` is what rows are made of, DenseRows(dtype) or
         SparseRows(dtype). It begins with worker 0's `initial` (rows, columns), else with zeros. A worker keeps at most `cache` of the rows
         that it has read; all by default. Its content is in the run's weights by `name`. Raises CompositionError for a strategy without
-        servers, WorkloadError when training has begun or for what cannot be a table.
+        servers, WorkloadError when training has started or for what cannot be a table.
         """
         self._steps.refuse_if_finished("worker.table", "open every table at the beginning")
         table = self._tables.open(name, TableShape(rows, columns, DenseRows() if row is None else row), initial, cache, self._steps.take)
@@ -151,7 +154,7 @@ class Worker:
         return self._state.keep_values(values)
 
     def enumerate(self, batches: Batches | StreamBatches, start: int = 0) -> Iterator[tuple[int, Any]]:
-        """The batches of a pass with their numbers, as `enumerate` gives them, which go on in a resumed run."""
+        """The batches of a pass with their numbers, as `enumerate` gives them; the numbers continue in a resumed run."""
         return self._data.numbered(batches, start)
 
     def save(self) -> bool:
@@ -163,7 +166,7 @@ class Worker:
         return self._checkpointing.request(self.clock, self._state.position)
 
     def _between(self) -> None:
-        """A batch is requested, and those before it have been used."""
+        """Write a checkpoint if one is due: all batches that were handed out have been used."""
         self._checkpointing.between(self.clock)
 
     def _manifest(self, step: int) -> Manifest:
@@ -183,7 +186,7 @@ class Worker:
     def range(self, *bounds: int) -> Iterator[int]:
         """The numbers of `range(...)`, in a resumed run from where they were: `for epoch in worker.range(10):`.
 
-        It counts epochs, with passes over data inside, or the steps of a loop without `batches`.
+        It counts epochs, with loops over batches inside, or the steps of a loop without `batches`.
         """
         return self._state.position.count(range_of(bounds))
 
@@ -227,7 +230,7 @@ class Worker:
         Where evaluating takes long, `moments` chooses some of these times: it is called with their number, the end of the run among them,
         and a function that evaluates at one of these places and returns the metrics. The end is evaluated in any case.
 
-        Every worker must call it. Raises WorkloadError when training has begun, CompositionError at the first step if only some called it.
+        Every worker must call it. Raises WorkloadError after training has started, CompositionError at the first step if only some call it.
         """
         self._models.evaluation.request(function, moments, self._models.checked)
 
@@ -248,9 +251,9 @@ class Worker:
             self._state.metrics |= self._models.finish(self.clock > 0)
 
     def leave(self) -> Run:
-        """As `finish`, and leave a run that this process has joined now, when all others do: then all, or new processes, may join again.
+        """Finish, and leave the run that this process has joined, when all others do: then all, or new processes, may join again.
 
-        Its summary counts all workers; only worker 0's has weights. Raises what the run has failed with; WorkloadError in one of `pr.run`.
+        Its summary counts all workers; only worker 0's has weights. Raises the error of a failed run; WorkloadError in a run of `pr.run`.
         """
         return self._leave()
 
@@ -261,12 +264,12 @@ class Worker:
 
     @property
     def returning(self) -> bool:
-        """Whether a resumed run has not come to where the one that wrote the checkpoint was."""
+        """True while a resumed run has not come to where the checkpoint was written."""
         return self._state.position.returning
 
     @property
     def finished(self) -> bool:
-        """Whether `finish` was called."""
+        """True if `finish` was called."""
         return self._steps.finished
 
     @property
@@ -283,7 +286,7 @@ class Worker:
         return self._together.mean(value)
 
     def any(self, value: object) -> bool:
-        """Whether `value` is true at one worker or more: `if worker.any(loss < 0.1): break` ends the loop at all of them."""
+        """True if `value` is true at one worker or more: `if worker.any(loss < 0.1): break` ends the loop at all of them."""
         return self._together.any(value)
 
     def broadcast(self, value: Value) -> Value:
@@ -306,7 +309,7 @@ class Worker:
 
     @property
     def overlaps(self) -> bool:
-        """Whether the exchange of gradients begins during `backward()`."""
+        """True if the exchange of gradients begins during `backward()`."""
         return any(replica.overlaps for replica in self._models.replicas)
 
     @property

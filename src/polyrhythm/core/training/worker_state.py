@@ -1,4 +1,4 @@
-"""What a worker needs to go on with its training function where another run was broken off."""
+"""The state of a worker that a resumed run needs to continue its training function where another run was broken off."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WorkerState:
     """The replicas and tables, random streams, counts and the position in the data of one worker, and objects of the user's.
 
     A training function is called anew when a run is resumed. On its way to where the broken-off one was it may draw random numbers, and its
-    learning-rate schedulers change the optimizer: that is put right when it has come there.
+    learning-rate schedulers change the optimizer: both are restored when it has come there.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class WorkerState:
             self.position.begins = self.variables.own.begin
 
     def report(self, metrics: Mapping[str, float | Tensor], clock: int) -> None:
-        """Record `metrics`, unless the broken-off run has."""
+        """Record `metrics`, unless the broken-off run has recorded them."""
         values = {name: number(f"worker.report got {name} =", value) for name, value in metrics.items()}
         port = self.context.port
         for name, value in values.items():
@@ -71,12 +71,12 @@ class WorkerState:
             self.context.record(Reported(port.now(), port.name, clock, values, self.context.bytes_sent))
 
     def drain(self, step: int) -> str:
-        """As `pieces.topology.Channel.drain`, of all replicas and tables."""
+        """Have all messages of replicas and tables arrive before a checkpoint after `step`; returns why that failed, or an empty text."""
         problems = [each.drain(step) for each in (*self.replicas, *self.tables.values())]
         return next(filter(None, problems), "")
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`, after `drain`."""
+        """The state of this worker as a tree, after `drain`."""
         return {
             "replicas": [replica.export() for replica in self.replicas],
             **({"tables": {name: table.export() for name, table in self.tables.items()}} if self.tables else {}),
@@ -91,7 +91,7 @@ class WorkerState:
         }
 
     def resume_replica(self) -> bool:
-        """Have the replica that was attached last go on as the broken-off run's did; whether there was one."""
+        """Restore the replica that was attached last from the checkpoint; False if the run is not resumed."""
         if self.before is None:
             return False
         attached, known = len(self.replicas), len(self.before["replicas"])
@@ -106,7 +106,7 @@ class WorkerState:
         return True
 
     def resume_table(self, name: str) -> None:
-        """Have the table of this name, which was just opened, go on as the broken-off run's did."""
+        """Restore the table of this name, which was just opened, from the checkpoint."""
         if self.before is None:
             return
         known = self.before.get("tables", {})
@@ -125,7 +125,7 @@ class WorkerState:
             self._arrive(STEP)
 
     def keep(self, name: str, kept: Any) -> None:
-        """Export and restore an object of the user's too."""
+        """Include the user's object `kept` in checkpoints, and restore it from the one that is resumed."""
         if not callable(getattr(kept, "state_dict", None)) or not callable(getattr(kept, "load_state_dict", None)):
             raise WorkloadError(
                 f"worker.keep was given {name}={kept!r}, a {type(kept).__name__}, which has no state_dict() and load_state_dict(): "
@@ -147,7 +147,7 @@ class WorkerState:
             self.kept[name].load_state_dict(state)
 
     def keep_values(self, values: Mapping[str, Any]) -> Variables:
-        """Values of the user's that go on from those of the checkpoint; from the variables that it recorded where it has no such values."""
+        """Values of the user's that continue from those of the checkpoint, or, where it has none, from variables that it recorded."""
         for each, value in values.items():
             try:
                 separate({each: value})
@@ -168,7 +168,7 @@ class WorkerState:
         self.variables.look(self.position.kind, [*self.kept])
 
     def _mine(self) -> set[int]:
-        """What is restored without being found among the training function's variables."""
+        """The ids of objects that are restored by other means than as the training function's variables."""
         held: list[Any] = [*self.kept.values(), *(each for source in self.position.sources for each in beneath(source))]
         for replica in self.replicas:
             held += [replica.model, replica.optimizer, *replica.model.parameters(), *replica.model.buffers()]
@@ -183,7 +183,7 @@ class WorkerState:
             )
 
     def _arrive(self, kind: str) -> None:
-        """Be where the broken-off run was, whatever the training function has done on the way."""
+        """Restore the state of the broken-off run, whatever the training function has done on the way."""
         self.context.port.restore(self.before["streams"])
         for replica, state in zip(self.replicas, self.before["replicas"], strict=False):
             replica.restore_again(state)

@@ -27,7 +27,7 @@ HOSTED: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
 
 _PART = re.compile(r"\[\d+:\d+\]$")
 _HOW = frozenset({"params", "foreach", "fused", "capturable", "differentiable"})
-"""Options for how a step is computed and not for what it is: a server may have another device. Some would write to the gradient."""
+"""Options that choose the implementation of a step, which a server on another device may lack; some would write to the gradient."""
 
 
 class ParameterGroup(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class ParameterGroup(msgspec.Struct, frozen=True):
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """How to build an optimizer."""
+    """An optimizer to build: the name of its class, and its parameter groups."""
 
     kind: str
     groups: list[ParameterGroup]
@@ -69,7 +69,7 @@ def _plain(value: Any) -> Any:
 class RemoteOptimizer:
     """The optimizer of `recipe` on the tensors of `layout`, which are views of `weights` (numel,) and move with it.
 
-    Groups of which nothing lies in `layout` are left out; `places` are those of the others among all.
+    Groups without an element in `layout` are left out; `places` are the indices of the others among all groups.
     """
 
     def __init__(self, recipe: str, weights: Tensor, layout: Layout) -> None:
@@ -98,11 +98,9 @@ class RemoteOptimizer:
         self.optimizer.step()
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         return None if self.optimizer is None else self.optimizer.state_dict()
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         if self.optimizer is not None:
             self.optimizer.load_state_dict(state)
 

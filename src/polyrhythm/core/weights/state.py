@@ -1,4 +1,7 @@
-"""Weights, at a worker's replica or a server's shard, and what merging does to them."""
+"""Weights, at a worker's replica or a server's shard, and what merging does to them.
+
+`strategy.part` makes one for each part of an attached model, and a server one for its shard; responses of exchanges change them.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ Optimize = Callable[[Tensor, tuple[float, ...]], None]
 
 
 class ModelState:
-    """Weights (numel,) and what merging does to them.
+    """Weights (numel,) and what merging does to them; implements `protocols.weights.HeldWeights`.
 
     `optimize` runs an optimizer on a gradient; without one, directions are subtracted. `anchor` is where subtraction starts:
     a worker that takes local steps has moved away from the weights it last agreed on, and those are the anchor. `own_step` runs the
     optimizer on the gradient that the parameters have, with its learning rates multiplied. `context` has the group whose contributions are
-    merged, and a random stream. The owner may put something else for `clip`, which the merge's own optimizer sees directions through,
-    and for `rates`, which gives the learning rates of the worker's optimizer; it keeps `clock`: a worker's step, at a server the slowest
+    merged, and a random stream. The owner may replace `clip`, which is applied to directions before the merge's own optimizer gets them,
+    and `rates`, which gives the learning rates of the worker's optimizer; it sets `clock`: a worker's step, at a server the slowest
     worker's merged one; `factors` of the gradient that is being exchanged; and `samples`, which a worker has computed on since they were
     last taken.
     """
@@ -81,7 +84,6 @@ class ModelState:
         return self._start.changed(clock=self.clock, source=lambda: self.weights, layout=self.layout, state=self.memory, update=self.moved)
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         anchor = None if self.anchor is self.weights else self.anchor
         return {
             "weights": self.weights,
@@ -94,7 +96,7 @@ class ModelState:
         }
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`; the weights are written to where they are."""
+        """Take over an exported state; the weights are copied into the memory that they are in."""
         if state["weights"].shape != self.weights.shape:  # copy_ repeats a single one
             raise ValueError(f"{state['weights'].numel()} weights, where this model has {self.weights.numel()}")
         if self.owned:
@@ -105,7 +107,7 @@ class ModelState:
         self.samples = state["samples"]
 
     def take_samples(self) -> float:
-        """On how many samples the worker has computed since this was last called."""
+        """Samples that the worker has computed on since this was last called."""
         taken, self.samples = self.samples, 0.0
         return taken
 
@@ -114,16 +116,16 @@ class ModelState:
         self.anchor = self.weights.clone()
 
     def set_anchor_to_weights(self) -> None:
-        """As `set_anchor`, where there is one beside the weights; without local steps there is none."""
+        """Set the anchor to the weights as they are, if it is separate from them; without local steps it is not."""
         if self.anchor is not self.weights:
             self.anchor.copy_(self.weights)
 
     def moved(self) -> Tensor:
-        """What local steps have done since the anchor (numel,), with the sign of a gradient."""
+        """The change by local steps since the anchor (numel,), with the sign of a gradient: anchor minus weights."""
         return self.anchor - self.weights
 
     def move(self, contributions: Sequence[AnyContribution]) -> None:
-        """Merge gradients or updates. They come from the wire, and so from the CPU; my weights may be elsewhere."""
+        """Merge gradients or updates. They were received, so they are on the CPU; these weights may be on another device."""
         direction = combining(self.merge).combine(contributions, self.context)
         self.memory = direction.state
         device, rates = self.weights.device, rates_of(contributions)
@@ -145,30 +147,30 @@ class ModelState:
 
     @property
     def scale_of_mean(self) -> float:
-        """By what the merge, which is one that averages, multiplies learning rates for the mean of all workers' gradients at this clock."""
+        """The factor by which a merge that averages multiplies learning rates for the mean of all workers' gradients at this clock."""
         scale = scale_of_all(self.merge, self.context)
         assert scale is not None, "only a merge that averages leaves the mean where it was made"
         return scale
 
     def step_on_mean(self) -> None:
-        """As `step`, on the mean of all workers' gradients, with the learning rates that the merge gives it."""
+        """Step on the mean of all workers' gradients, which the parameters have, with the merge's factor on the learning rates."""
         self.step(self.scale_of_mean)
 
     def mix(self, theirs: Sequence[Tensor]) -> None:
-        """Merge the weights of others into mine."""
+        """Merge the weights of other workers into these."""
         own = self.weights
         self.adopt(mixing(self.merge).mix(own, [weights.to(own.device) for weights in theirs], self.context))
         self.version += 1
 
     def mix_part(self, start: int, layout: Layout, theirs: Sequence[Tensor]) -> None:
-        """Merge the weights of others into a range of mine; the anchor stays."""
+        """Merge the weights of other workers into a range of these; the anchor stays."""
         own = self.weights.narrow(0, start, layout.numel)
         context = self.context.range(start, layout)
         own.copy_(mixing(self.merge).mix(own, [weights.to(own.device) for weights in theirs], context))
         self.version += 1
 
     def replace(self, sent: Tensor, summed: AnyContribution) -> None:
-        """Merge the sum of what all sent of their weights, in the place of what was `sent` (numel,) of mine.
+        """Replace what was `sent` (numel,) of these weights by the merged sum of what all workers sent of theirs.
 
         An element that was sent whole gets the same bits at all workers; one of which nothing was sent keeps its own.
         """
@@ -178,13 +180,12 @@ class ModelState:
         self.version += 1
 
     def adopt(self, weights: Tensor) -> None:
-        """Replace my weights."""
         self.weights.copy_(weights)
         if self.anchor is not self.weights:
             self.anchor.copy_(weights)
 
     def place(self, weights: Tensor, owned: bool) -> None:
-        """Replace my weights by those in `weights` (numel,), which lie there from now on; if not `owned`, others restore them."""
+        """Replace the weights by those in `weights` (numel,), whose memory they have from now on; if not `owned`, others restore them."""
         if self.anchor is self.weights:
             self.anchor = weights
         else:

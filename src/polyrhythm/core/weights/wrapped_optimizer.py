@@ -1,4 +1,7 @@
-"""Optimizers that step by another, which they hold: SAM, Lookahead, …"""
+"""Optimizers that step by another, which they hold: SAM, Lookahead, and others.
+
+Checks of optimizers that cannot be attached, in `strategy` and in `remote_optimizer`, end their messages with `advice`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ def attribute_of(optimizer: torch.optim.Optimizer) -> str | None:
 
 
 def advice(optimizer: torch.optim.Optimizer) -> str:
-    """What to do with an optimizer that holds another, as the end of a sentence about one that cannot be attached; else nothing."""
+    """Advice for an optimizer that holds another, to end the message that it cannot be attached; empty for other optimizers."""
     within = attribute_of(optimizer)
     if within is None:
         return ""

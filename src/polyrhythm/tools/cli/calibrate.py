@@ -64,7 +64,7 @@ class _Timing:
 
 @dataclass(frozen=True, slots=True)
 class _HostSurvey:
-    """What is to be measured on this host: steps, where there are any to time, and messages between processes."""
+    """The measurements on this host: steps, where there are any to time, and messages between processes."""
 
     timed: Callable[[], Profile] | None
     steps: int
@@ -145,7 +145,7 @@ def _timed(job: str | None, timing: _Timing) -> Callable[[], Profile] | None:
 
 
 def _joined(place: RankEnvironment, survey: _HostSurvey) -> tuple[tuple[Profile | None, Local], Network]:
-    """What is measured at rank 0, and the network between this process and those that were started with it."""
+    """Rank 0's measurements, and the network between this process and those that were started with it."""
     from polyrhythm.core.kernel.group import Group
     from polyrhythm.core.processes.rendezvous.join import enter
     from polyrhythm.hardware.placement import Local

@@ -36,7 +36,7 @@ def write_network(directory: Path, network: Network) -> None:
 
 
 def figures(profile: Profile | None, network: Network | None, local: Local) -> dict[str, Any]:
-    """What `--json` prints: alpha in seconds one way, beta in seconds a byte."""
+    """The object that `--json` prints: alpha in seconds one way, beta in seconds a byte."""
     within = {"alpha": local.latency, "beta": 1 / local.bandwidth}
     links, hosts = ([], []) if network is None else (_links(network), _hosts(network))
     return {"device": profile, "local": within, "links": links, "hosts": hosts}

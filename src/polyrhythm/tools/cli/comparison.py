@@ -142,7 +142,7 @@ class _Outcomes:
             notice(f"{self.out} holds {len(self.outcomes)} of {len(self.plans)} runs, ended well with the same settings: taken from there")
 
     def add(self, number: int, attempt: Attempt) -> None:
-        """A run has ended. One that failed keeps its row, and the others go on.
+        """A run has ended. One that failed keeps its row, and the others continue.
 
         Raises UnknownNameError after a run that ended well, if that reported other metrics than the one of the goal.
         """

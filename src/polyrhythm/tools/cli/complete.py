@@ -1,4 +1,6 @@
-"""Shell completion: names that are read without importing torch, so that completion is quick."""
+"""Shell completion: names that are read without importing torch, so that completion is quick. The options and arguments of commands name
+these functions, which the shell calls with the word typed so far.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ def complete_jobs(incomplete: str) -> list[str]:
 
 
 def complete_networks(incomplete: str) -> list[str]:
-    """The simulator's networks."""
+    """The simulator's networks that begin with the typed text."""
     from polyrhythm.hardware.presets import PRESETS
 
     return [name for name in PRESETS if name.startswith(incomplete)]
@@ -66,7 +68,7 @@ def complete_devices(incomplete: str) -> list[str]:
 
 
 def complete_runtimes(incomplete: str) -> list[str]:
-    """The runtimes."""
+    """The runtimes that begin with the typed text."""
     from polyrhythm.launchers import ENGINES
 
     return [name for name in ("processes", "simulator", *ENGINES) if name.startswith(incomplete)]

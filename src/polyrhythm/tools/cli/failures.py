@@ -1,4 +1,4 @@
-"""How the command line reports errors: one sentence on stderr, and an exit code.
+"""Error reports of the command line: one sentence on stderr, and an exit code. The functions of commands are wrapped in `guarded`.
 
 0      all went well
 1      a run that was started failed, be it one of several, or what it found could not be kept

@@ -96,7 +96,7 @@ def _summary(outcome: LabResult) -> dict[str, Any]:
 
 
 def _printer(as_json: bool, quiet: bool) -> Callable[[int, str, str], None]:
-    """Where the hosts' lines go: each to our own output of that name, or all to stderr where stdout is for a JSON object."""
+    """A function that prints the hosts' lines: each to our own output of that name, or all to stderr where stdout is for a JSON object."""
 
     def show(host: int, name: str, line: str) -> None:
         typer.echo(line if quiet else f"host {host} | {line}", err=as_json or name == "stderr")

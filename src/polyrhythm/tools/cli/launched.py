@@ -1,4 +1,4 @@
-"""What an engine is asked to start: for each worker `polyrhythm join JOB`, or the user's own script."""
+"""The command that an engine starts for each worker: `polyrhythm join JOB`, or the user's own script."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class LaunchRequest:
 
     @property
     def is_script(self) -> bool:
-        """Whether the JOB is a file that joins by itself, as far as can be seen in its text."""
+        """True if the JOB is a file that joins by itself, as far as can be seen in its text."""
         file = file_of(self.job)
         if file is None or str(file) != self.job or not file.is_file():
             return False
         return _calls_join(file) and not _defines_train(file)
 
     def command(self) -> WorkerCommand:
-        """What each worker runs."""
+        """The command that each worker runs."""
         name = _label(Path(self.job.partition(":")[0]).stem)
         if self.is_script:
             own = [self.job, *self.arguments]
@@ -75,7 +75,7 @@ class LaunchRequest:
 
 
 def submission(on: str, options: Sequence[str], wanted: LaunchRequest) -> Submission:
-    """What has the engine `on` start it. Raises UnknownNameError or CompositionError for engines and options that are not to be had."""
+    """The engine `on`'s submission of it. Raises UnknownNameError or CompositionError for engines and options that are not to be had."""
     if on in ENGINES and on not in LAUNCHED:
         raise CompositionError(f"{on} starts workers for a driver only: use polyrhythm run --on {on}, or give --on {', '.join(LAUNCHED)}.")
     if on not in LAUNCHED:

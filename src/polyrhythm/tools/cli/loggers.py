@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def loggers(given: Sequence[str]) -> tuple[MetricsLogger, ...]:
-    """One for each KIND:TARGET. Raises PolyrhythmErrors for a kind that there is not, and where there is no target."""
+    """A logger for each KIND:TARGET. Raises PolyrhythmErrors for a kind that does not exist, and where there is no target."""
     from polyrhythm.loggers import CSV, MLflow, TensorBoard, WandB
 
     kinds: dict[str, Callable[[str], MetricsLogger]] = {"csv": CSV, "tensorboard": TensorBoard, "wandb": WandB, "mlflow": MLflow}

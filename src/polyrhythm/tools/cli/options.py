@@ -1,4 +1,4 @@
-"""The arguments and options that commands share."""
+"""The arguments and options that commands share. Each is an annotation of a parameter of a command, which Typer reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed on stdout: tables for people, or one JSON object for programs. Imports no torch: commands that need none stay quick."""
+"""Prints on stdout: tables for people, or one JSON object for programs. Imports no torch: commands that need none stay quick."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def print_json(value: Any) -> None:
 
 
 def console() -> Console:
-    """Stdout as a terminal of its own width, or wide where it is a pipe or a file."""
+    """Stdout as a terminal of the real width, or wide where it is a pipe or a file."""
     seen = Console(highlight=False, markup=False, emoji=False)
     if not seen.is_terminal and "COLUMNS" not in os.environ:
         seen.width = _PIPED_WIDTH

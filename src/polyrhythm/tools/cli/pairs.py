@@ -1,4 +1,4 @@
-"""KEY=VALUE as typed text, and the values of options of systems."""
+"""KEY=VALUE as typed text, and the values of options of systems. Commands read `--set`, `--option` and `--engine` with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command's line is read: what is ambiguous or unknown is refused, and only what follows -- belongs to the JOB.
+"""Reads a command line: ambiguous or unknown words are refused, and only what follows -- belongs to the JOB.
 
 Click gives a word that no option takes to the JOB (`--resume ck` would pass `ck` to the script), and takes an option for the value of the
 one before it (`--checkpoint --resume` would write to a directory of that name). Both would be seen only in what the run does.
@@ -23,7 +23,7 @@ class StrictCommand(TyperCommand):
     """A command that refuses unknown options, options without their values, and words that belong to nothing."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As click does, but for what follows --, which is the JOB's alone."""
+        """Parse as click does, except the words after --, which belong to the JOB alone."""
         if ctx.resilient_parsing:
             return list(super().parse_args(ctx, args))
         own, rest = _divided(args)
@@ -55,7 +55,7 @@ class StrictCommand(TyperCommand):
             waiting = word if not waiting and takes.get(word, False) else ""
 
     def _options(self) -> dict[str, bool]:
-        """Whether it takes a value, for each option by its names."""
+        """For each option, by its names, True if it takes a value."""
         known = {"-h": False, "--help": False}
         for parameter in self.params:
             for name in (*parameter.opts, *parameter.secondary_opts):
@@ -64,7 +64,7 @@ class StrictCommand(TyperCommand):
         return known
 
     def _for_job(self) -> bool:
-        """Whether it has a JOB that takes arguments."""
+        """True if the command has a JOB that takes arguments."""
         return any(parameter.name == _ARGUMENTS for parameter in self.params)
 
     def _stray(self, word: str, own: Sequence[str]) -> CompositionError:
@@ -78,7 +78,7 @@ class StrictCommand(TyperCommand):
 
 
 def _divided(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is before the first --, and what is after it."""
+    """The words before the first --, and those after it."""
     where = args.index("--") if "--" in args else len(args)
     return list(args[:where]), list(args[where + 1 :])
 

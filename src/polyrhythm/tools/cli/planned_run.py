@@ -36,7 +36,7 @@ class PlannedRun:
     timeline: bool = False
 
     def attempt(self, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None = None) -> Attempt:
-        """Make the run, keeping its record in `directory`; without, and with a trouble, if none can be begun there."""
+        """Make the run, with its record in `directory`; if no record can be started there, without one, which is noted as a trouble."""
         try:
             return self._attempt(directory, watch, checkpoints)
         except RecordError as problem:  # the runs before and after it must not be lost with it

@@ -35,7 +35,7 @@ PLAN, PAGE = "plan.json", "plan.html"
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """What was asked for; `out` is where the plan is kept, `verify` how many choices are run for real, `asked` the command."""
+    """The typed request for a plan; the plan is kept in `out`, `verify` choices are run for real, and `asked` is the command."""
 
     request: PlanRequest
     typed: Typed
@@ -90,7 +90,7 @@ class Planning:
         return plan
 
     def _calibrated(self, loaded: Prepared) -> PlanRequest:
-        """With this machine as the device, if that was asked for; as it was measured before, where the plan goes on."""
+        """The request with this machine as the device, if that was asked for; with its earlier measurement, where the plan continues."""
         if self.request.devices != HERE:
             return self.request
         known = None if self.out is None else self.out / devices.FILE

@@ -1,4 +1,7 @@
-"""From what was typed to runs that can be made: everything that can be refused is refused here, before anything runs."""
+"""From typed words to runs that can be made: everything that can be refused is refused here, before anything runs.
+
+`run`, `compare`, `plan` and `check` call it.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ class Typed:
 
 
 def typed(job: str, given: Sequence[str] | None, workers: int, where: RuntimeOptions) -> Typed:
-    """What was typed, its runtime chosen."""
+    """The typed words and numbers, with the runtime chosen."""
     if workers < 1:
         raise CompositionError(f"--workers {workers} trains nothing: give 1 or more.")
     return Typed(job, tuple(given or ()), workers, where.settled())
@@ -106,7 +109,7 @@ def _facts(given_options: Typed) -> dict[str, str]:
 
 
 def _device_files(where: RuntimeOptions) -> list[Path]:
-    """Those of a simulated device; a real one has none."""
+    """The files of a simulated device; a real one has none."""
     return [] if where.device is None or where.settled().on != "simulator" else devices.files_of(where.device)
 
 
@@ -119,7 +122,7 @@ _PROBED_BYTES = 2**17
 def directory(out: Path | None, other: str = "") -> Path | None:
     """`--out`, made if it is missing, before hours are spent on what could not be written there.
 
-    Raises CompositionError too where the file `other` is there, the record of something else: of two, only one would be drawn.
+    Raises CompositionError too if the file `other` exists, the record of another command: of two, only one would be drawn.
     """
     if out is None:
         return None

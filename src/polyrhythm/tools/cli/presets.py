@@ -1,4 +1,4 @@
-"""A published system as the command line shows it and composes it."""
+"""A published system as the command line shows it and composes it. Commands that train compose their strategy here."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def published(name: str) -> Published:
 
 
 def lost_of(strategy: Strategy) -> str:
-    """What happens without a worker that is not worker 0."""
+    """A phrase for the loss of a worker other than worker 0: whether the run ends or continues."""
     if strategy.workers(2) == 1:
         return "there is no other"
     return "the run ends and names it" if strategy.essential(worker(1)) else "the others continue"
@@ -163,5 +163,5 @@ def _kinds(name: str) -> dict[str, Any]:
 
 
 def _is_called_with_its_fields(kind: type[Any]) -> bool:
-    """And not with any number of values, as some selections are."""
+    """True if it takes its fields as arguments, and not any number of values, as some selections do."""
     return all(parameter.kind is not inspect.Parameter.VAR_POSITIONAL for parameter in inspect.signature(kind).parameters.values())

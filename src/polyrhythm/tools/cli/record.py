@@ -1,4 +1,4 @@
-"""The record of a comparison: one JSON object, a directory for each run, and a page."""
+"""The record of a comparison: one JSON object, a directory for each run, and a page. `compare` writes it; `report` and others read it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _LONGEST = 200
 
 
 class ComparisonRecord(msgspec.Struct):
-    """What `polyrhythm compare --json` prints. `target` is the metric and value of `--to`, or null.
+    """The object that `polyrhythm compare --json` prints. `target` is the metric and value of `--to`, or null.
 
-    `settings` are those of each system, as text, where any were given or tuned; `tuning` is what `--tune` tried, or null; `command` makes
-    the comparison again.
+    `settings` are those of each system, as text, where any were given or tuned; `tuning` has the trials of `--tune`, or null; `command`
+    makes the comparison again.
     """
 
     job: str
@@ -44,12 +44,12 @@ class ComparisonRecord(msgspec.Struct):
 
 
 def place(system: str, seed: int) -> str:
-    """Where a comparison keeps a run, below its own directory: the same wherever it stands in it, so that seeds may be added."""
+    """The place of a run below its comparison's directory. It depends on system and seed alone, so that seeds may be added."""
     return f"{system}/seed-{seed}"
 
 
 def tuning_place(system: str, choice: Mapping[str, str]) -> str:
-    """Where it keeps a run of `--tune`: by what was chosen and not by its number, so that a grid may be made wider."""
+    """The place of a run of `--tune`: it depends on the settings chosen and not on their number, so that a grid may be made wider."""
     name = ",".join(f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in sorted(choice.items()))
     return f"tuning/{system}/{name if len(name) <= _LONGEST else sha256(name.encode()).hexdigest()}"
 
@@ -68,7 +68,7 @@ def keep(comparison: ComparisonRecord, outcomes: Sequence[Outcome], directory: P
 
 @dataclass(frozen=True, slots=True)
 class StoredRuns:
-    """What directories hold: a title, outcomes, target and tuning of the first comparison, and the commands that made them, one a line."""
+    """The contents of directories: title, outcomes, the first target and tuning, and the commands that made the runs, one a line."""
 
     title: str
     outcomes: list[Outcome]
@@ -78,7 +78,7 @@ class StoredRuns:
 
 
 def read(directories: Sequence[Path]) -> StoredRuns:
-    """What is in run directories, in those of comparisons, whose runs come in their own order, and in those that hold such."""
+    """Read run directories, those of comparisons (with their runs in the comparison's order), and directories that hold such."""
     title, outcomes, target, tuning = "", [], None, None
     commands: dict[str, None] = {}
     for directory in directories:
@@ -112,7 +112,7 @@ def _parsed(path: Path) -> ComparisonRecord:
 
 
 def _run(directory: Path, summary: Summary) -> Outcome:
-    """A run of a comparison; one that failed before it wrote anything is its `summary` alone, also beside what an earlier one left."""
+    """A run of a comparison. One that failed before it wrote anything is its `summary` alone, even if an earlier run left files there."""
     alone = Outcome(summary, state="failed")
     if summary.error is None:
         return load(directory, summary)

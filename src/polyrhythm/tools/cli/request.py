@@ -96,7 +96,7 @@ def requested(typed: Typed, given: ComparisonOptions) -> Request:
 
 
 def _placed(strategies: Mapping[str, Strategy], typed: Typed) -> dict[str, Strategy]:
-    """Without those that share memory, where workers are at several sites."""
+    """The strategies without those that share memory, unless all workers are at one site."""
     places = runtime(typed.where, 0).locations(typed.workers)
     together = places is not None and len({location.site for location in places}) == 1
     return {name: strategy for name, strategy in strategies.items() if together or not strategy.shares_memory}

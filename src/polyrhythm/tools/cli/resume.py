@@ -31,7 +31,7 @@ def kept(plan: PlannedRun, directory: Path) -> Outcome | None:
 
 
 def difference(plan: PlannedRun, directory: Path) -> str | None:
-    """How the run in `directory`, if there is one, differs from `plan`: "train was fit(lr=0.1)"."""
+    """The first difference between the run in `directory`, if there is one, and `plan`: "train was fit(lr=0.1)"."""
     document = _record(directory)
     if document is None:
         return None

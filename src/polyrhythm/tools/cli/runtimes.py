@@ -1,4 +1,6 @@
-"""The runtimes by the name that `--on` gives."""
+"""The runtimes by the name that `--on` gives. Commands collect the options of runs in `RuntimeOptions`, from which `runtime` makes the
+`Simulator`, `Processes` or engine.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,13 @@ class RuntimeOptions:
     engine: tuple[str, ...] = ()
 
     def arguments_of_command(self) -> list[str]:
-        """The same as arguments of a command."""
+        """The options as arguments of a command."""
         named = [("--on", self.on), ("--network", self.network), ("--device", self.device)]
         named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
         return [*(part for flag, value in named if value is not None for part in (flag, value)), *repeated("--engine", self.engine)]
 
     def settled(self) -> RuntimeOptions:
-        """With the runtime filled in: the simulator where none was given, but a network or a device that only it has."""
+        """The options with the runtime filled in: the simulator for a network or device that only it has, else processes."""
         if self.on is not None:
             return self
         virtual = self.network is not None or (self.device is not None and self.device not in _CUDA and _simulated(self.device))
@@ -47,7 +49,7 @@ class RuntimeOptions:
 
 
 def _simulated(device: str) -> bool:
-    """Whether `device` is one of the simulator's; a file counts, whatever is in it."""
+    """True if `device` is one of the simulator's; a file counts, whatever is in it."""
     try:
         devices.load(device)
     except UnknownNameError:
@@ -109,7 +111,7 @@ def _engine(name: str, where: RuntimeOptions, seed: int) -> Runtime:
 
 
 def _cuda(device: str | None) -> bool | None:
-    """Whether real processes are to compute on CUDA devices; None where it was not given."""
+    """True if real processes are to compute on CUDA devices; None where it was not given."""
     if device is None or device in _CUDA:
         return None if device is None else _CUDA[device]
     with suppress(CompositionError):  # a missing file is not an error here

@@ -86,7 +86,7 @@ def judge(grid: dict[str, list[str]], seed: int, tried: Sequence[tuple[str, Outc
 
 
 def _higher(metric: str | None, target: Target | None) -> bool:
-    """Whether more of the metric is better."""
+    """True if more of the metric is better."""
     if target is not None:
         return target.higher_is_better
     if metric is None:
@@ -114,7 +114,7 @@ def chosen(tuning: Tuning) -> dict[str, dict[str, str]]:
 
 
 def grid_of(tuning: Tuning) -> Grid:
-    """What was tried, as a table."""
+    """A table of the trials."""
     rows = []
     for each in tuning.tried:
         ended = ", ".join(f"{name} {show_metric(value)}" for name, value in each.run.final.items() if not is_counter(name))

@@ -104,7 +104,7 @@ class LabProcesses:
             near_end.close()
 
     def relay_has_failed(self) -> bool:
-        """Whether the relay has ended by itself."""
+        """True if the relay has ended by itself."""
         return self._relay is not None and self._relay.poll() is not None
 
     def end_relay(self) -> Traffic:
@@ -135,7 +135,7 @@ class LabProcesses:
 
 
 def _start(role: str, orders: msgspec.Struct, descriptors: tuple[int, ...], errors: int | None) -> subprocess.Popen[bytes]:
-    """Start `polyrhythm.tools.emulation.<role>` in a session of its own, and send it its orders. Its standard input stays open."""
+    """Start `polyrhythm.tools.emulation.<role>` in a separate session, and send it its orders. Its standard input stays open."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", f"polyrhythm.tools.emulation.{role}"],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""All packets under way between the hosts, as a function of time: deterministic, without a clock or a socket of its own."""
+"""All packets under way between the hosts, as a function of time: deterministic, without a clock or a socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Deed = Callable[[float, PacketScheduler], None]
 
 
 class Traffic(msgspec.Struct):
-    """What was carried: packets and bytes that count on links, by `[from][to]`, and how many packets were dropped on the way."""
+    """The traffic so far: packets and bytes that count on links, by `[from][to]`, and the number of packets dropped on the way."""
 
     packets: list[list[int]]
     nbytes: list[list[int]]
@@ -42,7 +42,7 @@ class Fabric:
         self.traffic = Traffic.none(len(ways))
 
     def send(self, now: float, pair: tuple[int, int], flow: bytes, nbytes: int, frame: bytes) -> None:
-        """At `now`, the first of `pair` sends the second a frame of the connection `flow` that counts as `nbytes`."""
+        """Send at `now`, from the first of `pair` to the second, a frame of the connection `flow` that counts as `nbytes`."""
         source, target = pair
         self.traffic.packets[source][target] += 1
         self.traffic.nbytes[source][target] += nbytes
@@ -54,7 +54,7 @@ class Fabric:
             self.call(began + after, partial(_change, link, rate))
 
     def next_time(self) -> float:
-        """When something happens next; math.inf if nothing is under way."""
+        """The time of the next event; math.inf if nothing is under way."""
         return self._due[0][0] if self._due else math.inf
 
     def advance(self, now: float) -> list[tuple[int, bytes]]:

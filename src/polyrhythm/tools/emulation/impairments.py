@@ -1,4 +1,4 @@
-"""Jitter and loss of packets beside what a `Network` describes, for all pairs of hosts or for one.
+"""Jitter and loss of packets in addition to those of a `Network`, for all pairs of hosts or for one.
 
 They belong to the lab alone, and predictions leave them out; a network's own jitter is in both.
 """
@@ -28,7 +28,7 @@ class Amount(msgspec.Struct, frozen=True):
 
     @property
     def some(self) -> bool:
-        """Whether it is above zero anywhere."""
+        """True if it is above zero anywhere."""
         return self.everywhere > 0 or any(value > 0 for _, _, value in self.pairs)
 
 

@@ -64,7 +64,7 @@ class Lab:
 
 @dataclass(frozen=True, slots=True)
 class LabResult:
-    """How the hosts ended, by number, and what was carried; `failed` are the hosts that failed by themselves."""
+    """The exit codes of the hosts, by number, and the traffic that was carried; `failed` are the hosts that failed by themselves."""
 
     failed: tuple[int, ...]
     codes: tuple[int, ...]
@@ -73,7 +73,7 @@ class LabResult:
 
     @property
     def code(self) -> int:
-        """That of the first of those that failed, or 0."""
+        """The exit code of the first host that failed, or 0."""
         return self.codes[self.failed[0]] if self.failed else 0
 
 

@@ -21,13 +21,13 @@ def die_with_parent() -> None:
 
 
 def leave_machine() -> None:
-    """Give this process mounts, a host name, System V objects and a network stack of its own, and its next child process numbers too."""
+    """Give this process its own mounts, host name, System V objects and network stack, and its next child its own process numbers."""
     _check(_libc.unshare(_NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET), "unshare")
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)  # nothing that is mounted here is seen outside
 
 
 def furnish(name: str, hosts: str) -> None:
-    """Call this host `name`; give it an /etc/hosts with the text `hosts`, a /sys that shows its devices, and shared memory of its own."""
+    """Call this host `name`; give it an /etc/hosts with the text `hosts`, a /sys that shows its devices, and separate shared memory."""
     socket.sethostname(name)
     _mount("lab", "/sys", "tmpfs")  # the text is stored there, hidden by the next mount of /sys; no file of the machine is changed
     Path("/sys/hosts").write_text(hosts, encoding="ascii")

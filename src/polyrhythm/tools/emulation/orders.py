@@ -8,7 +8,7 @@ from polyrhythm.tools.emulation.impairments import Impairments
 
 
 class HostOrders(msgspec.Struct, frozen=True):
-    """For a host: its number among `hosts`, the command, what to add to its environment, and descriptors to the relay and for refusals."""
+    """Orders to a host: its number among `hosts`, the command, variables to add, and descriptors to the relay and for refusals."""
 
     host: int
     hosts: int
@@ -22,7 +22,7 @@ class HostOrders(msgspec.Struct, frozen=True):
 
 
 class RelayOrders(msgspec.Struct, frozen=True):
-    """For the relay: the network as `network.to_json` writes it, and a descriptor to each host."""
+    """Orders to the relay: the network as `network.to_json` writes it, and a descriptor to each host."""
 
     network: str
     hosts: list[int]

@@ -36,11 +36,11 @@ class OutputReader:
 
     @property
     def open(self) -> bool:
-        """Whether any stream is still open."""
+        """True if any stream is still open."""
         return bool(self._selector.get_map())
 
     def read(self, seconds: float) -> None:
-        """Show what comes within `seconds`; returns after the first."""
+        """Show the lines that arrive within `seconds`; returns after the first."""
         for key, _ in self._selector.select(seconds):
             self._read(key.data)
 

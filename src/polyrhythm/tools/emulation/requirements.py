@@ -1,4 +1,4 @@
-"""Whether hosts can be made here at all."""
+"""Checks that this machine and process can make the lab's hosts at all."""
 
 from __future__ import annotations
 

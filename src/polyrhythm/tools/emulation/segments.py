@@ -28,7 +28,7 @@ class Packet:
 
 
 class PacketScheduler(Protocol):
-    """What a segment uses of its fabric."""
+    """The part of the fabric that a segment uses."""
 
     def onward(self, packet: Packet) -> None:
         """Let `packet` enter its next segment at the time of its head."""
@@ -52,7 +52,7 @@ class PathSegment(Protocol):
 
 
 class Distance:
-    """From one host to another: `latency` seconds one way, give or take a uniform `jitter`; loses packets with a probability.
+    """The way from one host to another: `latency` seconds one way, give or take a uniform `jitter`; loses packets with a probability.
 
     Packets never overtake each other: one that drew a short delay arrives with the one before it.
     """

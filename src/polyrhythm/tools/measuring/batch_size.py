@@ -19,7 +19,7 @@ Make = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 
 def largest_batch(model: nn.Module, make: Make, loss: Loss, samples: Sequence[Tensor], sizes: Sequence[int], tolerance: float = 0.0) -> int:
-    """The largest of `sizes` with which a pass over `samples`, a small share of the data, loses nothing beside the smallest.
+    """The largest of `sizes` with which an epoch of `samples`, a small share of the data, loses nothing compared with the smallest.
 
     1-bit SGD's choice of batch sizes (Seide et al., 2014, section 3): the larger the batch, the less there is to exchange. For each size
     a copy of `model` as it is takes the samples (tensors of one length) in order, with an optimizer `make(parameters)` whose learning
@@ -40,7 +40,7 @@ def largest_batch(model: nn.Module, make: Make, loss: Loss, samples: Sequence[Te
 
 
 def _loss_after(model: nn.Module, make: Make, loss: Loss, samples: Sequence[Tensor], size: int, scale: float) -> float:
-    """The mean loss over all samples after a pass over them; infinite where it is no number."""
+    """The mean loss over all samples after one epoch over them; infinite where it is no number."""
     optimizer = make(model.parameters())
     for group in optimizer.param_groups:
         group["lr"] = group["lr"] * scale

@@ -1,4 +1,4 @@
-"""How long a step of a training function takes here: the profile that the simulator is to charge."""
+"""Times the steps of a training function on this machine, for the profile that the simulator charges."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ class _Stopwatch:
         return [mean(step) for step in zip(*spans, strict=False)] if len(spans) == self.workers else []
 
     def seconds_per_contribution(self) -> float:
-        """What merging a contribution takes, after the first few steps; 0 where no actor merges them one by one."""
+        """The seconds of merging a contribution, after the first few steps; 0 where no actor merges them one by one."""
         began = max((times[:WARM_UP_STEPS][-1] for times in self.ended.values()), default=0.0)
         merges = [merge for merge in self.merges if merge.time > began]
         return sum(merge.seconds for merge in merges) / sum(len(merge.staleness) for merge in merges) if merges else 0.0
 
     def _merged(self, actor: str, before: float, after: float) -> int:
-        """How many contributions the worker `actor` took in between two moments, but for its own, or a shard merged meanwhile."""
+        """The contributions of others that the worker `actor` merged between two moments, and those that shard 0 merged meanwhile."""
         merges = [merge for merge in self.merges if before < merge.time <= after]
         own = sum(len(merge.staleness) - 1 for merge in merges if merge.actor == actor)
         return own + sum(len(merge.staleness) for merge in merges if merge.actor == server(0))

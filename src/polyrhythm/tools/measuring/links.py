@@ -43,7 +43,7 @@ Follow = Callable[[int, int], None]
 
 
 def unfollowed(done: int, pairs: int) -> None:
-    """Nobody is told how far a survey is."""
+    """The default for following a survey: nothing is shown."""
 
 
 def network_between(
@@ -99,7 +99,7 @@ def congestion_here() -> Congestion:
 
 
 async def _no_service(port: Port, record: object) -> None:
-    """There are no servers."""
+    """The job has no servers."""
 
 
 async def _line(port: Port, group: Group, pair: tuple[int, int], seconds: float) -> LinkEstimate | None:
@@ -169,7 +169,7 @@ class _LinkSurvey:
             sent = (float(stream.nbytes), stream.span)
         elif rank in targets:
             moments.clear()
-            for source in sources:  # concurrently, because each notes the arrivals of its own messages
+            for source in sources:  # concurrently, because each notes the arrivals of its messages
                 await self.port.spawn(f"sip of {source}", self._sip(source, moments))
         await self._agree((0.0,))
         rows = await self._agree((*sent, max(moments) - min(moments)))

@@ -34,7 +34,7 @@ _SHORTEST = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class LinkEstimate:
-    """From one actor to another: `latency` in seconds, one way, and `rate` in bytes per second."""
+    """The connection from one actor to another: `latency` in seconds, one way, and `rate` in bytes per second."""
 
     latency: float
     rate: float
@@ -58,7 +58,7 @@ class StreamMeasurement:
 
     @property
     def rate(self) -> float:
-        """Bytes per second."""
+        """The rate of arrival in bytes per second."""
         return self.nbytes / max(self.span, _SHORTEST)
 
     @property
@@ -84,7 +84,7 @@ async def ping(port: Port, peer: str) -> float:
 
 
 async def pong(port: Port, peer: str) -> None:
-    """Respond to `ping`."""
+    """Answer every message of `ping`."""
     for _ in range(ROUND_TRIPS):
         await port.receive("ping", peer)
         await port.send(peer, Message("pong"))

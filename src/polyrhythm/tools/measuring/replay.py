@@ -128,7 +128,7 @@ def _lie_together(part: Part) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SamePacket:
-    """As `inner`, which sends values as they are: but it is the same zeros that all workers send, and they need not be copied for each."""
+    """Encodes like `inner`, which sends values as they are. All workers send the same zeros, so these need not be copied for each."""
 
     inner: PacketCodec
 
@@ -137,32 +137,26 @@ class SamePacket:
 
     @property
     def traits(self) -> CodecTraits:
-        """As the inner codec's."""
         return self.inner.traits
 
     @property
     def width(self) -> int:
-        """As the inner codec's."""
         return self.inner.width
 
     def initial(self, layout: Layout) -> State:
-        """As the inner codec's."""
         return self.inner.initial(layout)
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """What the inner codec makes of zeros."""
+        """The inner codec's encoding of zeros."""
         return self.inner.encode(_nothing(value.numel(), value.dtype), layout, state, context)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """As the inner codec."""
         return self.inner.decode(packet, layout)
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """As the inner codec."""
         return self.inner.aggregate(value, layout, state, context)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
-        """As the inner codec's."""
         return self.inner.residual(state, layout)
 
 
@@ -228,7 +222,7 @@ class _Still(nn.Module):
 
 @cache
 def _named_after(classes: tuple[str, ...]) -> type[nn.Module]:
-    """What modules are that compute nothing, and whose classes have these names: a selection may go by them."""
+    """A class of modules that compute nothing, and whose classes have these names: a selection may go by them."""
     kind: type[nn.Module] = _Still
     for name in reversed(classes[: classes.index("Module")] if "Module" in classes else ()):
         kind = type(name, (kind,), {})

@@ -1,4 +1,6 @@
-"""Timing-only runs: one worker is observed for a few steps, and all workers then replay these without their arithmetic."""
+"""Timing-only runs: one worker is observed for a few steps, and all workers then replay these without their arithmetic. Users call
+`simulate_timing`; the planner calls the other functions.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class _Noting:
         return _Noted(GlobalShuffle().feed(group, port, perform, controls, follow), self.batches)
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
-        """One worker's batches of one pass over a stream."""
+        """One worker's batches of one epoch of a stream."""
         return GlobalShuffle().stream(stream, group, number, batch_size)
 
     def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> ShardFeed:
@@ -139,7 +141,7 @@ def _only_part(replica: Replica) -> Part:
 
 
 def charging(machines: Fleet, flops: float) -> Fleet:
-    """The same machines as such that count nothing: every step has `flops` operations."""
+    """The machines with the time of `flops` operations for every step, so that nothing is counted; measured ones stay as they are."""
     profiles = tuple(each if each.measured else Profile(each.name, (each.step_seconds(flops, 0),)) for each in machines.machines)
     return dataclasses.replace(machines, machines=profiles)
 
@@ -163,7 +165,7 @@ def simulate_timing(
 
 
 def time_shape(shape: StepShape, *, workers: int, strategy: str | Strategy, steps: int, on: Simulator) -> Run:
-    """As `time`, of a training function that was observed already."""
+    """Time training like `simulate_timing`, with a training function that was observed already."""
     timed = dataclasses.replace(on, devices=charging(fleet(on.devices), shape.flops), separate_randomness=False)
     chosen = systems.resolve(strategy)
     travelling = shape.zeros(chosen.workers(workers) * shape.samples) if chosen.shuffle.sends else ()

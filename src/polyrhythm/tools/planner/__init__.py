@@ -1,1 +1,1 @@
-"""Which way of training together suits a model and machines: candidates, what they cost in virtual time, and a search among them."""
+"""The planner: it finds the way of training together that suits a model and machines, by a search among candidates in virtual time."""

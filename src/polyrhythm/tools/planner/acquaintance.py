@@ -1,4 +1,4 @@
-"""What a plan asks before it searches: whether the JOB measures the target, has met it already, and is small enough for the time."""
+"""Questions before a search: whether the JOB measures the target, has met it already, and is small enough for the time."""
 
 from __future__ import annotations
 
@@ -77,5 +77,5 @@ class Acquaintance:
 
 
 def _rounded(seconds: float) -> str:
-    """As the option takes it."""
+    """The seconds as text, as the option takes it."""
     return f"{seconds / 3600:.1f}h" if seconds > 2 * 3600 else f"{seconds / 60:.0f}m" if seconds > 120 else f"{seconds:.0f}s"

@@ -17,7 +17,7 @@ Make = Callable[[Iterable[Wanted]], None]
 _PARTS = (1 / 8, 1.0, 8.0)
 """Rates are first tried on these parts of the JOB's samples."""
 _KEPT = (4, 3)
-"""So many go on to the next part."""
+"""So many continue with the next part."""
 _ROUNDS = 6
 """The settings next to the best are tried so many times at most."""
 
@@ -41,7 +41,7 @@ class AloneTuning:
             self._make(fresh, _PARTS[-1])
 
     def _rates(self) -> None:
-        """All of them for a while, as many as a quarter of the field goes on."""
+        """Try all learning rates on a part of the samples, and continue with a few of the best on more."""
         own, varied = ALONE, self.found.space.varied
         rates = varied["rate"][2] if "rate" in varied else ()
         field = [own, *(self.found.space.changed(own, rate=factor) for factor in sorted(rates, key=_nearness) if factor != 1.0)]
@@ -69,7 +69,7 @@ class AloneTuning:
         return [each for each in dict.fromkeys(others) if not self.found.impossible(each)]
 
     def _order(self, candidate: Candidate) -> tuple[float, float]:
-        """By the cost of the target; those that have not come there by how near they came."""
+        """The sort key of a candidate: its cost to the target; without that, its distance from the target."""
         training, target = self.found.training(candidate), self.found.scenario.target
         value = None if training is None or training.error else training.best(target)
         if value is None or not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""A plan: the answer of a search as data, which the terminal, the page and `--json` show."""
+"""A plan: the answer of a search as data, which the terminal, the page and `--json` show. The planner makes it; `verify` corrects it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERRUPTED = "interrupted: what was known by then"
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """What the time to the target consists of, as parts of 1.
+    """The parts of the time to the target; they add up to 1.
 
     `compute` is computing, and waiting for those that compute; `latency` and `bandwidth` what a network without them would save.
     `staleness` is the part that goes into samples beyond the fewest that any candidate needed: what old, rounded or local updates and
@@ -29,7 +29,7 @@ class Waits(msgspec.Struct, frozen=True):
 
     @property
     def most(self) -> str:
-        """What it waits for most."""
+        """The name of the largest part."""
         parts = {name: getattr(self, name) for name in self.__struct_fields__}
         return max(parts, key=parts.__getitem__)
 
@@ -71,22 +71,22 @@ class Choice(msgspec.Struct, frozen=True):
 
     @property
     def strategy(self) -> Strategy:
-        """To be given to `run`."""
+        """The strategy to give to `run`."""
         return find(self.system, **self.options)
 
     @property
     def extrapolated(self) -> bool:
-        """Whether no run of it came to the target."""
+        """True if no run of it came to the target."""
         return self.reached == 0
 
     @property
     def sure(self) -> bool:
-        """Whether every run of it came to the target."""
+        """True if every run of it came to the target."""
         return 0 < self.reached == self.seeds
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is one worker without others."""
+        """True if it is one worker without others."""
         return self.workers == 1
 
 
@@ -103,7 +103,7 @@ class Execution(msgspec.Struct, frozen=True):
 
     @property
     def inside(self) -> bool:
-        """Whether every run came to the target between the bounds."""
+        """True if every run came to the target between the bounds."""
         return all(each is not None and self.expected.low <= each <= self.expected.high for each in self.seconds)
 
 
@@ -115,7 +115,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """What might be changed about the machines, and the factor of the first choice's time to the target."""
+    """A possible change of the machines, and its factor on the first choice's time to the target."""
 
     name: str
     factor: float
@@ -135,7 +135,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class PhaseMap(msgspec.Struct, frozen=True):
-    """Which system wins: over numbers of workers, and over `what` ("bandwidth" or "latency"), of which `here` is the network's."""
+    """The winning systems over numbers of workers, and over `what` ("bandwidth" or "latency"), of which `here` is the network's."""
 
     what: str
     here: float
@@ -144,11 +144,11 @@ class PhaseMap(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct):
-    """What a plan was asked for, and its answer: `choices`, the best first, one for each system; `alone` is one worker without others.
+    """The request of a plan, and its answer: `choices`, the best first, one for each system; `alone` is one worker without others.
 
     `runs` were made in `seconds` of real time, and `kept` were taken from the cache; `ended` says why the search ended, and `nearest` how
     near it came to the target where there is no choice. `seeds_used` are those of `seeds` under which there was time for runs. `remarks`
-    are what is to be known of the JOB, and `obstacle` is why it was not searched at all.
+    are facts about the JOB, and `obstacle` is why it was not searched at all.
     """
 
     job: str
@@ -184,7 +184,7 @@ class Plan(msgspec.Struct):
         return None if any(each.is_alone for each in self.choices) else self.alone
 
     def front(self, x: str, y: str = "seconds") -> list[Choice]:
-        """Of all candidates that came to the target, those that no other beats in both, by rising `x`."""
+        """The Pareto front: the candidates that came to the target and that no other beats in both, by rising `x`."""
         found: list[Choice] = []
         for choice in sorted(self.scatter, key=lambda each: (value_of(each, x), value_of(each, y))):
             if not found or value_of(choice, y) < value_of(found[-1], y):

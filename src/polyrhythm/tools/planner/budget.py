@@ -1,4 +1,4 @@
-"""How long a search may take, by the clock."""
+"""The time limit of a search, by the clock. The planner makes one for each plan, and every stage of the search asks it how much is left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from time import monotonic, time
 
 @dataclass(slots=True)
 class Budget:
-    """So many `seconds` from now on. `now` is a clock of this process, `day` that of the day, which other processes and hosts have too."""
+    """A budget of so many `seconds` from now on. `now` is a clock of this process; `day` is the time of day, the same in all processes."""
 
     seconds: float
     now: Callable[[], float] = monotonic
@@ -28,5 +28,5 @@ class Budget:
         return part * self.seconds - self.spent()
 
     def deadline(self, part: float = 1.0) -> float:
-        """When that will be, on the clock of the day."""
+        """The time of day at which a part of the budget is used up."""
         return self.day() + self.left(part)

@@ -1,4 +1,6 @@
-"""One way of training: a published system with its options, so many workers, and settings of the JOB."""
+"""One way of training: a published system with its options, so many workers, and settings of the JOB. The space of a search makes
+candidates, and all its stages run and compare them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Candidate:
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is one worker without others."""
+        """True if it is one worker without others."""
         return self.workers == 1
 
     @property
@@ -38,13 +40,13 @@ class Candidate:
         return f"{self.system} × {self.workers}" + (f" ({shown})" if shown else "")
 
     def arguments(self) -> list[str]:
-        """Of a command that runs its system."""
+        """The arguments of a command that runs its system."""
         options = [part for key, value in self.options for part in ("--option", f"{key}={show(value)}")]
         settings = [part for key, value in self.settings for part in ("--set", f"{key}={show(value)}")]
         return ["--workers", str(self.workers), *options, *settings]
 
     def with_settings(self, base: Mapping[str, Any]) -> Candidate:
-        """With settings of the JOB that all candidates have, where it has none of its own."""
+        """The candidate with `base` settings of the JOB as well; its own settings take precedence."""
         return replace(self, settings=tuple({**base, **dict(self.settings)}.items()))
 
 

@@ -20,7 +20,7 @@ Circumstance = Callable[[Scenario, int, float], Scenario]
 
 
 def with_links(network: Network, bandwidth: float = 1.0, latency: float = 1.0) -> Network:
-    """All bandwidths and latencies between hosts times these factors; within a host all stays."""
+    """The network with all bandwidths and latencies between hosts times these factors; within a host nothing changes."""
 
     def changed(site: Site) -> Site:
         return replace(
@@ -45,7 +45,7 @@ def with_links(network: Network, bandwidth: float = 1.0, latency: float = 1.0) -
 
 
 def links(bandwidth: float = 1.0, latency: float = 1.0) -> Circumstance:
-    """As `with_links`."""
+    """A circumstance in which bandwidths and latencies are multiplied by these factors."""
     return lambda here, workers, seconds: here.elsewhere(network=with_links(here.network, bandwidth, latency))
 
 

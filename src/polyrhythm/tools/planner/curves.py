@@ -1,4 +1,4 @@
-"""How much more a run would cost until its target: early curves, extrapolated."""
+"""Predicts the further cost of a run until its target, from its early curve."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyrhythm.tools.planner.measured import CurvePoint, TrainedRun
 _FURTHEST = 64.0
 """No curve is believed further than so many times its samples."""
 _LATER_PART = 0.25
-"""A curve is followed from this part of its samples on: how training begins says little of how it goes on."""
+"""A curve is followed from this part of its samples on: the beginning of training says little about its later course."""
 
 
 def samples_needed(training: TrainedRun, target: Target) -> float:
@@ -38,7 +38,7 @@ def samples_needed(training: TrainedRun, target: Target) -> float:
 
 
 def _error(target: Target, points: Sequence[CurvePoint]) -> Callable[[float], float]:
-    """What is linear in the logarithm of the samples."""
+    """A transform of the metric that is about linear in the logarithm of the samples."""
     values = [target.value, *(point.value for point in points)]
     if target.higher_is_better and max(values) < 1 and min(values) >= 0:
         return lambda value: math.log(1 - value)
@@ -65,7 +65,7 @@ class Race:
         return reached[0] if reached else max((point.samples for point in self.front), default=1.0)
 
     def undecided(self, curve: Sequence[CurvePoint]) -> bool:
-        """Whether nothing has changed yet: a system that exchanges after many steps has no result before."""
+        """True if nothing has changed yet: a system that exchanges after many steps has no result before."""
         return len({point.value for point in curve}) <= 1
 
     def efficiency(self, curve: Sequence[CurvePoint]) -> float:

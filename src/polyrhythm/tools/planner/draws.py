@@ -1,4 +1,4 @@
-"""The optimiser's part of a search: it draws candidates, and is told what came of them."""
+"""The optimiser's part of a search: it draws candidates, and gets the cost of each."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _SHORTLIST = 6
 """The sampler draws among so many systems: those that came furthest as their papers have them."""
 _NEIGHBOURS = 3
-"""It begins with other numbers of workers and rates of so many of these, and goes on with those of each new best."""
+"""It begins with other numbers of workers and rates of so many of these, and continues with those of each new best."""
 _SAMPLES = 1.3
 """A run has so many times the samples that its system has needed so far."""
 _NOT_REACHED = 1.0
-"""What a run that did not reach the target counts more than what it cost, as a logarithm."""
+"""Added to the logarithm of the cost of a run that did not reach the target."""
 _ENOUGH = 32
 """The draws end after so many in a row that did not improve on the best, or that are known."""
 _LEAST = 1e-9
@@ -62,7 +62,7 @@ class Draws:
             self._next_to(candidate)
 
     def runs(self) -> Iterator[Followed]:
-        """Of what is drawn, but for what is known."""
+        """Runs of the candidates that are drawn, without those that are known."""
         search, known, too_long, seed = self.search, 0, 0, self.search.scenario.seed
         while self.left() > 0 and known + too_long < _ENOUGH and (self.since < _ENOUGH or search.best == math.inf):
             trial = self.study.ask()
@@ -110,7 +110,7 @@ class Draws:
             self.study.enqueue_trial(self.space.parameters(other), skip_if_exists=True)
 
     def _value(self, candidate: Candidate, training: TrainedRun) -> float:
-        """What there is to be little of: the logarithm of the cost, and more where the target was not reached."""
+        """The value that the optimiser minimizes: the logarithm of the cost, and more where the target was not reached."""
         search, cost = self.search, self.search.cost_of(candidate)
         if cost < math.inf:
             return math.log(max(cost, _LEAST))

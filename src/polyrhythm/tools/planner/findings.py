@@ -1,4 +1,6 @@
-"""What a search knows: the runs that were made, what they say of each candidate, and what was ruled out."""
+"""The knowledge of a search: the runs that were made, the conclusions about each candidate, and those that were ruled out. All stages of a
+search read and add to one `Findings`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from polyrhythm.tools.planner.space import Space
 from polyrhythm.tools.planner.tasks import TIME_IS_UP, TrainingTask
 
 LEEWAY = 1.5
-"""A run goes on until it has cost so many times what the best did: those that come near the best are ranked, not only refused."""
+"""A run continues until it has cost so many times what the best did: those that come near the best are ranked, not only refused."""
 _FAR_BEHIND = 4.0
 """And so many times what one worker alone takes: then training together does not pay, and how little it does is not asked."""
 
@@ -71,12 +73,12 @@ class Findings:
         return self.trainings.get(candidate, {}).get(self.scenario.seed)
 
     def cost_of(self, candidate: Candidate) -> float:
-        """What the target cost it; infinite where that was not reached."""
+        """The cost of its run to the target; infinite where that was not reached."""
         training = self.training(candidate)
         return math.inf if training is None else training.cost(self.objective, candidate.workers)
 
     def expected(self, candidate: Candidate) -> float:
-        """What the target costs, as far as the curve tells; infinite where it does not."""
+        """The expected cost to the target, as far as the curve tells; infinite where it does not."""
         training = self.training(candidate)
         if training is None or training.error:
             return math.inf
@@ -92,7 +94,7 @@ class Findings:
         return median(costs) if len(costs) > 1 else self.expected(candidate)
 
     def order(self, candidate: Candidate) -> tuple[float, float]:
-        """By the typical cost, and where that is equal, because times are read on a grid, by the bytes to the target."""
+        """The sort key of a candidate: its typical cost, and where that is equal (times are read on a grid), its bytes to the target."""
         ends = [training.end for training in self.trainings[candidate].values() if training.end is not None]
         return self.typical(candidate), median([end.nbytes for end in ends]) if ends else math.inf
 
@@ -102,7 +104,7 @@ class Findings:
         return math.inf if training is None else samples_needed(training, self.scenario.target)
 
     def least(self, candidate: Candidate) -> float:
-        """What the fewest samples that any has needed would cost it; 0 where no one has come to the target."""
+        """Its cost on the fewest samples that any candidate has needed; 0 where no one has come to the target."""
         training = self.training(candidate)
         if training is None or self.fewest == math.inf:
             return 0.0
@@ -114,14 +116,14 @@ class Findings:
         return held + self.activations(candidate) if held else None
 
     def fits(self, candidate: Candidate) -> bool:
-        """Whether one of its workers needs no more memory than there may be, as far as that is known."""
+        """True if one of its workers needs no more memory than there may be, as far as that is known."""
         return self.most_bytes == math.inf or (self.memory(candidate) or 0) <= self.most_bytes
 
     # What is known of all
 
     @property
     def measured(self) -> bool:
-        """Whether any run gave the target's metric."""
+        """True if any run gave the target's metric."""
         return any(training.curve for runs in self.trainings.values() for training in runs.values())
 
     @property
@@ -131,12 +133,12 @@ class Findings:
 
     @property
     def worth(self) -> float:
-        """What a run may cost before it is broken off: so much more than the best did, and no more than many times one worker alone."""
+        """The cost at which a run is broken off: some times that of the best, and no more than many times that of one worker alone."""
         alone = self.best_alone
         return min(LEEWAY * self.best, _FAR_BEHIND * self.cost_of(alone) if self.offers(alone) else math.inf)
 
     def offers(self, candidate: Candidate) -> bool:
-        """Whether it may be the answer: it fits into memory, and one worker alone only where it may be quickest, or was asked for."""
+        """True if it may be the answer: it fits into memory, and one worker alone only where it may be quickest, or was asked for."""
         return (not candidate.is_alone or self.space.allows_alone or self.objective.name == TIME) and self.fits(candidate)
 
     @property
@@ -161,12 +163,12 @@ class Findings:
         return min(ends, default=math.inf)
 
     def ranked(self) -> list[Candidate]:
-        """Those that reached the target, the best first."""
+        """The candidates that reached the target, the best first."""
         reached = [each for each in self.trainings if self.offers(each) and self.cost_of(each) < math.inf]
         return sorted(reached, key=self.cost_of)
 
     def real_seconds(self, candidate: Candidate, steps: int) -> float:
-        """How long a run of so many steps takes by the clock, as those of its system did, or all; 0 before the first."""
+        """The seconds of a run of so many steps by the clock, from runs of its system, or else of all; 0 before the first."""
         runs = [(each, training) for each, found in self.trainings.items() for training in found.values() if training.real]
         own = [run for run in runs if run[0].system == candidate.system] or runs
         taken = sum(training.samples / self.batch(each) for each, training in own)
@@ -175,7 +177,7 @@ class Findings:
     # What the JOB is like
 
     def shape(self, candidate: Candidate | None = None) -> StepShape:
-        """What the JOB's steps are like, by its own settings or with a candidate's batch; observed once."""
+        """The shape of the JOB's steps, by its own settings or with a candidate's batch; observed once."""
         batch = self._own_batch(candidate)
         return self._shapes.shape(batch, self._with_batch(batch))
 
@@ -193,27 +195,27 @@ class Findings:
         return max(1, round(counted * float(dict(candidate.settings).get(name, own)) / own))
 
     def read(self, candidate: Candidate, attempt: Attempt, steps: int) -> TrainedRun:
-        """What a run of it says, which was to take so many steps."""
+        """The results of a run of it, which was to take so many steps."""
         return TrainedRun.of(attempt, self.scenario.target, steps, 0 if self.counts else self.batch(candidate))
 
     @property
     def counts(self) -> bool:
-        """Whether the JOB says of a step how many samples it used: by `worker.batches`, a sampler or `worker.count`."""
+        """True if the JOB counts the samples of a step: by `worker.batches`, a sampler or `worker.count`."""
         return self.shape().samples > 0
 
     def steps(self, candidate: Candidate, samples: float) -> int:
-        """Of each worker, for so many samples of all."""
+        """The steps of each worker for so many samples of all."""
         return max(1, math.ceil(samples / (candidate.workers * self.batch(candidate))))
 
     def shortest(self, candidate: Candidate) -> float:
-        """The fewest samples that it can train on: where workers pass over steps that others take, those of an epoch."""
+        """The fewest samples that it can train on: where workers skip steps that others take, those of an epoch."""
         if not candidate.strategy.chooses:
             return 0.0
         return float(self.scenario.training or (self.scenario.observed.pass_length or 0) * self.batch(ALONE))
 
     @property
     def samples(self) -> float:
-        """Those that the JOB computes on by its own settings."""
+        """The samples that the JOB computes on by its own settings."""
         return self.scenario.samples(self.batch(ALONE))
 
     def impossible(self, candidate: Candidate) -> str:
@@ -240,7 +242,7 @@ class Findings:
         return scenario.elsewhere(devices=charging(scenario.devices, self.shape(candidate).flops))
 
     def take_kept(self, candidate: Candidate, seed: int, steps: int, most: float) -> bool:
-        """Whether a run of it is known that went as far as one would now."""
+        """Take a known run instead of making one; true if there is one that went as far as a new one would."""
         held = self.trainings.setdefault(candidate, {})
         known = [held[seed]] if seed in held else [self.cache.get(self._key(candidate, seed, cut), TrainedRun) for cut in (False, True)]
         for training in known:
@@ -290,5 +292,5 @@ class Findings:
         return self.scenario.set(changed)
 
     def _key(self, candidate: Candidate, seed: int, cut: bool) -> str:
-        """One that was broken off does not take the place of one that was shorter and ended."""
+        """The cache key of a run; a run that was broken off has another than one that ended, so it does not replace a shorter one."""
         return self.scenario.key(candidate, "cut" if cut else "training", str(self.scenario.target), seed)

@@ -1,4 +1,4 @@
-"""What is predicted from a few seeds: a value, and between which bounds the next run should lie."""
+"""Predictions from a few seeds: a value, and the bounds between which the next run should lie. The planner makes them for its choices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Interval(msgspec.Struct, frozen=True):
     high: float
 
     def times(self, factor: float) -> Interval:
-        """Of another quantity that is so many times as large."""
+        """The interval of another quantity that is so many times as large."""
         return Interval(self.low * factor, self.middle * factor, self.high * factor)
 
 
@@ -46,9 +46,9 @@ def deviation(values: Mapping[str, Sequence[float]]) -> tuple[float, int]:
 
 
 def forecast(values: Sequence[float], spread: float, freedom: int) -> Interval:
-    """From what some seeds gave, for the next: Student's bounds for a new observation, and the simulator's own error.
+    """The interval for the next seed, from the `values` of some: Student's bounds for a new observation, and the simulator's own error.
 
-    They take in all values.
+    It contains all `values`.
     """
     middle, count = median(values), len(values)
     quantile = _STUDENT[min(freedom, len(_STUDENT)) - 1] if freedom else 2.0
@@ -57,6 +57,6 @@ def forecast(values: Sequence[float], spread: float, freedom: int) -> Interval:
 
 
 def extrapolated(value: float) -> Interval:
-    """From a curve that did not come to the target."""
+    """The interval around a value from a curve that did not come to the target."""
     width = 2 * _EXTRAPOLATED
     return Interval(value * math.exp(-width), value, value * math.exp(width))

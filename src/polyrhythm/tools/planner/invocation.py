@@ -1,4 +1,4 @@
-"""How a choice of a plan is run: as a command, in virtual time on the plan's machines, and in Python."""
+"""The commands and the code that run a choice of a plan: by the command line, in virtual time on the plan's machines, and in Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Invocation:
         return self._line("run", "--system", candidate)
 
     def rehearsal(self, candidate: Candidate) -> str:
-        """One that shows when it reaches the target in virtual time; empty where there is none."""
+        """A command line that shows when it reaches the target in virtual time; empty where there is none."""
         return "" if self.machines is None else self._line("compare", "--systems", candidate, *self.machines, "--to", self.target)
 
     def _line(self, command: str, system: str, candidate: Candidate, *further: str) -> str:
@@ -39,7 +39,7 @@ class Invocation:
         return shlex.join(["polyrhythm", command, self.job, system, candidate.system, *candidate.arguments(), *seed, *further, *own])
 
     def code(self, candidate: Candidate) -> str:
-        """The same in Python, in virtual time; without `on` it is run for real."""
+        """The call in Python that runs it in virtual time; without `on` it is run for real."""
         options = "".join(f", {key}={value!r}" for key, value in candidate.options)
         strategy = f'pr.systems.find("{candidate.system}"{options})' if candidate.options else f'"{candidate.system}"'
         seed = f", seed={self.seed}" if self.seed else ""

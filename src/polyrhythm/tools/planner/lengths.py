@@ -1,4 +1,6 @@
-"""How long a JOB trains by its own settings: the setting that says so, found by its name."""
+"""The length of a JOB's training by its own settings: the setting that says so, found by its name. `look` observes the steps of a length,
+and scenarios lengthen runs by it.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,13 @@ def length_in(settings: Mapping[str, Any]) -> Length | None:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What first runs of the JOB at one worker showed.
+    """Observations of the first runs of the JOB at one worker.
 
     `metrics` are the names of those that it gives; `untrained` is the target's before the first step, None where it was not evaluated
-    there; `real` the seconds that a step takes by the clock. `unit` is how many steps one more of its length takes at one worker, None
-    where that is not known; `whole` how many it takes by its own settings where no setting says how long; `divided` that workers share
-    these among them. Options of the optimizer are `scheduled` if they depend on the length. A pass over the data has `pass_length` batches.
+    there; `real` the seconds that a step takes by the clock. `unit` is the number of steps that one more of its length takes at one worker,
+    None where that is not known; `whole` the number of steps by its own settings where no setting has its length; `divided` that workers
+    share these among them. Options of the optimizer are `scheduled` if they depend on the length. An epoch of the data has `pass_length`
+    batches.
     """
 
     metrics: frozenset[str] = frozenset()

@@ -20,7 +20,7 @@ from polyrhythm.tools.planner.memory import held
 
 @dataclass(slots=True)
 class Noted:
-    """What a run found: the bytes that worker 0 holds between steps, 0 where that is not known, and the step after which it was to end."""
+    """Notes of a run: the bytes that worker 0 holds between steps, 0 where that is not known, and the step after which it was to end."""
 
     held: int = 0
     last: int | None = None
@@ -28,14 +28,14 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """As `train`, but over after so many `steps`: the same at all workers, so that none waits for another's step.
+    """Trains with `train`, but ends after so many `steps`: the same at all workers, so that none waits for another's step.
 
     `worker.batches` ends then, and what follows the loops still runs. Steps on samples that come from elsewhere (`get_batch`, an
     environment, a loader of the JOB's own) end with the last `optimizer.step()` itself.
 
-    In one process, where all workers share this object, `end_after` makes it end sooner. With `whole_epochs` it goes on to the end of an
-    epoch: of a strategy whose workers pass over steps that others take, no part of one ends at the same step everywhere. `moments` chooses
-    when the result is evaluated.
+    In one process, where all workers share this object, `end_after` makes it end sooner. With `whole_epochs` it continues to the end of an
+    epoch: where workers skip steps that others take, no part of an epoch ends at the same step everywhere. `moments` chooses when the
+    result is evaluated.
     """
 
     train: Train
@@ -45,7 +45,7 @@ class Limited:
     noted: Noted = field(default_factory=Noted, compare=False)
 
     def end_after(self, step: int) -> None:
-        """Let no worker begin a later step; none may have begun one."""
+        """Let no worker begin a later step; none may be in one already."""
         if self.noted.last is None and step < self.steps:
             self.noted.last = step
 
@@ -69,11 +69,11 @@ class Limited:
 
 
 class _Over(BaseException):
-    """Ends a training function in the middle of its own loop, past its own `except Exception`."""
+    """Ends a training function in the middle of its loop, past its own `except Exception`."""
 
 
 class _Limits:
-    """One worker's: `passes` over batches are under way, which end by themselves."""
+    """The limits of one worker: `passes` loops over batches are under way, which end by themselves."""
 
     def __init__(self, limited: Limited, worker: Worker) -> None:
         self.limited = limited
@@ -88,19 +88,19 @@ class _Limits:
 
     @property
     def over(self) -> bool:
-        """Whether the last step was taken."""
+        """True if the last step was taken."""
         return self.worker.clock >= self.limited.last
 
     def evaluate(self, function: Any) -> None:
-        """As `Worker.evaluate`, at the moments that were chosen."""
+        """Evaluate at the moments that were chosen."""
         self._evaluate(function, self.limited.moments)
 
     def batches(self, *given: Any, **named: Any) -> _Batches | tuple[()]:
-        """As `Worker.batches`."""
+        """The worker's batches, which end after the last step."""
         return () if self.over else _Batches(self._batches(*given, **named), self)
 
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer, **named: Any) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """As `Worker.attach`; the optimizer's last step outside a pass over batches is the end."""
+        """Attach, and have the optimizer's last step end the training where it is outside a loop over batches."""
         attached = self._attach(model, optimizer, **named)
         whole = optimizer.step
 

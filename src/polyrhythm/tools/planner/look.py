@@ -33,7 +33,7 @@ Options = Sequence[Mapping[str, float]]
 @dataclass(slots=True)
 class ObservedRun:
     """A run that was looked at: its `options` step by step, and the `moments` of these by the clock; whether it was `cut` short, whether
-    samples were `shared` among workers, and how many batches a pass over the data has; the first values of its metrics.
+    samples were `shared` among workers, and the number of batches in an epoch; the first values of its metrics.
     """
 
     options: list[Options] = field(default_factory=list)
@@ -46,7 +46,7 @@ class ObservedRun:
 
     @property
     def steps(self) -> int:
-        """How many were taken."""
+        """The number of steps that were taken."""
         return len(self.options)
 
 
@@ -58,7 +58,7 @@ class Look:
     seconds: float
 
     def observed(self) -> Observed:
-        """What there is to see. Raises PolyrhythmErrors for a JOB that cannot be run."""
+        """The observations of first runs. Raises PolyrhythmErrors for a JOB that cannot be run."""
         began = monotonic()
         first = self.trial(self.scenario.set({}), _FEW, evaluated=True)
         target, length = self.scenario.target.metric, self.scenario.length
@@ -70,7 +70,7 @@ class Look:
         return self._whole(seen) if length is None else self._length(seen, length)
 
     def all_metrics(self, seconds: float) -> tuple[set[str], bool]:
-        """Those of a whole run, or of so many seconds of one; and whether it came to its end."""
+        """The metrics of a whole run, or of so many seconds of one; and whether it came to its end."""
         trial = replace(self, seconds=seconds).trial(self.scenario.set({}), None, evaluated=True)
         return trial.metrics, not trial.cut
 
@@ -147,7 +147,7 @@ def _watched(train: Train, found: ObservedRun, held: list[Worker], evaluated: bo
 
 
 def _no_evaluation(*given: object, **named: object) -> None:
-    """It was looked at before."""
+    """Ignore an evaluation: an earlier run has shown it."""
 
 
 def _first_moment(count: int, at: Callable[[int], Mapping[str, float]]) -> None:
@@ -155,7 +155,7 @@ def _first_moment(count: int, at: Callable[[int], Mapping[str, float]]) -> None:
 
 
 def _short(train: Train) -> Train:
-    """`train` with passes of one batch over its data: what comes after each epoch comes at once."""
+    """`train` with epochs of one batch: the work between epochs comes at once."""
 
     def short(worker: Any) -> object:
         whole = worker.batches

@@ -1,4 +1,4 @@
-"""What was measured, kept by a digest of all that decides it, so that no run is made twice, by this plan or a later one."""
+"""A cache of measurements by a digest of all that decides them, so that no run is made twice, by this plan or a later one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a candidate: how far its training came, and for what."""
+"""The training of a candidate as far as it is known: its curve, and what it cost. Findings keep it, and the stages of a search read it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CurvePoint(msgspec.Struct, frozen=True):
     value: float
 
     def spent(self, workers: int) -> Spent:
-        """By so many workers."""
+        """The resources that were used by then, by so many workers."""
         return Spent(self.seconds, self.nbytes, workers)
 
 
@@ -33,7 +33,7 @@ class TrainedRun(msgspec.Struct, frozen=True):
     """A run with real gradients, over `limit` steps of each worker at most.
 
     `reached` is the place of the first evaluation that meets the target, -1 where none does; `seconds`, `nbytes` and `samples` are those
-    of the whole run, and `begun` those by which every worker had taken a step: until then weights are copied, once. `cut` is why it was
+    of the whole run, and `begun` those by the first step of the last worker: until then weights are copied, once. `cut` is why it was
     ended early, and `error` why it failed; `over` says that it ended by itself, before its limit. `held` are the
     bytes that worker 0 held between steps, 0 where that is not known, and `real` the seconds that the run took by the clock.
     """
@@ -53,7 +53,7 @@ class TrainedRun(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(attempt: Attempt, target: Target, limit: int, uncounted: int = 0) -> TrainedRun:
-        """From a run, whole or broken off; a step has `uncounted` samples where the JOB counts none."""
+        """The results of a run, whole or broken off; a step has `uncounted` samples where the JOB counts none."""
         steps_taken = [event for event in attempt.outcome.events if isinstance(event, Stepped)]
         first, stepped = {event.actor: event for event in reversed(steps_taken)}, {event.actor: event for event in steps_taken}
         taken, steps = Taken(steps_taken, uncounted), max((event.clock for event in stepped.values()), default=0)
@@ -89,11 +89,11 @@ class TrainedRun(msgspec.Struct, frozen=True):
         return self.curve[self.reached] if self.reached >= 0 else None
 
     def cost(self, objective: Objective, workers: int) -> float:
-        """What it took to the target, by the objective; infinite where that was not reached."""
+        """Its cost to the target, by the objective; infinite where that was not reached."""
         return math.inf if self.end is None else objective.cost(self.end.spent(workers))
 
     def cost_of(self, samples: float, objective: Objective, workers: int) -> float:
-        """What so many samples cost, as those of this run did after its beginning."""
+        """The cost of so many samples, at the rate of this run after its beginning."""
         if not self.samples or samples == math.inf:
             return math.inf
         seconds, nbytes, used = self.begun if self.begun[2] < min(samples, self.samples) else (0.0, 0.0, 0.0)
@@ -119,7 +119,7 @@ class Taken:
             samples.append(float(event.samples or uncounted * event.clock))
 
     def by(self, moment: float) -> float:
-        """Of all workers, until then."""
+        """The samples of all workers until `moment`."""
         return sum(float(np.interp(moment, times, samples, left=0.0)) for times, samples in self.known.values())
 
 

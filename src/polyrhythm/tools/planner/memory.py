@@ -1,4 +1,4 @@
-"""What memory a worker needs: what it holds between steps, and what backward() keeps."""
+"""The memory of a worker: the bytes that it holds between steps, and those that backward() keeps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polyrhythm.errors import BrokenOff
 from polyrhythm.systems import find
 
 _STEPS = 2
-"""A training function that goes on regardless is broken off after so many steps."""
+"""A training function that ignores the limit is broken off after so many steps."""
 
 
 def activations(train: Train) -> int:
@@ -53,7 +53,7 @@ def held(worker: Worker) -> int:
 
 
 def _stored(value: Tensor) -> tuple[Tensor, ...]:
-    """What it lies in: a sparse gradient in its rows and their places."""
+    """The tensors that store it: of a sparse gradient its rows and their places."""
     return (value,) if value.layout == torch.strided else (value._indices(), value._values())
 
 

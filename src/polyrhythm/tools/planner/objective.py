@@ -1,4 +1,4 @@
-"""What a plan is to have least of: time, bytes, money or energy until the target."""
+"""The objectives of a plan: time, bytes, money or energy until the target. A plan request names one, and findings compare runs by it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIME = "time"
 @dataclass(frozen=True, slots=True)
 @checked
 class Prices:
-    """What machines cost: `worker_hour` of one worker and `gigabyte` of traffic, in one currency; `watts` is what a worker draws."""
+    """The prices of machines: `worker_hour` of one worker and `gigabyte` of traffic, in one currency; `watts` is the power of a worker."""
 
     worker_hour: float = 0.0
     gigabyte: float = 0.0
@@ -29,18 +29,18 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a run has used so far: virtual seconds, bytes sent by all, and the machines that it holds."""
+    """The resources that a run has used so far: virtual seconds, bytes sent by all, and the machines that it holds."""
 
     seconds: float
     nbytes: float
     workers: int
 
     def money(self, prices: Prices) -> float:
-        """In the currency of `prices`."""
+        """The cost in the currency of `prices`."""
         return self.workers * self.seconds / _HOUR * prices.worker_hour + self.nbytes / _GIGABYTE * prices.gigabyte
 
     def energy(self, prices: Prices) -> float:
-        """In joules."""
+        """The energy in joules, at the prices' watts."""
         return self.workers * self.seconds * prices.watts
 
 
@@ -68,5 +68,5 @@ class Objective:
             raise CompositionError("The objective is money, and nothing has a price: give --worker-hour or --gigabyte.")
 
     def cost(self, spent: Spent) -> float:
-        """What there is to have least of; it never falls during a run."""
+        """The quantity to minimize; it never falls during a run."""
         return OBJECTIVES[self.name](spent, self.prices)

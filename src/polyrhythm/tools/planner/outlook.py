@@ -1,4 +1,4 @@
-"""What the best candidates wait for, what would harm them, and what would help: short runs on machines with one thing changed."""
+"""The waits, the risks and the remedies of the best candidates: short runs on machines with one thing changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOTICED = 0.97
 
 @dataclass(slots=True)
 class Outlook:
-    """`pool` makes its runs; after the `budget` none is begun, and those under way are broken off."""
+    """`pool` makes its runs; after the `budget` none is started, and those under way are broken off."""
 
     found: Findings
     pool: Callable[[Done], Pool]
@@ -38,12 +38,12 @@ class Outlook:
         work(self.pool, self._runs((each, name, circumstance) for name, circumstance in every.items() for each in candidates))
 
     def factor(self, candidate: Candidate, name: str) -> float | None:
-        """Of the time that a sample takes; None where the run fails, or is not known."""
+        """The factor on the time that a sample takes; None where the run fails, or is not known."""
         here, there = self.rates.get((candidate, "")), self.rates.get((candidate, name))
         return None if not here or there is None else there / here
 
     def waits(self, candidate: Candidate) -> Waits | None:
-        """What the time to the target consists of; None where it was not measured."""
+        """The parts of the time to the target; None where it was not measured."""
         training, quick, instant = self.found.training(candidate), self.factor(candidate, "bandwidth"), self.factor(candidate, "network")
         if quick is None or instant is None or training is None or training.end is None:
             return None
@@ -53,11 +53,11 @@ class Outlook:
         return Waits(compute * useful, latency * useful, (1 - compute - latency) * useful, 1 - useful)
 
     def risks(self, candidate: Candidate) -> dict[str, float | None]:
-        """By name, as far as they were measured."""
+        """The factors of the risks by name, as far as they were measured."""
         return {name: self.factor(candidate, name) for name in RISKS if (candidate, name) in self.rates}
 
     def remedies(self, candidate: Candidate) -> list[Remedy]:
-        """What makes it faster, the most helpful first."""
+        """The changes that make it faster, the most helpful first."""
         factors = {name: self.factor(candidate, name) for name in REMEDIES}
         found = [Remedy(name, factor) for name, factor in factors.items() if factor is not None and factor < _NOTICED]
         return sorted(found, key=lambda each: each.factor)

@@ -1,4 +1,4 @@
-"""Which system would win on other links and with other numbers of workers: timing runs, and the samples that each was measured to need."""
+"""Maps of the systems that would win on other links and with other numbers of workers, from timing runs and measured samples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AXES: Mapping[str, Callable[[float], Circumstance]] = {
     "bandwidth": lambda factor: links(bandwidth=factor),
     "latency": lambda factor: links(latency=factor),
 }
-"""What is varied beside the number of workers."""
+"""The axis that is varied in addition to the number of workers."""
 
 Place = tuple[Candidate, str, float]
 """A candidate with so many workers, on links one of whose properties is changed by a factor."""
@@ -39,7 +39,7 @@ Place = tuple[Candidate, str, float]
 
 @dataclass(frozen=True, slots=True)
 class TimingTask:
-    """So many steps of each worker, without arithmetic."""
+    """A run of so many steps of each worker, without arithmetic."""
 
     scenario: Scenario
     candidate: Candidate
@@ -48,7 +48,7 @@ class TimingTask:
 
     @property
     def name(self) -> str:
-        """In progress lines."""
+        """The candidate's name in progress lines."""
         return f"{self.candidate.name}, timed"
 
     def attempt(self, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None = None) -> Attempt:
@@ -70,7 +70,7 @@ class TimingTask:
 
 @dataclass(slots=True)
 class PhaseMaps:
-    """Timing runs of the best of some systems; none is begun when no time is `left`."""
+    """Timing runs of the best of some systems; none is started when no time is `left`."""
 
     found: Findings
     pool: Callable[[Done], Pool]
@@ -78,7 +78,7 @@ class PhaseMaps:
     rates: dict[Place, float] = field(default_factory=dict)
 
     def maps(self, leading: Sequence[Candidate]) -> list[PhaseMap]:
-        """Over bandwidths and over latencies, of the first few of `leading`."""
+        """Maps over bandwidths and over latencies, of the first few of `leading`."""
         reached = [*leading, *sorted(self.found.trainings, key=self.found.cost_of)]
         chosen = first_of_each([each for each in reached if self._joins(each)])[:_SYSTEMS]
         if len(chosen) < 2:
@@ -90,7 +90,7 @@ class PhaseMaps:
         return [made for axis in AXES if (made := self._map(axis, chosen, counts)).cells]
 
     def _joins(self, candidate: Candidate) -> bool:
-        """Also one that is too slow here may win elsewhere."""
+        """True if it reached the target with others; one that is too slow here may still win elsewhere."""
         return self.found.cost_of(candidate) < math.inf and candidate.workers > 1
 
     def _counts(self) -> list[int]:

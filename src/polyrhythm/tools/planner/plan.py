@@ -44,18 +44,18 @@ WORKERS = (2, 4, 8)
 @dataclass(frozen=True, slots=True)
 @checked
 class PlanRequest:
-    """What a plan is asked for. Raises PolyrhythmErrors for what cannot be.
+    """A request for a plan. Raises PolyrhythmErrors for values that are not possible.
 
     Args:
         target: such as "accuracy=0.96".
         network, devices: as of `Simulator`; a network is needed, since candidates differ by what they send. The device "here" is this
             machine, whose steps are timed first.
         workers: the numbers of workers that may be used.
-        objective: what there is to be least of until the target: "time", "bytes", "money" or "energy", at `prices`.
+        objective: the quantity to minimize until the target: "time", "bytes", "money" or "energy", at `prices`.
         budget: seconds that the plan may take. memory: bytes that one worker may use, or None.
         systems: the names of those that are tried; all by default. settings: of the JOB, with which all candidates begin.
         jobs: runs at once, by default one for each core; pool: "host", or "ray" for a cluster.
-        cache: a directory in which runs are kept, so that a plan that was stopped goes on; in memory alone by default.
+        cache: a directory in which runs are kept, so that a plan that was stopped continues; in memory alone by default.
     """
 
     target: str
@@ -97,11 +97,11 @@ class PlanRequest:
 
     @property
     def goal(self) -> Target:
-        """The target, read."""
+        """The target as metric and value."""
         return parse_target(self.target)
 
     def invocation(self, job: str | None, arguments: Sequence[str] = ()) -> Invocation:
-        """How choices of the JOB are run; in virtual time where its machines have names."""
+        """The invocation of choices of the JOB; in virtual time where its machines have names."""
         named = [("--network", self.network), ("--device", self.devices)]
         given = [part for flag, value in named if isinstance(value, str | Path) and value != HERE for part in (flag, str(value))]
         whole = len(given) == 2 * len(named)
@@ -120,7 +120,7 @@ class PlanRequest:
         facts: Mapping[str, str] | None = None,
         invocation: Invocation | None = None,
     ) -> Planner:
-        """What makes the plan; `pool` makes its runs."""
+        """The planner of this plan; `pool` makes its runs."""
         scenario = self.scenario(train, job, facts or {})
         scenario.set({})  # refuses settings that the JOB does not have
         space = Space.of(scenario, tuple(self.systems or SYSTEMS), tuple(self.workers))
@@ -196,7 +196,7 @@ def plan(
 
 
 def source_of(train: Train) -> dict[str, str]:
-    """A digest of the file that defines it. Raises CompositionError where there is none: kept runs could not be told from others'."""
+    """A digest of the file that defines it. Raises CompositionError where there is none: kept runs of others would look like its own."""
     kind = getattr(train, "train", train)
     kind = kind if inspect.isroutine(kind) else type(kind)
     try:

@@ -50,7 +50,7 @@ _UNMEASURED = "no run gave a value of"
 
 
 def _nothing(text: str) -> None:
-    """Nobody listens."""
+    """The default for progress: nothing is shown."""
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class Planner:
                 self._lengthen(leading[0])
 
     def _lengthen(self, candidate: Candidate) -> None:
-        """Where the schedule depends on the length, try twice that of a candidate that missed the target, under the same seeds."""
+        """If the schedule depends on the length, try twice that of a candidate that missed the target, under the same seeds."""
         found, space = self.found, self.found.space
         if "length" in space.varied:
             length = 2 * space.parameters(candidate)["length"]
@@ -122,7 +122,7 @@ class Planner:
                 self.search.make(((longer, seed, steps, most) for seed in sorted(found.trainings[candidate])), 1.0)
 
     def answer(self, ended: str, maps: Sequence[PhaseMap] = ()) -> Plan:
-        """What is known."""
+        """The plan, from all that is known by now."""
         found, scenario = self.found, self.found.scenario
         leading = self.leading()
         choices = [choice for each in leading if (choice := self.choice(each)) is not None]
@@ -164,13 +164,13 @@ class Planner:
         return next((f"the best was {target.metric} {show_metric(best)}, with {each.name}" for each in known if known[each] == best), "")
 
     def _compared(self, choices: Sequence[Choice]) -> list[Choice]:
-        """With how much worse the quality of each is than the best."""
+        """The choices, each with its shortfall in quality from the best."""
         qualities = [each.quality for each in choices if each.quality is not None]
         best = self.found.scenario.target.best(qualities) if qualities else 0.0
         return [replace(each, shortfall=None if each.quality is None else abs(best - each.quality)) for each in choices]
 
     def maps(self, seconds: float) -> list[PhaseMap]:
-        """Which system would win elsewhere, within so many further seconds."""
+        """Maps of the systems that would win elsewhere, made within so many further seconds."""
         return PhaseMaps(self.found, self.pool, Budget(seconds, self.budget.now, self.budget.day).left).maps(self.leading())
 
     def leading(self) -> list[Candidate]:
@@ -196,14 +196,14 @@ class Planner:
         return sum(training.end is None for training in runs) / len(runs) if len(runs) > 1 else 0.0
 
     def _alone_first(self, order: list[Candidate]) -> list[Candidate]:
-        """With one machine alone before others that are hardly faster."""
+        """The order, with one machine alone before others that are hardly faster."""
         found, alone = self.found, self.found.best_alone
         if alone not in order or found.typical(alone) > _NEARLY * found.typical(order[0]) or self._missed(alone):
             return order
         return [alone, *(each for each in order if each != alone)]
 
     def _bounds(self, candidate: Candidate) -> Interval:
-        """Of what the target costs it, as far apart as those of the seconds."""
+        """The bounds of its cost to the target, as far apart as those of the seconds."""
         reached = [training for training in self.found.trainings[candidate].values() if training.end is not None]
         spent, seconds = self._spent(candidate, reached)
         return seconds.times(self.found.objective.cost(spent) / seconds.middle) if seconds.middle else seconds
@@ -216,7 +216,7 @@ class Planner:
         return [choice for each in first_of_each(filter(found.offers, order))[:count] if (choice := self.choice(each)) is not None]
 
     def choice(self, candidate: Candidate) -> Choice | None:
-        """What is predicted of the candidate; None where nothing can be."""
+        """The prediction for the candidate; None where there can be none."""
         runs = list(self.found.trainings.get(candidate, {}).values())
         reached = [training for training in runs if training.end is not None]
         if not reached and self.found.expected(candidate) == math.inf:
@@ -254,7 +254,7 @@ class Planner:
         )
 
     def _spent(self, candidate: Candidate, reached: Sequence[TrainedRun]) -> tuple[Spent, Interval]:
-        """What it takes to the target, and between which bounds its seconds lie."""
+        """The resources that it takes to the target, and the bounds between which its seconds lie."""
         if reached:
             ends = [training.end for training in reached if training.end is not None]
             missed = len(self.found.trainings[candidate]) - len(ends)
@@ -270,7 +270,7 @@ class Planner:
         return Spent(training.seconds * part, training.nbytes * part, candidate.workers), extrapolated(training.seconds * part)
 
     def _deviation(self) -> tuple[float, int]:
-        """Of the seconds to the target, between seeds."""
+        """The deviation of the seconds to the target between seeds."""
         runs = self.found.trainings
         return deviation(
             {each.name: [training.end.seconds for training in runs[each].values() if training.end is not None] for each in runs}

@@ -1,4 +1,6 @@
-"""What a plan is for: a JOB, a target, and machines; and what decides the outcome of a run there."""
+"""The scenario of a plan: a JOB, a target, and machines; and the key of all that decides the outcome of a run there. A plan request makes
+one, and each run of the search trains in it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class Scenario:
 
     @property
     def length(self) -> Length | None:
-        """How long the JOB trains by its own settings; None where none says so."""
+        """The setting for the length of the JOB's training, with its own value; None where there is none."""
         return length_in({name: self.default(name) for name in settings_of(self.train)})
 
     @property
@@ -67,7 +69,7 @@ class Scenario:
 
     @property
     def known(self) -> bool:
-        """Whether the JOB says how many samples it computes on, so that its length need not be observed."""
+        """True if the JOB says how many samples it computes on, so that its length need not be observed."""
         return self.training is not None and (self.length is None or "epoch" in self.length.name)
 
     def unit(self, batch: int) -> float | None:
@@ -77,7 +79,7 @@ class Scenario:
         return None if self.observed.unit is None else self.observed.unit * batch
 
     def samples(self, batch: int) -> float:
-        """How many samples one worker computes on by the JOB's own settings, as far as is known; else those of a thousand batches."""
+        """The samples that one worker computes on by the JOB's own settings, as far as is known; else those of a thousand batches."""
         unit, length, whole = self.unit(batch), self.length, self.observed.whole
         if unit is not None and (length is not None or self.known):
             return unit * (1 if length is None else length.own)
@@ -106,7 +108,7 @@ class Scenario:
         return with_settings(self.train, self.job, {**self.settings, **changes})
 
     def default(self, name: str) -> Any:
-        """What a setting is where no candidate changes it; None where the JOB does not have it."""
+        """The value of a setting that no candidate changes; None where the JOB does not have it."""
         known = settings_of(self.train).get(name)
         given = self.settings.get(name, None if known is None else known.default)
         if known is None or not isinstance(given, str):
@@ -117,7 +119,7 @@ class Scenario:
             return given
 
     def elsewhere(self, **changed: Any) -> Scenario:
-        """The same on other machines."""
+        """The scenario with other machines, faults or network."""
         return replace(self, **changed)
 
     def key(self, candidate: Candidate, *further: object) -> str:
@@ -142,7 +144,7 @@ class Scenario:
 
 
 def is_positive(value: object) -> bool:
-    """Whether it is a number above zero."""
+    """True if it is a number above zero."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 

@@ -31,7 +31,7 @@ _FIELD = 8
 _ALONE = 0.2
 """One machine alone is tuned for this part of the time."""
 _RACED_BY = 0.45
-"""Heats are to be over by this part of the time; where no system has come to the target, they go on instead of draws."""
+"""Heats are to be over by this part of the time; where no system has come to the target, they continue instead of draws."""
 _REVISITED_BY = 0.62
 """Then runs begin of those that heats ruled out; draws and further seeds follow."""
 _DRAWN_BY = 0.78
@@ -133,7 +133,7 @@ class Search:
         return {name: value / 2 if name == "rate" and value >= 2 else value for name, value in known.items()}
 
     def _leaders(self, field: Sequence[Candidate], samples: float) -> list[Candidate]:
-        """Those that run in the next heat, for so many samples."""
+        """The candidates that run in the next heat, for so many samples."""
         found, alive = self.found, []
         for candidate in field:
             if (reason := self._reason(candidate)) is not None:
@@ -153,7 +153,7 @@ class Search:
         return [*alive[:kept], *flat]
 
     def _quick_to_run(self, field: Sequence[Candidate], samples: float) -> list[Candidate]:
-        """All but those that would keep the others waiting; they are passed over for now."""
+        """The candidates without those that would keep the others waiting, which are left for later."""
         seconds = {each: self.found.real_seconds(each, self.found.steps(each, samples)) for each in field}
         most = _SLOW_TO_RUN * median(seconds.values()) if seconds else 0.0
         slow = [each for each in field if seconds[each] > most]
@@ -162,7 +162,7 @@ class Search:
         return [each for each in field if each not in slow]
 
     def _seconds_per_sample(self) -> float:
-        """Of real time, so far: all cores together."""
+        """The real seconds of a sample so far: all cores together."""
         trained = sum(training.samples for runs in self.found.trainings.values() for training in runs.values())
         return max(_INSTANT, self.budget.spent()) / max(1.0, trained)
 
@@ -187,7 +187,7 @@ class Search:
         return f"a sample takes {rate}: on the fewest samples that any needed it would still cost more than the best"
 
     def _order(self, candidate: Candidate, race: Race) -> float:
-        """What it is expected to cost: as it did where it came to the target, else by how far it is beside the others."""
+        """Its expected cost: its real cost where it came to the target, else an estimate from its progress compared with the others."""
         training = self.found.training(candidate)
         if training is None or training.end is not None:
             return self.found.cost_of(candidate)
@@ -249,7 +249,8 @@ class Search:
     def confirm(self) -> None:
         """Run the best, and the best of one worker alone, under further seeds, for more samples than they needed under the first.
 
-        What was best under one seed is often not so under others: this goes on until the first by the median is one that has run under all.
+        What was best under one seed is often not so under others: this continues until the first by the median is one that has run under
+        all.
         """
         found = self.found
         confirmed: set[Candidate] = set()
@@ -282,7 +283,7 @@ class Search:
         work(self.pool, self.wanted(wanted, until, off))
 
     def wanted(self, wanted: Iterable[Wanted], until: float, off: float) -> Iterator[Followed]:
-        """As `make` makes them."""
+        """The runs that `make` makes."""
         deadline = self.budget.deadline(off)
         for candidate, seed, steps, most in wanted:
             if self.found.take_kept(candidate, seed, steps, most):
@@ -291,7 +292,7 @@ class Search:
                 yield self.found.task(candidate, seed, steps, most, deadline), partial(self.found.keep, candidate, seed, steps)
 
     def _fits(self, candidate: Candidate, steps: int, until: float) -> bool:
-        """Whether so many steps should be over in time, as far as runs tell: short runs say little of one that is far longer."""
+        """True if so many steps should be over in time, as far as runs tell: short runs say little of one that is far longer."""
         if self.found.real_seconds(candidate, steps) <= max(self.budget.left(until), self.budget.left() / 2):
             return True
         samples = [training.samples for runs in self.found.trainings.values() for training in runs.values()]

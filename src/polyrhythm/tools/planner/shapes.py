@@ -1,4 +1,4 @@
-"""What the steps of a JOB are like with one batch or another, each observed once."""
+"""The shapes of a JOB's steps with one batch or another, each observed once."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from polyrhythm.tools.planner.memory import activations
 
 @dataclass(slots=True)
 class Shapes:
-    """By a key for the batch, None for the JOB's own."""
+    """Shapes of steps by a key for the batch, None for the JOB's own."""
 
     shapes: dict[int | None, StepShape] = field(default_factory=dict)
     kept: dict[int | None, int] = field(default_factory=dict)
 
     def shape(self, batch: int | None, train: Train) -> StepShape:
-        """Of `train`, which has that batch."""
+        """The shape of a step of `train`, which has that batch."""
         if batch not in self.shapes:
             self.shapes[batch] = shape_of(train)
         return self.shapes[batch]

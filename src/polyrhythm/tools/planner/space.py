@@ -1,4 +1,4 @@
-"""Which candidates there are: systems, their options, numbers of workers, learning rates and batches."""
+"""The space of candidates: systems, their options, numbers of workers, learning rates and batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS: Mapping[str, Sequence[Any]] = {
     "shards": (1, 2, 4),
     "servers": (1, 2, 4),
 }
-"""Values that are tried beside a system's own default, of options that many systems have."""
+"""Values that are tried in addition to a system's own default, of options that many systems have."""
 RATES = ("lr", "learning_rate")
 RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 BATCH_FACTORS = (0.5, 1.0, 2.0)
@@ -30,7 +30,7 @@ class Draw(Protocol):
     """Chooses values by name: a trial of the optimiser."""
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """One of `choices`."""
+        """Choose one of `choices` for the parameter `name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Space:
 
     @staticmethod
     def of(scenario: Scenario, systems: Sequence[str], workers: Sequence[int]) -> Space:
-        """Those of a training function: its learning rate and batch are found by their usual names."""
+        """The space of a training function: its learning rate and batch are found by their usual names."""
         rates = [(name, float(scenario.default(name))) for name in RATES if is_positive(scenario.default(name))]
         batches = [(name, int(scenario.default(name))) for name in BATCHES if is_positive(scenario.default(name))]
         rate, batch = next(iter(rates), None), next(iter(batches), None)
@@ -63,7 +63,7 @@ class Space:
 
     @property
     def allows_alone(self) -> bool:
-        """Whether one worker without others is an answer, and not only something to compare with."""
+        """True if one worker without others is an answer, and not only something to compare with."""
         return 1 in self.workers and ALONE.system in self.systems
 
     @property

@@ -44,7 +44,7 @@ def show(plan: Plan, console: Console) -> None:
 
 
 def plan_text(plan: Plan, width: int = 150) -> str:
-    """What `polyrhythm plan` prints, without colours, in lines of at most `width` characters."""
+    """The text that `polyrhythm plan` prints, without colours, in lines of at most `width` characters."""
     console = Console(file=(written := io.StringIO()), width=width, color_system=None, highlight=False)
     show(plan, console)
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines()) + "\n"

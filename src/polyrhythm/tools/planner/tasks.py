@@ -26,7 +26,7 @@ REAL = "real seconds"
 """The note with how long the run took by the clock."""
 _THIRD = 3
 CUT = "ended early"
-"""The note of a run that was to go on, with the reason why it did not."""
+"""The note of a run that was to continue, with the reason why it did not."""
 _TOO_MUCH = "it costs more than the best"
 _REGARDLESS = 3.0
 """A training function that does not take its batches from `worker.batches` is broken off at so many times the cost."""
@@ -53,11 +53,11 @@ class TrainingTask:
 
     @property
     def name(self) -> str:
-        """In progress lines."""
+        """The candidate's name in progress lines."""
         return self.candidate.name
 
     def elsewhere(self, scenario: Scenario) -> TrainingTask:
-        """The same run on other machines."""
+        """The task on the machines of another scenario."""
         return replace(self, scenario=scenario)
 
     def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: Checkpoints | None = None) -> Attempt:
@@ -92,7 +92,7 @@ class TrainingTask:
         return tried
 
     def _spent_by(self, event: Stepped, last: int) -> bool:
-        """Whether it has cost too much by then. Raises BrokenOff where it goes on after the `last` step, and when time is up."""
+        """True if it has cost too much by then. Raises BrokenOff where it continues after the `last` step, and when time is up."""
         cost = self.objective.cost(Spent(event.time, event.bytes_sent, self.candidate.workers))
         if event.clock > last and cost > _REGARDLESS * self.most:
             raise BrokenOff(_TOO_MUCH)
@@ -112,7 +112,7 @@ class Sparing:
     target: Target
 
     def __call__(self, count: int, at: Callable[[int], Mapping[str, float]]) -> None:
-        """As `Moments`."""
+        """Choose from the `count` moments those to evaluate, and evaluate them by `at`."""
         some = sorted({0, *range((count - 1) % _THIRD, count, _THIRD)})
         met = next((place for place in some if self._met_by(at(place))), None)
         if met is not None:

@@ -1,4 +1,4 @@
-"""The best few of a plan, run for real for a short time: what their systems compute beside the steps, and what that corrects."""
+"""The best few of a plan, run for real for a short time: the time that their systems add to the steps, and the correction for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Timed = Callable[[Train, int, Strategy], Profile]
 
 
 def timed_here(train: Train, workers: int, strategy: Strategy) -> Profile:
-    """In processes of this machine."""
+    """Time the steps in processes of this machine."""
     return device_profile(train, workers=workers, strategy=strategy)
 
 
@@ -44,9 +44,9 @@ def timed_here(train: Train, workers: int, strategy: Strategy) -> Profile:
 class Verification:
     """Corrects plans by `timed` steps: codecs, merges and copies take the time of processors too, which searches in virtual time leave out.
 
-    The time of a system's steps over that of steps without any system, both measured with as many workers on this machine, is the factor
-    by which steps take longer on the machines of the plan; with these the choice runs in virtual time again, under all seeds. `failed` is
-    told of a choice whose run fails; it keeps what was predicted.
+    The time of a system's steps over that of steps without any system, both measured with as many workers on this machine, is the factor by
+    which steps take longer on the machines of the plan; with these the choice runs in virtual time again, under all seeds. `failed` is
+    called with a choice whose run fails; that choice keeps its prediction.
     """
 
     found: Findings
@@ -77,7 +77,7 @@ class Verification:
         return plan
 
     def _runs(self, choices: Sequence[Choice], seeds: Sequence[int]) -> dict[str, list[TrainedRun]]:
-        """Of every choice that could be timed, under each seed."""
+        """The runs of every choice that could be timed, under each seed."""
         scenario, found = self.found.scenario, self.found
         wanted: list[tuple[Candidate, int, Fleet, int]] = []
         for choice in choices:
@@ -102,7 +102,7 @@ class Verification:
         return runs
 
     def _machines(self, candidate: Candidate) -> Fleet:
-        """Those of the plan, with what the candidate's system computes on them."""
+        """The machines of the plan, with the candidate's own computing on them."""
         train = self.found.scenario.trained(candidate)
         alike = candidate.workers, candidate.settings
         if alike not in self.plain:

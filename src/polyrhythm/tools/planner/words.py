@@ -26,7 +26,7 @@ def columns(plan: Plan) -> list[str]:
 
 
 def row(plan: Plan, choice: Choice) -> list[str]:
-    """One choice."""
+    """The row of one choice in the table."""
     money = [f"{choice.money:.3g}" if choice.money is not None else "–"] if "money" in columns(plan) else []
     measured = ["–" if choice.corrected is None else f"× {choice.corrected:.2g}"] if "measured" in columns(plan) else []
     return [
@@ -44,7 +44,7 @@ def row(plan: Plan, choice: Choice) -> list[str]:
 
 
 def named(choice: Choice) -> str:
-    """What a choice is called in tables and charts; one machine alone by that, wherever it stands."""
+    """The name of a choice in tables and charts; one machine alone is called that, wherever it stands."""
     return f"one machine alone ({_settings(choice)})" if choice.is_alone else choice.name
 
 
@@ -83,7 +83,7 @@ def sentences(plan: Plan) -> list[str]:
 
 
 def _none(plan: Plan) -> str:
-    """What to do where nothing is known to reach the target."""
+    """Advice for a plan in which nothing is known to reach the target."""
     if plan.remarks and not plan.runs + plan.kept:
         return f"Nothing could be tried in the time of the search: {_longer(plan)}, or name a few --systems."
     if plan.refused and not plan.runs + plan.kept:
@@ -127,7 +127,7 @@ def _first(plan: Plan, best: Choice) -> str:
 
 
 def _second(best: Choice, second: Choice) -> str:
-    """How the next system compares."""
+    """A comparison with the next system."""
     if second.extrapolated:
         return f"{second.system} has not come to it in the time of the search, and might need {show_seconds(second.seconds.middle)}"
     if second.cost < best.cost:
@@ -146,7 +146,7 @@ def _runs(seeds: int) -> str:
 
 
 def _alone(alone: Choice | None, best: Choice) -> str:
-    """Whether training together pays."""
+    """A sentence about one machine alone: whether training together pays."""
     if alone is None:
         return ""
     name = f"One machine alone, tuned in the same way ({_settings(alone)}),"
@@ -177,7 +177,7 @@ def _settings(choice: Choice) -> str:
 
 
 def _executed(plan: Plan, best: Choice) -> list[str]:
-    """What came of its command."""
+    """The results of executing its command."""
     done = best.executed
     if done is None:
         return [] if best.extrapolated else ["The command was not executed before it was printed: give a longer --budget."]
@@ -203,7 +203,7 @@ def _why(best: Choice, waits: Waits) -> str:
 
 
 def ruled_out(plan: Plan) -> list[str]:
-    """How many candidates were ruled out for which reason, with a few of their names."""
+    """The candidates that were ruled out, counted by reason, with a few of their names."""
     groups: dict[str, list[str]] = {}
     for refusal in plan.refused:
         groups.setdefault(_kind(refusal.reason), []).append(refusal.name)

@@ -1,4 +1,6 @@
-"""Where the runs of a comparison are made when several are made at once."""
+"""Pools, which make several runs at once: the runs of a comparison or of a plan. `pool_of` finds one by the name in `--jobs`; the searches
+of the planner and `polyrhythm compare` call `work`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ class RunTask(Protocol):
 
     @property
     def name(self) -> str:
-        """In progress and errors."""
+        """The name in progress lines and errors."""
 
     def attempt(self, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None = None) -> Attempt:
         """Make the run, keeping its record in `directory`."""
@@ -39,7 +41,7 @@ class Pool(Protocol):
 
         The next plan is asked for when there is room for it, so that it may depend on the runs that have ended.
 
-        Raises the PolyrhythmError of a run that could not be begun.
+        Raises the PolyrhythmError of a run that could not be started.
         """
 
 

@@ -1,4 +1,4 @@
-"""Several runs at once on the machines of a Ray cluster, each a task of its own; the records are written here."""
+"""Several runs at once on the machines of a Ray cluster, each a separate task; the records are written here."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RayPool:
     def work(self, plans: Iterable[tuple[int, RunTask, Path | None]]) -> None:
         """Start all runs in their order, and wait for them. Whatever ends this ends the runs under way.
 
-        Raises the PolyrhythmError of a run that could not be begun.
+        Raises the PolyrhythmError of a run that could not be started.
         """
         ray = needed("ray", "ray")
         if not ray.is_initialized():

@@ -1,4 +1,4 @@
-"""Several runs at once, each in a process of its own: a copy of this one, so that neither torch nor the JOB is loaded again."""
+"""Several runs at once, each in a separate process: a copy of this one, so that neither torch nor the JOB is loaded again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RunPool:
     def work(self, plans: Iterable[tuple[int, RunTask, Path | None]]) -> None:
         """Start all runs in their order, and wait for them. Whatever ends this ends the runs under way.
 
-        Raises the PolyrhythmError of a run that could not be begun.
+        Raises the PolyrhythmError of a run that could not be started.
         """
         importlib.import_module("torch._dynamo")  # torch does so when it is first used under the counter; every copy would, for a second
         waiting, more = iter(plans), True
@@ -85,7 +85,7 @@ class RunPool:
         process = _FORK.Process(target=_make, args=(plan, directory, theirs, os.getpid(), self.board.output.seen))
         with warnings.catch_warnings():
             # Python warns of threads, which a copy lacks and whose locks it may find held: there are those of libraries, which idle
-            # while we are here, and are replaced in the copy (see `_make`). A JOB that leaves threads of its own at work is warned in
+            # while we are here, and are replaced in the copy (see `_make`). A JOB that leaves its own threads at work is warned in
             # the manual.
             warnings.simplefilter("ignore", DeprecationWarning)
             # An interruption while the process is copied would be raised in a callback of fork(), where Python prints and drops it.
@@ -129,7 +129,7 @@ def _make(plan: RunTask, directory: Path | None, connection: Connection, parent:
     last, lock = 0.0, Lock()
 
     def tell(line: str) -> None:
-        with lock, suppress(BrokenPipeError):  # a JOB may print in threads of its own
+        with lock, suppress(BrokenPipeError):  # a JOB may print in its own threads
             connection.send(JobLine(line))
 
     def watch(event: AnyEvent) -> None:
@@ -139,7 +139,7 @@ def _make(plan: RunTask, directory: Path | None, connection: Connection, parent:
             with lock:
                 connection.send(event)
 
-    # In a thread of its own: OpenMP's threads belong to the one that first used them, were not copied with it, and would be waited for
+    # In a separate thread: OpenMP's threads belong to the one that first used them, were not copied with it, and would be waited for
     # without end. A new thread gets new ones.
     with ThreadPoolExecutor(max_workers=1) as aside, suppress(BrokenPipeError):
         try:

@@ -1,4 +1,4 @@
-"""What a recipe for large minibatches asks for, and a model, its optimizer and a strategy may lack."""
+"""Checks a model, its optimizer and a strategy against a recipe for large minibatches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MUCH, _SEVERAL = 0.5, 3
 
 
 def lint_recipe(model: nn.Module, optimizer: torch.optim.Optimizer, strategy: str | Strategy, workers: int = 2) -> list[str]:
-    """What is missing of the recipe of Goyal et al. (2017, sections 2 to 5) for `workers`, each a sentence that says what to do.
+    """The missing parts of the recipe of Goyal et al. (2017, sections 2 to 5) for `workers`, each a sentence that says what to do.
 
     Looks at the learning rate that the strategy makes of the optimizer's, at weight decay of biases and of the parameters of norms, and at
     the gamma of the last batch norm in residual blocks. Its other pitfalls cannot be met with: see `large-minibatch`. `check_recipe` and
@@ -48,7 +48,7 @@ def lint_recipe(model: nn.Module, optimizer: torch.optim.Optimizer, strategy: st
 
 
 def model_findings(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
-    """Those of `lint_recipe` that do not depend on the strategy."""
+    """The findings of `lint_recipe` that do not depend on the strategy."""
     findings = []
     if decayed := _decayed_vectors(model, optimizer):
         findings.append(
@@ -64,7 +64,7 @@ def model_findings(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[s
 
 
 def momentum_findings(strategy: Strategy, optimizer: torch.optim.Optimizer, workers: int) -> list[str]:
-    """Whether the optimizer has momentum where updates come late and one by one: that is momentum too, and the two add up."""
+    """A finding if the optimizer has momentum where updates come late and one by one: that acts as momentum too, and the two add up."""
     momentum = max((float(group.get("momentum", 0.0)) for group in optimizer.param_groups), default=0.0)
     if workers < _SEVERAL or momentum < _MUCH or not strategy.exchange.agreement.consistency.traits.order_matters:
         return []
@@ -76,7 +76,9 @@ def momentum_findings(strategy: Strategy, optimizer: torch.optim.Optimizer, work
 
 
 def rate_findings(strategy: Strategy, workers: int, ratio: float, *, warms_up: bool) -> list[str]:
-    """Whether the learning rate follows the batch: the training function multiplies it by `ratio` for `workers`, and perhaps `warms_up`."""
+    """A finding if the learning rate does not follow the batch, or starts too high: the training function multiplies it by `ratio` for
+    `workers`, and perhaps `warms_up`.
+    """
     agreement = strategy.exchange.agreement
     context = ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "merge"))
     if workers == 1 or not agreement.payload.is_gradient or agreement.consistency.traits.order_matters:

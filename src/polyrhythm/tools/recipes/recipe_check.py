@@ -1,4 +1,4 @@
-"""What a training function does of the recipe for many workers, seen in a few of its steps in virtual time."""
+"""Checks a training function against the recipe for many workers, in a few of its steps in virtual time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _RANK: ContextVar[int] = ContextVar("rank")
 
 @dataclass(slots=True)
 class Seen:
-    """What a training function did: worker 0's learning rate at each step; by rank, a file and the weights at the first forward pass."""
+    """The record of a training function: worker 0's learning rate at each step; by rank, a file and the weights at the first
+    forward pass.
+    """
 
     rates: list[float] = field(default_factory=list)
     savers: dict[int, str] = field(default_factory=dict)

@@ -14,7 +14,8 @@ import torch
 
 @contextmanager
 def redirected(note: Callable[[str], None]) -> Iterator[None]:
-    """Have torch.save write to a temporary directory what is to go to a path, and torch.load read it from there; `note` is told of each.
+    """Have torch.save write to a temporary directory what is to go to a path, and torch.load read it from there; `note` is called with
+    each.
 
     What was saved so may be renamed. What goes to an open file is written to it, and noted where the file has a name: one in memory has
     none.

@@ -1,4 +1,4 @@
-"""What controllers decided while runs were under way, as lines in time."""
+"""The decisions of controllers while runs were under way, as lines in time."""
 
 from __future__ import annotations
 

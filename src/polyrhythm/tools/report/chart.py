@@ -114,7 +114,7 @@ def _lines(series: Sequence[Series], metric: str, x: Callable[[Measured], float]
 
 
 def _positive(line: ChartLine) -> ChartLine:
-    """What has a place on a logarithmic axis: not what lies at 0, nor the state before the first step, which is at no distance from it."""
+    """The points that have a place on a logarithmic axis: not those at 0, nor the state before the first step."""
     kept = [index for index, x in enumerate(line.x) if x > 0 and (line.clocks[index] > 0 or not any(line.clocks))]
     return ChartLine(line.series, [line.x[i] for i in kept], [line.y[i] for i in kept], [line.clocks[i] for i in kept])
 

@@ -1,4 +1,4 @@
-"""What the connections of a run have carried, and which of them are slower than the others."""
+"""The traffic of a run's connections, and those of them that are slower than the others."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Connections:
         return max((each.busy for each in self.timed), default=0.0)
 
     def worst_of_each_sender(self, measure: Callable[[Carried], float]) -> list[Carried]:
-        """Of each actor the connection that has most of something."""
+        """The connection of each sender that has most by `measure`."""
         found: dict[str, Carried] = {}
         for each in self.all:
             if each.actor not in found or measure(each) > measure(found[each.actor]):
@@ -78,7 +78,7 @@ class Connections:
         return [name for name, count in slow.most_common() if count >= _MOST_PART * whole[name]]
 
     def _factor(self, one: Carried) -> float:
-        """How many times as long a byte takes on it as on others."""
+        """The time of a byte on it, as a multiple of that on others."""
         size = one.nbytes / one.messages
         alike = [each for each in self.timed if each is not one and 1 / _ALIKE <= each.nbytes / each.messages / size <= _ALIKE]
         times = sorted(each.busy / each.messages for each in alike)

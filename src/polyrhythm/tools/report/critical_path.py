@@ -1,7 +1,7 @@
 """The critical path of a run: from its last step backwards, what each moment waited for.
 
-While a worker computes, the path runs along it. While it waits, the path goes back along the message that ended the wait to whoever sent
-it (where deliveries were recorded), or to the worker that computed last meanwhile (where they were not): Yang & Miller, "Critical path
+While a worker computes, the path runs along it. While it waits, the path goes back along the message that ended the wait to its sender
+(where deliveries were recorded), or to the worker that computed last meanwhile (where they were not): Yang & Miller, "Critical path
 analysis for the execution of parallel and distributed programs", ICDCS 1988.
 """
 
@@ -33,13 +33,13 @@ class PathPart:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The seconds that it took."""
         return self.end - self.begin
 
 
 @dataclass(slots=True)
 class _Actor:
-    """What was recorded of one actor, in the order of times."""
+    """The record of one actor, in the order of times."""
 
     spans: list[Computed | Waited] = field(default_factory=list)
     arrivals: list[Delivered] = field(default_factory=list)
@@ -69,7 +69,7 @@ def critical_path(events: Sequence[AnyEvent]) -> list[PathPart]:
 
 
 def _back(actors: defaultdict[str, _Actor], actor: str, now: float) -> PathPart:
-    """What the moment before `now` at `actor` waited for."""
+    """The part of the path that ends at `now` at `actor`: computing, a message under way to it, or waiting."""
     own = actors[actor]
     span = _covering(own.spans, now)
     if isinstance(span, Computed):
@@ -97,7 +97,7 @@ def _next(actors: defaultdict[str, _Actor], part: PathPart) -> str:
 
 
 def _last_computed(actors: defaultdict[str, _Actor], actor: str, since: float, now: float) -> float:
-    """When the last of the others that computed during a wait had done so; its beginning, where none did."""
+    """The last moment at which another actor computed during a wait; the beginning of the wait, where none did."""
     if any(one.arrivals for one in actors.values()):
         return since
     ends = [since]
@@ -120,7 +120,7 @@ def _covering(spans: Sequence[Computed | Waited], now: float) -> Computed | Wait
 
 
 def _ended(spans: Sequence[Computed | Waited], now: float) -> float:
-    """When the last span before `now` was over; 0 where there is none."""
+    """The end of the last span before `now`; 0 where there is none."""
     place = bisect_left(spans, now - _LEAST, key=attrgetter("time"))
     return spans[place - 1].time if place else 0.0
 

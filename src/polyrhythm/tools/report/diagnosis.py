@@ -52,7 +52,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class PathShare(msgspec.Struct, frozen=True):
-    """What the critical path spent at one place, as a part of the whole: computing, sending to another, or waiting."""
+    """The share of the critical path at one place, as a part of the whole: computing, sending to another, or waiting."""
 
     what: str
     where: str
@@ -60,7 +60,7 @@ class PathShare(msgspec.Struct, frozen=True):
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """Of a run of so many `seconds`: the path's parts, the longest first, and the causes, the one first that gains most.
+    """The diagnosis of a run of so many `seconds`: the path's parts, the longest first, and the causes, the one first that gains most.
 
     A fault of one worker or link comes before a condition of the whole run that gains little more. `network` is null for real processes;
     `remarks` say that the run did not end well, or what is amiss with its record.
@@ -95,7 +95,7 @@ def diagnose(outcome: Outcome) -> Diagnosis:
 
 
 def _bounded(cause: Cause) -> Cause:
-    """With the factors between which the time should lie without it."""
+    """The cause with the bounds of the factor by which the run's time should change without it."""
     factor = 1 - cause.gain
     return replace(cause, low=max(0.0, min(factor / _ABOUT, 1 - cause.most)), high=min(1.0, factor * _ABOUT + _REST * cause.most))
 
@@ -112,7 +112,7 @@ def united(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def _times(factor: float) -> str:
-    """How many times."""
+    """The factor in words: "2.5 times"."""
     return f"{factor:.2g} times" if factor < _HUNDRED else f"{factor:,.0f} times"
 
 
@@ -250,7 +250,7 @@ def _bandwidth(evidence: Evidence) -> list[Cause]:
 
 
 def _most(evidence: Evidence, part: float) -> float:
-    """What a condition of the links may gain: all that was waited for, where the record does not tell which part is its doing."""
+    """The largest gain from a condition of the links: all the waiting, where the record does not show which part the links caused."""
     return _TENFOLD * (part if evidence.followed else max(part, evidence.waited))
 
 

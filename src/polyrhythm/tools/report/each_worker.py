@@ -1,4 +1,4 @@
-"""What each worker of a run did: its steps and samples, and the parts of its time for which it computed and waited."""
+"""The work of each worker in a run: its steps and samples, and the parts of its time for which it computed and waited."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _COLUMNS = ["worker", "computing", "waiting", "per second", "steps", "samples", 
 
 @dataclass(slots=True)
 class WorkerTotals:
-    """Of one worker until its last step, or to the end where it took none: who ended early does not wait for the others.
+    """The totals of one worker until its last step, or to the end where it took none: a worker that ended early does not wait for the
+    others.
 
     `samples` are those that its steps have used, 0 where none were counted; `last` is when the last step ended.
     """

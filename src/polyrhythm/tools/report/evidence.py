@@ -1,4 +1,4 @@
-"""What the record of a run has to say about its time."""
+"""The evidence about a run's time that its record contains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from polyrhythm.tools.report.step_times import StepTimes
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the record of a run has to say."""
+    """The record of a run, with its critical path, step times and connections."""
 
     outcome: Outcome
     path: list[PathPart]
@@ -36,7 +36,7 @@ class Evidence:
 
     @property
     def seconds(self) -> float:
-        """How long the path is."""
+        """The length of the path in seconds."""
         return sum(part.seconds for part in self.path) or 1.0
 
     def computing(self, actor: str, since: float = 0.0) -> float:
@@ -72,12 +72,12 @@ class Evidence:
 
     @cached_property
     def followed(self) -> bool:
-        """Whether the record has every message, so that the path is known and not inferred."""
+        """True if the record has every message, so that the path is known and not inferred."""
         return any(isinstance(event, Delivered) for event in self.outcome.events)
 
     @cached_property
     def merges(self) -> dict[str, list[tuple[float, float]]]:
-        """When each server merged, in order; none of a virtual run, where merges are recorded with the real seconds that they took."""
+        """The spans in which each server merged, in order; none of a virtual run, where merges are recorded with real seconds."""
         if self.outcome.summary.virtual_seconds is not None:
             return {}
         spans: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)

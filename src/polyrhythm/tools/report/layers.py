@@ -49,7 +49,7 @@ def lines(points: alt.Chart, chart: Chart) -> alt.Chart:
 
 
 def markers(points: alt.Chart, chart: Chart, most: int) -> list[alt.Chart]:
-    """The reports themselves, where they are at most `most` and a line has no other seeds beside it; and always what is the only point."""
+    """The reports themselves, where they are at most `most` and a line has no other seeds; and always what is the only point."""
     seeds = _seeds(chart)
     few = sum(len(line.x) for line in chart.lines) <= most
     marked = [line for line in chart.lines if len(line.x) == 1 or (few and seeds[line.series.name] == 1)]
@@ -105,7 +105,7 @@ def dressed(chart: alt.LayerChart, look: ChartStyle) -> alt.LayerChart:
 
 
 def _seeds(chart: Chart) -> Counter[str]:
-    """How many lines share a name."""
+    """The number of lines that share each name."""
     return Counter(line.series.name for line in chart.lines)
 
 

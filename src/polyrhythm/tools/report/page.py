@@ -77,7 +77,7 @@ def page(
 
 
 def _points(groups: Sequence[Sequence[Series]]) -> int:
-    """How many points a line may have, so that the whole page stays small."""
+    """The number of points that a line may have, so that the whole page stays small."""
     lines = sum(len(group) for group in groups) * 2 * _CHARTED_METRICS
     return max(20, min(500, _POINTS // max(1, lines)))
 

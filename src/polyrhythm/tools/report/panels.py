@@ -60,7 +60,7 @@ def shared_out(shares: Sequence[Shares]) -> Panel:
 
 
 def adjusted(setting: str, lines: Sequence[Decided]) -> Panel:
-    """What was decided about a setting, a step at a time: a line for each worker, or for each of its links."""
+    """The values that were decided for a setting, a step at a time: a line for each worker, or for each of its links."""
     rows = [
         {"name": line.series.name, "label": line.label, "x": time, "y": value}
         for line in lines
@@ -125,7 +125,7 @@ def _picture(drawn: alt.LayerChart, height: int) -> str:
 
 
 def _specification(drawn: alt.LayerChart) -> dict[str, Any]:
-    """What Vega-Lite reads, without the address of its schema: the page names no other place."""
+    """The chart as Vega-Lite reads it, without the address of its schema: the page names no other place."""
     made: dict[str, Any] = layers.dressed(drawn, ON_A_PAGE).to_dict()
     del made["$schema"]
     made["config"]["aria"] = False  # the page describes each chart in HTML; labels of every dot would be noise, and a third of the file

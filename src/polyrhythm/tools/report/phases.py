@@ -27,7 +27,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What stands above a diagram and beside its axes."""
+    """The titles of a diagram and of its axes."""
 
     title: str
     subtitle: str

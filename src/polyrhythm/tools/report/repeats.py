@@ -26,7 +26,7 @@ class Spread:
         return shown[0] if shown[1] == shown[2] else f"{shown[0]}\n({shown[1]} to {shown[2]})"
 
     def overlaps(self, other: Spread) -> bool:
-        """Whether some value of the one is as small as some of the other, both ways."""
+        """True if some value of the one is as small as some of the other, both ways."""
         return self.least <= other.greatest and other.least <= self.greatest
 
 
@@ -51,7 +51,7 @@ class Repeats:
 
     @property
     def system(self) -> str:
-        """The system's name."""
+        """The published name of the runs' system."""
         return self.first.outcome.summary.system
 
     @property
@@ -61,7 +61,7 @@ class Repeats:
 
     @property
     def failed(self) -> bool:
-        """Whether none of the runs ended well."""
+        """True if none of the runs ended well."""
         return not self.ended
 
     @property
@@ -74,7 +74,7 @@ class Repeats:
         return spread([value(outcome) for outcome in self.known])
 
     def final(self, metric: str) -> Spread | None:
-        """How the runs ended in `metric`; None if none of them reported it."""
+        """The spread of the runs' last values of `metric`; None if none of them reported it."""
         values = [outcome.summary.final[metric] for outcome in self.known if metric in outcome.summary.final]
         return spread(values) if values else None
 
@@ -88,7 +88,7 @@ class Repeats:
         return mean(not_yet(event) for event in found), mean(event.time for event in found)
 
     def reached(self, target: Target) -> int:
-        """How many of the runs reached `target`."""
+        """The number of runs that reached `target`."""
         return sum(math.isfinite(self._seconds_to(target, run)) for run in self.runs)
 
     def bytes_to(self, target: Target) -> float:

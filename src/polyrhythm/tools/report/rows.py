@@ -66,7 +66,7 @@ def _cells(one: Repeats, metrics: list[str], mixed: bool, target: Target | None)
     finals = [one.final(name) for name in metrics]
     cells += [show_metric(None) if final is None else final.shown(show_metric) for final in finals]
     counts = [one.of(count).shown(_whole) for count in (_messages, _steps)]
-    uncounted = any(summary.steps and not summary.samples for summary in summaries)  # a loop over batches of its own counts none
+    uncounted = any(summary.steps and not summary.samples for summary in summaries)  # a loop over its own batches counts none
     counts.append("–" if uncounted else one.of(lambda outcome: outcome.summary.samples).shown(_whole))
     return [*cells, *(counts if measured else ["–"] * len(counts))]
 

@@ -21,7 +21,7 @@ _FONT, _LONGEST, _LETTER = 10, 150, 0.62
 _WIDTH, _MARGIN, _PADDING, _OVER = 380.0, 90.0, 16.0, 24.0
 """About what is left of a panel for points, in pixels; how far a name may stand out."""
 _NAMED = 8
-"""So many points of a front have their names beside them."""
+"""So many points of a front have their names next to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ScatterPoint:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What is on an axis: its title, how its numbers are written (an expression of Vega), and whether it is logarithmic."""
+    """An axis: its title, the format of its numbers (an expression of Vega), and whether it is logarithmic."""
 
     title: str
     text: str = ""
@@ -97,7 +97,7 @@ def _apart(leading: Sequence[ScatterPoint], points: Sequence[ScatterPoint], x: A
 
 
 def _placed(values: Sequence[float], axis: Axis, length: float) -> Callable[[float], float]:
-    """Where a value is on an axis of that length, in pixels."""
+    """A function that gives the place of a value on an axis of that length, in pixels."""
     log = axis.log and min(values) > 0
     scale = math.log if log else float
     low, high = scale(min(values)), scale(max(values))
@@ -105,7 +105,7 @@ def _placed(values: Sequence[float], axis: Axis, length: float) -> Callable[[flo
 
 
 def _box(name: str, left: float, middle: float, align: str) -> Box:
-    """What a name covers."""
+    """The rectangle that a name covers."""
     width = min(_LONGEST, _FONT * _LETTER * len(name))
     begin = left + 7 if align == "left" else left - 7 - width
     return begin, middle - _FONT * 0.7, begin + width, middle + _FONT * 0.7

@@ -17,7 +17,8 @@ _BASELINES = ("allreduce", "single")
 
 
 def sentence(outcomes: Sequence[Outcome], target: Target | None = None) -> str:
-    """Which system was first at the target (or ended best and soonest), which sent the fewest bytes, by what factor, and which failed.
+    """A summary in words: the first system at the target (or the one that ended best and soonest), the one that sent the fewest bytes, the
+    factors, and those that failed.
 
     Of runs that differ in their seed alone it gives the medians, and where their ranges overlap it notes that the order may be chance.
     """

@@ -1,4 +1,6 @@
-"""The runs of a comparison, each with the label and the look that it keeps in every table and chart."""
+"""The runs of a comparison, each with the label and the look that it keeps in every table and chart. The page, the charts, the table and
+the summary sentence make their series here.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class Series:
 
     @property
     def hue(self) -> int:
-        """Which of the colours is its own."""
+        """The number of its colour."""
         return self.place % len(LIGHT)
 
     @property
@@ -59,12 +61,12 @@ class Series:
 
     @property
     def failed(self) -> bool:
-        """Whether the run ended in an error, or has not ended."""
+        """True if the run ended in an error, or has not ended."""
         return self.outcome.summary.error is not None
 
     @property
     def unended(self) -> bool:
-        """Whether the run was interrupted or killed, or is under way."""
+        """True if the run was interrupted or killed, or is under way."""
         return self.outcome.state in ("running", "interrupted")
 
 
@@ -95,14 +97,14 @@ def _kind(outcome: Outcome) -> tuple[bool, str]:
 
 
 def _setup(outcome: Outcome) -> Setup:
-    """All that was set, but for seeds."""
+    """The settings of a run, without seeds."""
     summary = outcome.summary
     settings = tuple((name, _SEED.sub("", value)) for name, value in sorted(outcome.settings.items()))
     return summary.workers, summary.network, settings
 
 
 def _differences(outcome: Outcome, twins: list[Outcome]) -> tuple[list[str], list[str]]:
-    """What distinguishes a run from others of its system, and, separately, its seed."""
+    """The parts of its label that distinguish a run from others of its system, and, separately, its seed."""
     summary = outcome.summary
     parts = []
     if len({twin.summary.workers for twin in twins}) > 1:
@@ -117,7 +119,7 @@ def _bracketed(parts: list[str]) -> str:
 
 
 def is_virtual(outcome: Outcome) -> bool:
-    """Whether the run's seconds are virtual ones."""
+    """True if the run's seconds are virtual ones."""
     return outcome.summary.on == "simulator"
 
 
@@ -131,7 +133,7 @@ def by_runtime(series: Iterable[Series]) -> list[list[Series]]:
 
 
 def heading(group: Sequence[Series]) -> str:
-    """What the runs of one runtime ran on."""
+    """A heading for the runs of one runtime: "In virtual time"."""
     if is_virtual(group[0].outcome):
         return "In virtual time"
     engines = sorted({one.outcome.summary.on for one in group} - {"processes"})

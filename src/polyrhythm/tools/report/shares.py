@@ -31,7 +31,7 @@ def shares_of(group: Sequence[Series]) -> list[Shares]:
 
 
 def shares(outcome: Outcome) -> tuple[float, float] | None:
-    """Which parts of all workers' time until their last steps went into computing and into waiting; None where no time was recorded."""
+    """The parts of all workers' time until their last steps that went into computing and into waiting; None where no time was recorded."""
     workers = totals(outcome).values()
     whole = sum(worker.last or outcome.time for worker in workers)
     computed, waited = sum(worker.computed for worker in workers), sum(worker.waited for worker in workers)

@@ -1,4 +1,4 @@
-"""How long each worker computed for each of its steps, and since when it takes longer."""
+"""The seconds that each worker computed for each of its steps, and the moment since which they are longer."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class StepTimes:
                 self.times.setdefault(event.actor, []).append((event.time, pending.pop(event.actor, 0.0)))
 
     def medians(self) -> dict[str, float]:
-        """Of each worker; the first step, which warms up, is left out where there are more."""
+        """The median of each worker; the first step, which warms up, is left out where there are more."""
         return {name: median(seconds for _, seconds in (times[1:] or times)) for name, times in sorted(self.times.items())}
 
     def changes(self) -> dict[str, StepTimeShift]:
-        """Of the workers that slow down, and so much more than the others do; none where these are fewer than half."""
+        """The shifts of the workers that slow down much more than the others do; none if that holds for more than half of them."""
         found = {name: change for name, times in sorted(self.times.items()) if (change := _change(times)) is not None}
         slower = {}
         for name, change in found.items():

@@ -1,4 +1,6 @@
-"""The colours and the type of a chart: plain ones for notebooks and files, a page's own where the page decides between light and dark."""
+"""The colours and the type of a chart: plain ones for notebooks and files, a page's own where the page decides between light and dark. All
+charts of reports and plans take one of the two styles.
+"""
 
 from __future__ import annotations
 

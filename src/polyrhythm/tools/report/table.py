@@ -50,7 +50,7 @@ class ComparisonTable:
 
 
 def table(outcomes: Sequence[Outcome], target: Target | None = None) -> ComparisonTable:
-    """What `rich.print` and a rich console show as tables."""
+    """A table of the runs, which `rich.print` and a rich console show."""
     return ComparisonTable(tuple(outcomes), target)
 
 

@@ -1,4 +1,4 @@
-"""The tracks of a timeline beside those of actors: the tensors of each worker, and the links between actors."""
+"""The tracks of a timeline in addition to those of actors: the tensors of each worker, and the links between actors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Tracks:
                     self.places[owner, name] = {"pid": self.processes[owner], "tid": next(threads)}
 
     def named(self) -> Iterator[Record]:
-        """What they are called."""
+        """The records that name the tracks."""
         for owner, process in self.processes.items():
             yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": f"{self.label}: {owner}"}}
             yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
@@ -53,5 +53,5 @@ class Tracks:
 
 
 def _track(event: Progressed | Delivered) -> tuple[str, str]:
-    """What it is shown with, and its own name."""
+    """The owner of its track, and the name of the track."""
     return (f"tensors of {event.actor}", event.tensor) if isinstance(event, Progressed) else ("links", event.link)

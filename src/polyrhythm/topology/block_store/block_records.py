@@ -1,4 +1,4 @@
-"""What workers, the slices of a block store and its driver send each other, as records; on the wire they are a message's numbers."""
+"""Messages between workers, the slices of a block store and its driver, as records; on the wire they are a message's numbers."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ class BlockStore:
     gradients in the order of ranks, runs the worker's optimizer, and publishes weights and state; all get the weights. Task k is that of
     worker k. It has no state but its blocks, which are of one step: if its worker is lost, or has not published after `late` seconds,
     another does it again, with the same bits. So a worker that is lost after it has published its gradient changes nothing in that
-    step; the others go on without it, each gradient still counting 1 / P. Slices are servers, each best beside its worker: then a
-    machine sends and receives 2 (P - 1) / P of the model in a step.
+    step; the others continue without it, each gradient still counting 1 / P. Slices are servers, each best on its worker's machine,
+    which then sends and receives 2 (P - 1) / P of the model in a step.
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.STORED, tolerates_loss=True)
@@ -43,16 +43,14 @@ class BlockStore:
             raise CompositionError(f"BlockStore(late={self.late}) would give every task to all workers: give seconds above 0.")
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     @property
     def service(self) -> ServerSide:
-        """One server a slice."""
+        """One server for each slice."""
         return _Slices(self.slices, self.late)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return BlockClient(agreement, endpoint)
 
 
@@ -65,7 +63,6 @@ class _Slices:
         return workers if self.slices is None else self.slices
 
     def parts(self, layout: Layout, servers: int) -> list[Layout]:
-        """Slices of rows."""
         return layout.split(servers)
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:

@@ -1,4 +1,4 @@
-"""A task of a block store: new weights of a slice from its blocks, the same bits whoever does it and however often."""
+"""A task of a block store: new weights of a slice from its blocks, with the same bits at any worker and on every repetition."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SliceBlocks:
 
 @dataclass(frozen=True, slots=True)
 class SliceTask:
-    """How a slice is updated: its `layout`, the `recipe` of the user's optimizer (empty where the merge has one) and the group of all."""
+    """The update of a slice: its `layout`, the `recipe` of the user's optimizer (empty where the merge has one) and the group of all."""
 
     agreement: Agreement
     number: int

@@ -1,4 +1,4 @@
-"""Which gradients of a step are in a block store completely."""
+"""Tracks the workers whose gradients of a step are complete in a block store."""
 
 from __future__ import annotations
 

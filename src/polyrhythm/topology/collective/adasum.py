@@ -30,11 +30,9 @@ class Adasum:
     result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         sums = _ByPairs()
         sums.client = CollectiveClient(sums, agreement.codec, endpoint)
         return VectorChannel(sums.client, endpoint, NoServers())

@@ -1,4 +1,4 @@
-"""All workers get the sum over all of them."""
+"""All-reduce: all workers get the sum over all of them. `Bucketed`, `Delayed`, `Fused` and `Keyed` wrap it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from polyrhythm.topology.collective.vector_channel import NoServers, VectorChann
 @dataclass(frozen=True, slots=True)
 @checked
 class AllReduce:
-    """Collective requests among the workers alone; `algorithm` is how sums are made: Ring, Direct, Tree, Butterfly, Fastest."""
+    """Collective requests among the workers alone; `algorithm` makes the sums: Ring, Direct, Tree, Butterfly, Fastest."""
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)  # the mean of weights is the mean of what was done to equal weights
     service: ClassVar[None] = None
@@ -33,13 +33,11 @@ class AllReduce:
     algorithm: Algorithm = field(default_factory=Ring)
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         client = CollectiveClient(NativeFirst(self.algorithm), agreement.codec, endpoint)
-        # one worker alone has none: what gets no gradient from anyone keeps none, and its optimizer passes over it
+        # not for one worker alone: there a parameter without a gradient keeps none, and the optimizer skips it
         averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim and endpoint.group.size > 1
         in_place = _MeanInPlace(client, endpoint, self.algorithm) if averages else None
         return VectorChannel(client, endpoint, NoServers(), collective=client, in_place=in_place)
@@ -47,7 +45,7 @@ class AllReduce:
 
 @dataclass(frozen=True, slots=True)
 class _MeanInPlace:
-    """Means of gradients by `client` that stay where they are, where the runtime can."""
+    """Means of gradients by `client`, made in place where the runtime can."""
 
     client: CollectiveClient
     endpoint: WorkerEndpoint

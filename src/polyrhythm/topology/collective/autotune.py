@@ -1,4 +1,4 @@
-"""Tensor fusion whose settings are looked for while the run is under way."""
+"""Tensor fusion whose settings are tuned during the run."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ class Autotune:
                 raise CompositionError(f"{self} has an empty range: give two numbers above 0, the smaller first.")
 
     def tuner(self, knobs: Knobs, port: Port, group: Group) -> Tuner:
-        """A worker's side."""
         return _Search(self, knobs, port, group)
 
     def point(self, knobs: Knobs) -> Array:
-        """Where settings lie in the unit square."""
+        """The settings as a point of the unit square."""
         found = [np.log(value / low) / np.log(high / low) for value, (low, high) in zip(knobs, (self.nbytes, self.seconds), strict=True)]
         return np.asarray(np.clip(found, 0.0, 1.0), dtype=np.float64)
 
@@ -60,9 +59,9 @@ class Autotune:
 
 
 _LENGTH = 0.3
-"""Of the kernel, in the unit square."""
+"""The length scale of the kernel, in the unit square."""
 _CANDIDATES = 33
-"""In each direction, from which the next point is chosen."""
+"""Grid points in each direction; the next point is chosen from the grid."""
 
 
 class _Search:
@@ -81,10 +80,10 @@ class _Search:
         self.since = 0.0
 
     async def step(self, nbytes: int) -> None:
-        """Count it; after the last one of a sample all take the next settings."""
+        """Count a step; after the last one of a sample all workers take the next settings."""
         if self.samples == self.settings.samples:
             return
-        if self.since == 0.0:  # the first step pays for what comes once: names, connections, an optimizer's state
+        if self.since == 0.0:  # the first step pays for one-time costs: names, connections, an optimizer's state
             self.since = self.port.now()
             return
         self.taken, self.nbytes = self.taken + 1, self.nbytes + nbytes
@@ -117,11 +116,10 @@ class _Search:
         return settings.knobs(candidates[int(expected_improvement(mean, deviation, best).argmax())])
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`; a sample that is not complete begins anew."""
+        """The complete samples; one that is under way starts again after `restore`."""
         return {"points": self.points, "scores": self.scores, "samples": self.samples, "knobs": list(self.knobs)}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.points, self.scores, self.samples = list(state["points"]), list(state["scores"]), state["samples"]
         self.knobs = Knobs(int(state["knobs"][0]), float(state["knobs"][1]))
 

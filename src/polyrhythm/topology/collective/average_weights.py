@@ -41,11 +41,9 @@ class AverageWeights:
     algorithm: Algorithm = field(default_factory=Ring)
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Averaging(CollectiveClient(NativeFirst(self.algorithm), agreement.codec, endpoint), endpoint)
 
 

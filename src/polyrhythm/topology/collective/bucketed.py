@@ -32,7 +32,7 @@ class Bucketed:
     """Exchange gradients in buckets of about `nbytes`, each as soon as backward() has computed it (Li et al., 2020, section 3.2).
 
     The last parameters come first. A bucket is full when it has reached `nbytes`; no parameter is cut. Buckets are exchanged one after the
-    other, each encoded with a state of its own: several small ones cost more latency, one large one overlaps little.
+    other, each encoded with its own state: several small ones cost more latency, one large one overlaps little.
     There is one backward() to each optimizer.step(), and nobody changes gradients between the two. Raises CompositionError where
     something else than an all-reduce is wrapped.
     """
@@ -54,11 +54,9 @@ class Bucketed:
             raise CompositionError(f"Bucketed(nbytes={self.nbytes}) is no size: give 1 byte or more, for example 4 * 2**20.")
 
     def workers(self, available: int) -> int:
-        """As the all-reduce."""
         return self.topology.workers(available)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Parts(self, agreement, endpoint)
 
 

@@ -1,4 +1,7 @@
-"""One worker among equals, and the requests that all of them make."""
+"""One worker's client for collective requests, which all workers make in the same order.
+
+Topologies of `topology.collective`, and `Summation`, make it; their channels sum values with it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class CollectiveClient:
         return (await self.aggregate(value, clock)).total
 
     async def aggregate(self, value: Tensor, clock: int) -> Aggregated:
-        """As `sum`, with what this worker has sent of its own."""
+        """The sum over all workers after step `clock`, with the part of it that this worker has sent."""
         aggregation, since = self.begin(value, clock), self.port.now()
         response: Any = None
         while True:
@@ -68,12 +71,11 @@ class CollectiveClient:
         return self.codec.aggregate(value, self.layout, self.state, self.context.at(clock, self.weights, self.held.factors))
 
     def end(self, aggregated: Aggregated) -> Tensor:
-        """Keep what an aggregation has left for the next one: its sum."""
+        """Keep the codec's state after an aggregation, and return its sum."""
         self.state = aggregated.state
         return aggregated.total
 
     async def all_reduce(self, value: Tensor) -> Tensor:
-        """As `pieces.requests.CollectiveOperations`."""
         return await self.reduction.reduce(self.port, self.group, value, self.topic())
 
     async def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, schedule: Algorithm) -> bool:
@@ -84,16 +86,14 @@ class CollectiveClient:
         return bool(done)
 
     async def all_gather(self, packet: Packet) -> list[Packet]:
-        """As `pieces.requests.CollectiveOperations`."""
         return await all_gather(self.port, self.group, packet, self.topic())
 
     async def all_to_all(self, packets: Sequence[Packet]) -> list[Packet]:
-        """As `pieces.requests.CollectiveOperations`."""
         return await all_to_all(self.port, self.group, packets, self.topic())
 
     @property
     def subject(self) -> str:
-        """What a timeline calls its vector: the first tensor, and how many follow."""
+        """The vector's name in a timeline: the first tensor, and how many follow."""
         names = self.layout.names
         return (names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")) if names else "nothing"
 
@@ -102,14 +102,12 @@ class CollectiveClient:
         return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         return {"requests": self.requests, "codec": self.state}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.requests, self.state = state["requests"], state["codec"]
 
     def topic(self) -> str:
-        """That of the next request."""
+        """The topic of the next request, which counts as made."""
         self.requests += 1
         return f"{self.name}{self.requests}"

@@ -34,7 +34,7 @@ class Delayed:
     One step of delay is the lag-1 gradient of Laanait et al. (2019) and the double buffering of Seide et al. (2014). Exchanges are made
     one after another; a step waits only for the one that began `steps` before. The first `steps` steps change nothing, and the run ends
     with the sums that are outstanding. What the first `warmup` steps send is waited for, as without delay (a few synchronous
-    epochs in the paper). With local steps it is their update that is sent at step t, and what comes of it is taken over after
+    epochs in the paper). With local steps it is their update that is sent at step t, and the result is taken over after
     step t + `steps` (streaming DiLoCo; Douillard et al., 2025), which must be before the next is sent; the steps meanwhile count as
     `local` has it: not at all, or in part (`KeepOwn`). Raises CompositionError where something else than an all-reduce is wrapped.
     """
@@ -56,15 +56,13 @@ class Delayed:
 
     @property
     def traits(self) -> TopologyTraits:
-        """Sums that nobody waits for at once."""
+        """Sums whose results come `steps` steps later."""
         return TopologyTraits(frozenset({Payload.GRADIENT, Payload.UPDATE}), Pattern.COLLECTIVE, late=self.steps)
 
     def workers(self, available: int) -> int:
-        """As the all-reduce."""
         return self.topology.workers(available)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         client = CollectiveClient(self.topology.algorithm, agreement.codec, endpoint)
         return (
             _Pipeline(self, client, endpoint) if agreement.payload.is_gradient else LateUpdates(self.steps, self.warmup, client, endpoint)
@@ -82,8 +80,8 @@ class _UnderWay:
 class _Pipeline:
     """`under_way` are the exchanges whose result was not used yet, the oldest first.
 
-    Sums are made by messages: a runtime's own have no names, and must come in one order at all workers, which exchanges that are under
-    way beside others do not have.
+    Sums are made by messages: a runtime's own have no names, and must come in one order at all workers, which exchanges that run
+    concurrently do not have.
     """
 
     buckets = None

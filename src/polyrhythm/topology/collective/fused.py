@@ -25,7 +25,7 @@ from polyrhythm.topology.collective.tuning import FusionTuning, Knobs, Untuned
 class Fused:
     """Sum gradients during backward(), several in one buffer of up to `nbytes` (tensor fusion; Horovod, Sergeev and Del Balso, 2018).
 
-    Every `cycle_seconds` workers tell each other which gradients are there, by `readiness`; those that are there at all are summed, as many
+    Every `cycle_seconds` workers tell each other which gradients are there, by `readiness`; those that all have are summed, as many
     at once as fit in the buffer, in one order everywhere. 0 bytes fuse nothing; fusion changes no bit, whatever is fused (with
     `Fastest`, which goes by size, to rounding). `groups` are reported when they are complete, and `tuning` may look for better settings
     of both numbers. There is one backward() to each optimizer.step(), and nobody changes gradients between the two. Raises
@@ -58,11 +58,9 @@ class Fused:
             )
 
     def workers(self, available: int) -> int:
-        """As the all-reduce."""
         return self.topology.workers(available)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         negotiator = self.readiness.negotiator(endpoint.port, endpoint.group)
         tuner = self.tuning.tuner(Knobs(self.nbytes, self.cycle_seconds), endpoint.port, endpoint.group)
         cycles = Cycles(endpoint, self.topology.algorithm, negotiator, self.groups, tuner)

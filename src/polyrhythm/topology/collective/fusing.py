@@ -60,7 +60,7 @@ class Cycles:
             await self.port.spawn("cycles", self._run())
 
     async def conclude(self) -> None:
-        """A step's sums are there, and so its cycles are over."""
+        """Wait for the last cycle of a step, whose sums are there by then."""
         await self.port.wait(self.over)
         await self.tuner.step(self.nbytes)
 
@@ -140,7 +140,7 @@ class Cycles:
         return self.port.now()
 
     def export(self) -> StateTree:
-        """Between steps nothing is under way; what is cached is found out again."""
+        """The tuner's state; between steps nothing is under way, and caches are filled again."""
         return self.tuner.export()
 
     def restore(self, state: StateTree) -> None:

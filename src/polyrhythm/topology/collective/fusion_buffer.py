@@ -46,7 +46,7 @@ def _width(value: Tensor, workers: int) -> int:
 
 
 def _blocks(values: Sequence[Tensor], workers: int) -> Iterator[list[Block]]:
-    """Where each value lies: the parts that are longer by one element, and the others."""
+    """The blocks of each value: the parts that are longer by one element, and the others."""
     start = 0
     for value in values:
         width, longer = _width(value, workers), value.numel() % workers or workers

@@ -1,4 +1,4 @@
-"""An all-reduce for each tensor, told apart by keys, so that they may begin in any order."""
+"""An all-reduce for each tensor, distinguished by keys, so that they may start in any order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Keyed:
 
     All its messages carry a group key, the name of the group, and an instance key: the tensor's number, counted from the last of the
     layout, and that of the request. So they are under way at the same time, in an order that may differ between workers, and none waits
-    for a worker that has begun with another. There is one backward() to each optimizer.step(), and nobody changes gradients between the
+    for a worker that has started with another. There is one backward() to each optimizer.step(), and nobody changes gradients between the
     two. Raises CompositionError where something else than an all-reduce is wrapped.
     """
 
@@ -40,16 +40,14 @@ class Keyed:
             raise CompositionError(f"Keyed({self.topology!r}) is for sums of gradients, tensor by tensor: give it AllReduce(...).")
 
     def workers(self, available: int) -> int:
-        """As the all-reduce."""
         return self.topology.workers(available)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return TensorChannel(agreement, endpoint, self.topology.algorithm, _AtOnce(endpoint.port))
 
 
 class _AtOnce:
-    """Begins each sum when its tensor has come; what belongs together is told apart by its topics."""
+    """Starts each sum when its tensor has come; the messages of a sum are matched by their topics."""
 
     def __init__(self, port: Port) -> None:
         self.port = port

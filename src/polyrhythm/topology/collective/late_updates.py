@@ -1,4 +1,4 @@
-"""One worker's side of sums of updates that are used some steps after they were begun."""
+"""One worker's side of sums of updates whose results are used some steps later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polyrhythm.topology.collective.collective_client import CollectiveClient
 
 @dataclass(slots=True)
 class _Sum:
-    """What was begun after step `begun`; `ended` is open when the contribution is there."""
+    """The sum of one update; `ended` is open when `contribution` is known."""
 
     begun: int
     ended: Latch = field(default_factory=Latch)
@@ -28,10 +28,10 @@ class _Sum:
 
 
 class LateUpdates:
-    """An update of step t is summed while the worker steps on, and its response taken over after step t + `steps`.
+    """An update of step t is summed while the worker takes further steps, and its response taken over after step t + `steps`.
 
-    There is one at a time: `sending` is it, until its response is collected. Up to step `warmup` an exchange waits for its own response.
-    Sums are made by messages, as in `topology.delayed`.
+    There is one sum at a time: `sending`, until its response is collected. Up to step `warmup` an exchange waits for its own response.
+    Sums are made by messages, as in `topology.collective.delayed`.
     """
 
     buckets = None
@@ -53,7 +53,7 @@ class LateUpdates:
 
     @property
     def collective(self) -> CollectiveOperations | None:
-        """Asked when a response has been collected, and so between two sums."""
+        """Used only when a response has been collected, and so between two sums."""
         return self.client if self.group.size > 1 else None
 
     @property

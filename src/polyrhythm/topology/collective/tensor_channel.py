@@ -24,7 +24,7 @@ from polyrhythm.topology.collective.collective_client import CollectiveClient
 
 @dataclass(slots=True)
 class TensorSum:
-    """The sum of one tensor in one step; `ended` is open when `total` is there."""
+    """The sum of one tensor in one step; `ended` is open when `total` is known."""
 
     client: CollectiveClient
     value: Tensor
@@ -33,7 +33,7 @@ class TensorSum:
     ended: Latch = field(default_factory=Latch)
 
     def end(self, total: Tensor) -> None:
-        """It is there."""
+        """Set `total`, and open `ended`."""
         self.total = total
         self.ended.open()
 
@@ -51,10 +51,10 @@ class SumLauncher(Protocol):
         """All tensors of a step have been summed."""
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`, between steps."""
+        """The state for a checkpoint, which is written between steps."""
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
+        """Take over an exported state."""
 
 
 class TensorChannel:

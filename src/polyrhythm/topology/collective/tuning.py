@@ -20,7 +20,7 @@ class Knobs(NamedTuple):
 
 
 class Tuner(Protocol):
-    """One worker's side."""
+    """One worker's side of the tuning."""
 
     @property
     def knobs(self) -> Knobs:
@@ -30,14 +30,14 @@ class Tuner(Protocol):
         """A step has ended, in which `nbytes` of gradients were summed."""
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
+        """The state for a checkpoint."""
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
+        """Take over an exported state."""
 
 
 class FusionTuning(Protocol):
-    """Frozen settings."""
+    """The tuning of fusion; frozen settings that make a tuner for a worker."""
 
     def tuner(self, knobs: Knobs, port: Port, group: Group) -> Tuner:
         """A worker's side, which begins with `knobs`."""

@@ -17,30 +17,30 @@ from polyrhythm.topology.collective.collective_client import CollectiveClient
 
 
 class SummingServers(Protocol):
-    """Others that make sums, beside the workers."""
+    """Servers that make sums in addition to the workers."""
 
     async def finish(self) -> None:
         """No more sums will be asked for."""
 
     async def drain(self, step: int) -> str:
-        """As `pieces.topology.Channel.drain`."""
+        """Have the servers write their state after `step`. Returns what prevented one of them; empty where nothing did."""
 
 
 class NoServers:
     """The workers make all sums: every exchange has brought what was sent for it."""
 
     async def finish(self) -> None:
-        """Nothing is left."""
+        """There are no servers to notify."""
 
     async def drain(self, step: int) -> str:
-        """Nothing is on its way."""
+        """Nothing is on its way to servers."""
         return ""
 
 
 class VectorChannel:
-    """Every exchange is one sum by `client`, which is there when it returns.
+    """Every exchange is one sum by `client`, complete when the exchange returns.
 
-    `collective` is what codecs may ask for beside it, `in_place` another way to exchange, and `servers` who else takes part.
+    `collective` makes sums of other values than the exchange's, `in_place` is another way to exchange, and `servers` take part in sums.
     """
 
     buckets = None

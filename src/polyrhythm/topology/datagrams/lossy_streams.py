@@ -1,4 +1,4 @@
-"""Workers that send what they did to their weights without end, and never again what was lost."""
+"""Workers that send their updates as an endless stream of datagrams, and never resend a lost one."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from polyrhythm.topology.datagrams.weight_ranges import WeightRanges
 
 DELTAS, WEIGHTS = "delta", "weights"
 _BEHIND_SECONDS = 0.02
-"""In which datagrams come that were sent before a message and are behind it."""
+"""Time for datagrams that were sent before a message and arrive after it."""
 _HEAD_BYTES = 1024
-"""More than a datagram has beside its values."""
+"""More bytes than a datagram has in addition to its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class LossyStreams:
     difference: a lost one is lost, and one that comes twice counts twice. So each range has an owner, which in every `refresh`-th round
     sends the weights themselves instead, with a number that grows: who gets them is rid of all earlier errors, and drops those that are not
     newer than what it has. At the end everyone gets the owners' weights reliably; only what was lost on its way to an owner is then
-    missing. The owners count that, and record it. The loop runs beside the training, at the pace of the network.
+    missing. The owners count that, and record it. The loop runs concurrently with the training, at the pace of the network.
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.DATAGRAMS)
@@ -57,19 +57,17 @@ class LossyStreams:
             raise CompositionError(f"LossyStreams(refresh={self.refresh!r}) would never send weights: give a number of rounds, 1 or more.")
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _StreamingChannel(self, endpoint)
 
 
 class _StreamingChannel:
     """`buffer` are the worker's weights (numel,), and `accrued` what it did to them and has not sent, with the sign of a gradient.
 
-    `produced` is all that it did, and `applied` all that it was told of others. `versions` number the newest weights of each range that
-    were sent or taken. `stepped` opens with a step, `idle` at the end of a round of the loop.
+    `produced` is the sum of its updates, and `applied` that of the others' that arrived. `versions` number the newest weights of each range
+    that were sent or taken. `stepped` opens with a step, `idle` at the end of a round of the loop.
     """
 
     buckets = None
@@ -132,7 +130,7 @@ class _StreamingChannel:
                 self.idle.open()
 
     def _next(self, number: int) -> Message:
-        """What is sent of a range now: its weights if it is time, else what was done to it."""
+        """The next datagram of a range: its weights if it is time, else this worker's updates of it."""
         accrued = self.ranges.of(self.accrued, number)
         delta = accrued.clone()
         accrued.zero_()
@@ -143,7 +141,7 @@ class _StreamingChannel:
         return Message(DELTAS, (float(number),), tensors=(delta,))
 
     async def _take_all(self) -> None:
-        """What has come so far."""
+        """Take all datagrams that have arrived so far."""
         for topic, take in ((DELTAS, self._take_delta), (WEIGHTS, self._take_weights)):
             while (delivery := await self.port.receive(topic, timeout=0.0)) is not None:
                 self.arrived[delivery.sender] += 1
@@ -185,7 +183,7 @@ class _StreamingChannel:
         return AdoptWeights(await self._assemble())
 
     def _record(self, sent: dict[str, int], produced: Tensor) -> None:
-        """What others did to the ranges that belong to this worker, and how much of it did not come."""
+        """Record the others' updates of the ranges that belong to this worker, and how much of them was lost."""
         mine = self._of(self.port.name)
         all_of_it = self._cut(produced, mine)
         lost = all_of_it - self._cut(self.applied, mine)
@@ -228,7 +226,7 @@ class _StreamingChannel:
             await self.port.wait(self.idle)
 
     async def drain(self, step: int) -> str:
-        """What is late when all have said that they send nothing more comes after the checkpoint, or never."""
+        """Wait until all have stopped sending; datagrams that are still late arrive after the checkpoint, or never."""
         await self._quieten()
         for name in self.peers.others:
             await self.peers.send(name, (), ())

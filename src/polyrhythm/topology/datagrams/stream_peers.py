@@ -14,7 +14,7 @@ _FIRST, _PHASE = "init", "phase"
 
 
 class StreamPeers:
-    """`lost` are those that are no more. In a phase each sends every other one message, which `came` keeps until it is looked for."""
+    """`lost` are the workers that were lost. In a phase each sends every other one message, which `came` keeps until `gather` takes it."""
 
     def __init__(self, endpoint: WorkerEndpoint) -> None:
         self.group = endpoint.group

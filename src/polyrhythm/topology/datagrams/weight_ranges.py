@@ -1,4 +1,4 @@
-"""How a vector of weights is cut into ranges that each fit a message, and who has the last word on each of them."""
+"""The ranges of a vector of weights, each of which fits a message and has an owner whose weights are the result."""
 
 from __future__ import annotations
 

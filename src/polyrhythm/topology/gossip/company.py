@@ -19,7 +19,7 @@ _FIRST, _MEAN, _FINAL = "init", "mean", "mean.down"
 class OtherMembers:
     """The members of a group without one's `own` name and those that are gone. Only these are kept: thousands have thousands of others.
 
-    It is for names of members: who is no member at all counts as there.
+    Only for names of members: any other name counts as present.
     """
 
     def __init__(self, group: Group, own: str) -> None:
@@ -34,7 +34,7 @@ class OtherMembers:
         return (name for name in self._group.members if name != self._own and name not in self._gone)
 
     def remove(self, name: str) -> bool:
-        """Let `name` be gone; whether it was there."""
+        """Mark `name` as gone. Returns true if it was present."""
         there = name in self._group.members and name in self
         self._gone.add(name)
         return there
@@ -62,7 +62,7 @@ class PresentMembers:
         return await self._descend(_FIRST)
 
     async def _descend(self, topic: str) -> Tensor:
-        """What worker 0 has for all; at others it comes from the parent in the tree, or from worker 0 in its stead."""
+        """The tensor that worker 0 has for all; others get it from the parent in the tree, or from worker 0 in its stead."""
         if self.group.rank:
             delivery = await self.port.receive(topic)
             assert delivery is not None
@@ -89,7 +89,7 @@ class PresentMembers:
                 await self.port.send(heir, self.down)
 
     async def receive(self, topic: str, names: Sequence[str]) -> list[Delivery]:
-        """What those of `names` that are not lost have sent under `topic`, in the order of ranks; one message of each."""
+        """One message under `topic` from each of `names` that is not lost, in the order of ranks."""
         come: dict[str, Delivery] = {}
         while missing := [name for name in names if name in self.present and name not in come]:
             self.awaited = topic
@@ -121,5 +121,5 @@ class PresentMembers:
         return await self._descend(_FINAL)
 
     def _subtree(self, rank: int, reach: int) -> float:
-        """How many workers a sum has that comes from `rank` over so many ranks, if none is lost."""
+        """The number of workers in a sum from `rank` over `reach` ranks, if none is lost."""
         return float(min(self.group.size, rank + reach) - rank)

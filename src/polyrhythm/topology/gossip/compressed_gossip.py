@@ -45,7 +45,7 @@ class CompressedGossip:
 
     @property
     def traits(self) -> TopologyTraits:
-        """The means are made on the way, of what codecs are given differences of."""
+        """Exchanges return mean weights, and codecs encode differences."""
         return TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS, averages=True, differences=True)
 
     def workers(self, available: int) -> int:
@@ -55,7 +55,6 @@ class CompressedGossip:
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Compressed(Neighbourhood(self.graph, self.weights, agreement, endpoint), self.gamma)
 
 

@@ -28,7 +28,7 @@ from polyrhythm.topology.graphs.graph import Dissemination, Graph
 class Gossip:
     """At exchange t each worker sends its weights to those whom `graph` names, and mixes in those that it receives from others.
 
-    Who waits for one that is lost goes on without it. The run ends with the mean of all replicas, over a tree.
+    A worker that waits for a lost one continues without it. The run ends with the mean of all replicas, over a tree.
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS, tolerates_loss=True)
@@ -43,11 +43,10 @@ class Gossip:
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Neighbour(self.graph, agreement, endpoint)
 
     def deferred(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """As `channel`, tensor by tensor; a rule for local steps looks at all of a step at once."""
+        """A channel that exchanges tensor by tensor; with a rule for local steps, which looks at whole steps, the one of `channel`."""
         if agreement.local != PlainSteps():
             return self.channel(agreement, endpoint)
         return TensorGossip(self.graph, agreement, endpoint)

@@ -1,4 +1,4 @@
-"""Means over groups that change, so that everyone's weights reach everyone, and who is lost costs its group alone."""
+"""Means over groups that change, so that everyone's weights reach everyone; a lost worker affects its group alone."""
 
 from __future__ import annotations
 
@@ -52,11 +52,9 @@ class Moshpit:
             raise CompositionError(f"{self} is no grid with rounds along its axes: give whole numbers of at least 1, such as 2 and 1.")
 
     def workers(self, available: int) -> int:
-        """Any number."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Member(self, agreement, endpoint)
 
 
@@ -116,7 +114,7 @@ class _Member:
         return torch.cat(parts)
 
     async def _send(self, names: Sequence[str], text: str, part: Tensor, clock: int) -> Tensor:
-        """Send a part to those of others that are there; what they decode."""
+        """Send a part to those of `names` that are there. Returns what they decode."""
         layout = _layout(part)
         encoded = self.codec.encode(part, layout, self.codec.initial(layout), self.context.at(clock, lambda: part))
         message = Message(MAIL, text=text, tensors=encoded.packet)
@@ -126,7 +124,7 @@ class _Member:
         return encoded.sent
 
     async def _receive(self, text: str, name: str) -> Packet | None:
-        """What another has sent; None where it is gone and had not."""
+        """The packet that another has sent; None where it is gone and has sent none."""
         while (text, name) not in self.came:
             if not self._there(name):
                 return None
@@ -141,7 +139,7 @@ class _Member:
         self.mail.wake()
 
     def _lose(self, name: str) -> None:
-        """Whoever waits for it is woken."""
+        """Nothing more to do: `PeerMail` wakes those that wait for it."""
 
     async def finish(self) -> Response:
         await self.mail.finish()
@@ -166,6 +164,6 @@ def _layout(part: Tensor) -> Layout:
 
 
 def _mean(values: Sequence[Tensor]) -> Tensor:
-    """What is equal everywhere stays as it is."""
+    """The mean of `values`; elements that are equal everywhere keep their bits."""
     first = values[0]
     return first - sum(((first - other) for other in values[1:]), torch.zeros_like(first)) / len(values)

@@ -59,13 +59,10 @@ class Neighbourhood:
         return AdoptWeights(total / self.group.size)
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         return {"exchanges": self.exchanges, "codec": self.state}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.exchanges, self.state = state["exchanges"], state["codec"]
 
     def states(self) -> list[tuple[State, Tensor]]:
-        """As `pieces.topology.Channel.states`."""
         return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []

@@ -51,15 +51,14 @@ class PairAverages:
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Averager(self.graph, agreement, endpoint)
 
 
 class _Averager:
     """`held` (numel,) are the worker's weights as others see them, and `given` as the worker computes on; neither is ever written to.
 
-    `asked` is whose answer is awaited, `sent` what was told it, and `answered` is open when the answer has come. `moved` is what the
-    worker's last step did, with the sign of a gradient.
+    `asked` is the worker whose answer is awaited, `sent` the weights that it got, and `answered` is open when it has come. `moved` is what
+    the worker's last step did, with the sign of a gradient.
     """
 
     buckets = None
@@ -116,7 +115,7 @@ class _Averager:
             self._end()
 
     def _encoded(self, text: str) -> tuple[Tensor, Message]:
-        """The weights as they are, as whoever gets the message has them."""
+        """The weights as they are now, as the receiver decodes them, and the message."""
         encoded = self.codec.encode(self.held, self.layout, self.state, self._at())
         self.state = encoded.state
         return encoded.sent, Message(MAIL, text=text, tensors=encoded.packet)

@@ -1,4 +1,4 @@
-"""One of those with whom a graph lets a worker exchange."""
+"""The random choice of a worker's partner on a graph."""
 
 from __future__ import annotations
 

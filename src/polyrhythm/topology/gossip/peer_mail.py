@@ -1,4 +1,4 @@
-"""What workers that wait for nobody tell each other: weights at any time, and that they have finished."""
+"""Messages between workers that do not wait for each other: weights at any time, and that they have finished."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MAIL = "mail"
 _FINISHED, _DRAINED = "finished", "drained"
 
 Take = Callable[[str, Message], Coroutine[Effect[Any], Any, None]]
-"""What is done with a message, given its sender."""
+"""Handles a message, given its sender."""
 
 
 class PeerMail:
-    """Gives `take` what others send, while the worker computes too, and `lost` the names of those that are gone.
+    """Calls `take` with the messages of others, also while the worker computes, and `lost` with the names of those that are gone.
 
     `finished` are those of them that begin no exchange any more; `drained` those that begin
     none before the next checkpoint is written.
@@ -47,7 +47,7 @@ class PeerMail:
         return await self.company.establish(initial)
 
     async def listen(self) -> None:
-        """From now on take what comes."""
+        """Receive messages in the background from now on."""
         await self.port.spawn("mail", self._listen())
 
     async def _listen(self) -> None:
@@ -68,16 +68,16 @@ class PeerMail:
         self.wake()
 
     def wake(self) -> None:
-        """Have whoever waits for `changed` look again."""
+        """Have those that wait for `changed` look again."""
         self.changed.open()
         self.changed = Latch()
 
     async def finish(self) -> None:
-        """Send all others that this worker begins no exchange any more, and take what comes until they have sent the same."""
+        """Notify all others that this worker begins no exchange any more, and receive until they have done the same."""
         await self._meet(_FINISHED, self.finished)
 
     async def drain(self) -> None:
-        """As `finish`, but only until a checkpoint is written."""
+        """Notify all others that this worker begins no exchange before the next checkpoint, and receive until they have done the same."""
         await self._meet(_DRAINED, self.drained)
         self.drained.clear()
 
@@ -88,5 +88,4 @@ class PeerMail:
             await self.port.wait(self.changed)
 
     async def mean(self, weights: Tensor) -> Tensor:
-        """As `PresentMembers.mean`."""
         return await self.company.mean(weights)

@@ -48,12 +48,11 @@ class PullWeights:
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Puller(self.graph, agreement, endpoint)
 
 
 class _Puller:
-    """`asked` is whose answer is awaited, `theirs` what has come, and `answered` is open when it has, or never will."""
+    """`asked` is the worker whose answer is awaited, `theirs` its weights, and `answered` is open when they have come, or never will."""
 
     buckets = None
     writes = None

@@ -35,7 +35,7 @@ def _one_peer() -> Graph:
 class PushSum:
     """A worker keeps one share of its weights and of its mass, and sends one to each of those whom `graph` names (Kempe et al., 2003).
 
-    Shares are equal, and what comes is added. Weights divided by mass are what the worker computes on (stochastic gradient push; Assran,
+    Shares are equal, and received ones added. Weights divided by mass are what the worker computes on (stochastic gradient push; Assran,
     Loizou, Ballas, Rabbat, ICML 2019, algorithm 1). Weights and mass that all hold, or that are under way, change by the workers' steps
     alone, and come to one mean on any graph over whose steps there is a way from everyone to everyone. With `overlap` a worker takes at
     exchange t what was sent at t - overlap, so that it is under way while it computes (algorithm 2). What a codec does not send stays
@@ -59,7 +59,6 @@ class PushSum:
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Pusher(self, agreement, endpoint)
 
 
@@ -80,12 +79,12 @@ class _Held:
 
     @property
     def unbiased(self) -> Tensor:
-        """What the worker computes on."""
+        """The weights over the mass, on which the worker computes."""
         return self.weights if self.mass == 1 else self.weights / self.mass
 
 
 class _Pusher:
-    """`exchanges` were begun, and the number is the topic, from 0; `taken` of them are added. `came` is what has come of others."""
+    """`exchanges` were started, and their number, from 0, is the topic; `taken` of them are added. `came` has the shares of others."""
 
     buckets = None
     writes = None
@@ -124,7 +123,7 @@ class _Pusher:
         return AdoptWeights(self.given)
 
     async def _push(self, held: _Held, context: ExchangeContext) -> _Held:
-        """Send the shares of others; what is left."""
+        """Send others their shares. Returns what is left."""
         receivers, _ = self.settings.graph.neighbours(self.exchanges, self.group)
         if not receivers:
             return held

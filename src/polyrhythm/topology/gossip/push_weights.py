@@ -50,14 +50,13 @@ class PushWeights:
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _PushSender(self.graph, 1, _mean, agreement, endpoint)
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class PushParts:
-    """As PushWeights, but a worker sends one of so many `parts` of its weights, drawn at random, and keeps its own in the end.
+    """PushWeights in which a worker sends one of so many `parts` of its weights, drawn at random, and keeps its own in the end.
 
     What is mixed is the part that was sent, and the merge sees no more (Keuper, Pfreundt, 2015, section 3.1: partial updates). The
     result is the weights of worker 0, which in the end have come from all.
@@ -80,12 +79,11 @@ class PushParts:
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _PushSender(self.graph, self.parts, _own, agreement, endpoint)
 
 
 End = Callable[[PeerMail, InitialState], Coroutine[Effect[Any], Any, Response]]
-"""What becomes of a worker's weights when all have finished."""
+"""Makes the last response of a worker, when all have finished."""
 
 
 async def _mean(mail: PeerMail, initial: InitialState) -> Response:
@@ -152,7 +150,7 @@ class _PushSender:
         self.leaving = False
 
     def _come(self) -> list[tuple[int, Layout, list[Tensor]]]:
-        """What has come of each part, in the order of ranks; the inbox is empty then."""
+        """The weights that have come of each part, in the order of ranks; the inbox is empty then."""
         found: dict[int, list[Tensor]] = {}
         for name in sorted(self.inbox, key=rank_of):
             number, packet = self.inbox[name]

@@ -1,4 +1,4 @@
-"""Gossip in which each tensor is a message of its own, sent as soon as the worker has stepped on it."""
+"""Gossip in which each tensor is a separate message, sent as soon as the worker has stepped on it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ class TensorGossip:
 
     @property
     def tensors(self) -> Tensors:
-        """Its own."""
         return self
 
     async def establish(self, initial: InitialState) -> Response:

@@ -36,11 +36,11 @@ class WeightedGossip:
 
     @property
     def traits(self) -> TopologyTraits:
-        """The means are made on the way."""
+        """Exchanges return mean weights."""
         return TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS, averages=True, least_eigenvalue=self.least_eigenvalue)
 
     def least_eigenvalue(self, workers: int) -> float:
-        """That of the mixing matrix of so many workers."""
+        """The least eigenvalue of the mixing matrix of so many workers."""
         return least_eigenvalue(self.graph, self.weights, workers)
 
     def workers(self, available: int) -> int:
@@ -50,7 +50,6 @@ class WeightedGossip:
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Weighted(Neighbourhood(self.graph, self.weights, agreement, endpoint))
 
 

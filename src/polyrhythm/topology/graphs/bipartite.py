@@ -15,7 +15,7 @@ class BipartiteGraph:
     """
 
     def check(self, workers: int) -> None:
-        """Any number."""
+        """Accept any number of workers."""
 
     def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(the odd ranks, none) at an even one, and (none, the even ranks) at an odd one."""

@@ -1,4 +1,4 @@
-"""Everyone and everyone."""
+"""The complete graph: everyone exchanges with everyone."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class CompleteGraph:
     """All others, at every step: what a random peer is drawn from (gossiping SGD; Jin et al., 2016)."""
 
     def check(self, workers: int) -> None:
-        """Any number."""
+        """Accept any number of workers."""
 
     def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """P - 1, both ways."""
+        """All other ranks, both ways."""
         both = (*range(group.rank), *range(group.rank + 1, group.size))
         return both, both

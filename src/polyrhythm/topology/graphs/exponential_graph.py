@@ -15,10 +15,10 @@ class ExponentialGraph:
     """
 
     def check(self, workers: int) -> None:
-        """Any number."""
+        """Accept any number of workers."""
 
     def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """⌈log2 P⌉ each way."""
+        """⌈log2 P⌉ neighbours each way."""
         reaches = [1 << k for k in range((group.size - 1).bit_length())]
         after = tuple((group.rank + reach) % group.size for reach in reaches)
         return after, tuple((group.rank - reach) % group.size for reach in reaches)

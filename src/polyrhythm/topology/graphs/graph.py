@@ -1,4 +1,4 @@
-"""Who exchanges with whom at which step: the graphs of gossip."""
+"""Gossip graphs: the neighbours of a worker at each step. Most topologies of `topology.gossip` take one as `graph`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Graph(Protocol):
     """For every step, the workers that one sends to and those that one receives from."""
 
     def __hash__(self) -> int:
-        """Settings are values: what is computed of them is kept."""
+        """Settings are values: results that are computed of them are cached."""
 
     def check(self, workers: int) -> None:
         """Refuse a number of workers that the graph cannot hold."""
@@ -40,7 +40,7 @@ class RingGraph:
     """Both neighbours on a ring, at every step (D-PSGD; Lian et al., 2017)."""
 
     def check(self, workers: int) -> None:
-        """Any number."""
+        """Accept any number of workers."""
 
     def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The previous and the next in rank; one worker where they are the same, none when alone."""
@@ -60,10 +60,10 @@ class Dissemination:
     rotate: bool = True
 
     def check(self, workers: int) -> None:
-        """Any number."""
+        """Accept any number of workers."""
 
     def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """One each way."""
+        """One receiver and one sender."""
         if group.size == 1:
             return (), ()
         rounds = (group.size - 1).bit_length()
@@ -78,7 +78,7 @@ class RandomPairs:
     """At every step the workers are paired at random; an odd one rests (randomized gossip; Boyd et al., 2006)."""
 
     def check(self, workers: int) -> None:
-        """Any number."""
+        """Accept any number of workers."""
 
     def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The partner, both ways."""

@@ -1,4 +1,4 @@
-"""With which weights a worker takes the mean over itself and its neighbours, on an undirected graph that does not change."""
+"""Weights of a worker's mean over itself and its neighbours, on an undirected graph that does not change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MixingWeights(Protocol):
     """Weights that make a symmetric and doubly stochastic mixing matrix: what they leave of 1 is a worker's own."""
 
     def __hash__(self) -> int:
-        """Settings are values: what is computed of them is kept."""
+        """Settings are values: results that are computed of them are cached."""
 
     def share(self, mine: int, theirs: int, most: int) -> float:
         """The weight of one neighbour, who has `theirs` neighbours where I have `mine` and nobody has more than `most`."""
@@ -69,7 +69,7 @@ class Lazy:
 
 @functools.lru_cache(maxsize=16)
 def degrees(graph: Graph, workers: int) -> tuple[int, ...]:
-    """How many neighbours each worker has. Raises CompositionError for a graph that is directed or changes between exchanges."""
+    """The number of neighbours of each worker. Raises CompositionError for a graph that is directed or changes between exchanges."""
     for rank in range(min(workers, _PROBED_RANKS)):
         group = Group.of_workers(workers, rank)
         found = {side for step in range(_PROBED_EXCHANGES) for side in graph.neighbours(step, group)}

@@ -1,4 +1,4 @@
-"""A grid without edges."""
+"""A torus: a grid whose rows and columns close into rings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Torus:
     """
 
     def check(self, workers: int) -> None:
-        """Any number."""
+        """Accept any number of workers."""
 
     def neighbours(self, step: int, group: Group) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Left, right, above and below, both ways; fewer where some are the same."""

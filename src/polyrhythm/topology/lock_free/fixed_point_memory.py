@@ -28,7 +28,7 @@ _TYPES = {8: torch.int8, 16: torch.int16}
 @dataclass(frozen=True, slots=True)
 @checked
 class FixedPointMemory:
-    """As SharedMemory, but with weights of `bits` bits, 8 or 16, to which updates are rounded (Buckwild!; De Sa et al., NIPS 2015).
+    """SharedMemory with weights of `bits` bits, 8 or 16, to which updates are rounded (Buckwild!; De Sa et al., NIPS 2015).
 
     A worker reads all weights after each of its steps, and subtracts what its optimizer did from those that are there then. A tensor has
     one scale, a power of two for which `headroom` times its largest first weight, and `least`, are in range; what leaves the range
@@ -59,21 +59,19 @@ class FixedPointMemory:
                 )
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _FixedPointChannel(self, endpoint)
 
     def scale(self, weights: Tensor) -> float:
-        """What one is worth, for a tensor that begins with `weights`: a power of two, so that it divides without rounding."""
+        """The value of one unit, for a tensor that begins with `weights`: a power of two, so that it divides without rounding."""
         largest = float(weights.abs().max()) if weights.numel() else 0.0
         return 2.0 ** math.ceil(math.log2(max(self.headroom * largest, self.least) / (2 ** (self.bits - 1) - 1)))
 
 
 class _FixedPointChannel:
-    """`shared` are the weights (numel,) in units of the `scales` of their tensors, which lie beside them."""
+    """`shared` are the weights (numel,) in units of the `scales` of their tensors, which lie behind them."""
 
     buckets = None
     in_place = None

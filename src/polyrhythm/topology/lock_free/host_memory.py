@@ -38,7 +38,7 @@ class HostMemory:
 
     @property
     def concurrent(self) -> bool:
-        """Whether workers may write at the same time."""
+        """True if workers may write at the same time."""
         return self.block.concurrent
 
     async def open(self, nbytes: int, fill: Callable[[Tensor], object]) -> Tensor:

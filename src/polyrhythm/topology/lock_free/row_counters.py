@@ -1,4 +1,4 @@
-"""Counters beside weights that workers share without locks, which show how many writes were lost."""
+"""Counters for the rows of weights that workers share without locks, which show how many writes were lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RowCounters:
 
     @staticmethod
     def place(before: int, rows: int, workers: int) -> tuple[int, int]:
-        """Where the bytes of the counters begin and end, behind `before` other bytes."""
+        """The first byte of the counters and the one after their last, behind `before` other bytes."""
         begin = before + -before % _COUNT.itemsize
         return begin, begin + rows * _COUNT.itemsize * (1 + workers)
 
@@ -37,16 +37,14 @@ class RowCounters:
                 counters.index_add_(0, rows, torch.ones(rows.numel(), dtype=_COUNT))
 
     def writes(self) -> RowWrites:
-        """What all have written, when nobody writes any more."""
+        """The rows that all have written, and the lost writes; for when nobody writes any more."""
         written = int(self.own.sum())
         return RowWrites(written, written - int(self.common.sum()))
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         return {"own": self.own[self.rank], "common": None if self.rank else self.common}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.own[self.rank].copy_(state["own"])
         if self.rank == 0:
             self.common.copy_(state["common"])

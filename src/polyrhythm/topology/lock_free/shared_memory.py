@@ -21,8 +21,8 @@ from polyrhythm.topology.lock_free.row_counters import RowCounters
 class SharedMemory:
     """All workers read and write the same weights, without locks, and wait for nobody (Hogwild!; Niu et al., NIPS 2011).
 
-    For workers of one host that compute on its CPU. The state of an optimizer stays with its worker. Beside the weights lies a counter for
-    each of their rows, which every writer increments in the same way, and one for each row and worker: how far these differ at the
+    For workers of one host that compute on its CPU. The state of an optimizer stays with its worker. Each row of the weights has
+    a counter, which every writer increments in the same way, and one for each row and worker: how far these differ at the
     end is how many writes were lost (in real processes; virtual time makes one step's writes at a time).
     """
 
@@ -31,11 +31,9 @@ class SharedMemory:
     result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _SharedChannel(endpoint)
 
 

@@ -1,4 +1,4 @@
-"""How an update is rounded to weights in few bits."""
+"""Rounding of updates to weights in few bits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from polyrhythm.core.shared_memory.fixed_point import subtract_nearest, subtract
 
 
 class WeightRounding(Protocol):
-    """Frozen settings."""
+    """The rounding of an update to shared weights; frozen settings."""
 
     def subtract(self, held: Tensor, update: Tensor, scale: float, draw: np.random.Generator) -> None:
         """Subtract `update` (n,) of float32 from `held` (n,), whole numbers in units of `scale`, a power of two.
 
-        What is out of range becomes the largest there is.
+        A value beyond the range becomes its end.
         """
 
 
@@ -35,5 +35,5 @@ class NearestRounding:
     """To the nearest whole number, which loses every update of less than half of one: training stalls when steps have become that small."""
 
     def subtract(self, held: Tensor, update: Tensor, scale: float, draw: np.random.Generator) -> None:
-        """Nothing is drawn."""
+        """Draws no random numbers."""
         subtract_nearest(held, update, scale)

@@ -1,4 +1,4 @@
-"""What receivers are told of a packet that the line takes long to carry."""
+"""Announcements of packets that the line takes long to carry."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from polyrhythm.errors import CompositionError
 
 
 class Barrier(Protocol):
-    """Frozen settings."""
+    """The choice of packets that are announced; frozen settings."""
 
     def announces(self, seconds: float, step: float) -> bool:
-        """Whether the elements of a packet are announced that takes `seconds`, where steps take `step` seconds."""
+        """True if the elements of a packet that takes `seconds` are announced, where steps take `step` seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unannounced:
-    """Nothing: whoever reads gets what has come."""
+    """No announcements: a read gets what has come."""
 
     def announces(self, seconds: float, step: float) -> bool:
-        """Never."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class SelectiveBarrier:
-    """The indices of the elements, first; receivers respond to no read of them until their values have come (Gaia, NSDI 2017).
+    """The indices of the elements are sent first; receivers respond to no read of them until their values have come (Gaia, NSDI 2017).
 
-    So it is for packets that take more than `share` of a step: more than the line carries from one step to the next.
+    This holds for packets that take more than `share` of a step: more than the line carries from one step to the next.
     """
 
     share: float = 1.0
@@ -50,7 +49,7 @@ class SelectiveBarrier:
 
 
 def announcement(value: Tensor) -> Tensor:
-    """Which elements of `value` (numel,) are not zero: indices (k,), int32, or a bit for each element, uint8, where that is shorter."""
+    """The elements of `value` (numel,) that are not zero: indices (k,), int32, or a bit for each element, uint8, where that is shorter."""
     marks = value.numpy() != 0
     if 32 * int(marks.sum()) <= len(marks):
         return torch.from_numpy(np.flatnonzero(marks).astype(np.int32))

@@ -1,4 +1,4 @@
-"""Up to which step everything has come, where messages overtake each other on different ways."""
+"""Tracks up to which step all updates have come, where messages on different routes overtake each other."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Coverage:
         self.ahead: list[Span] = []
 
     def add(self, spans: Iterable[Span]) -> None:
-        """They have come."""
+        """Note that all updates of these spans have come."""
         self.ahead = joined([*self.ahead, *spans])
         for span in self.ahead:
             if span.after <= self.until[span.source] < span.until:
@@ -59,10 +59,9 @@ class Coverage:
         return min(self.until.values(), default=math.inf)
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`; source by source, in the order in which they were given."""
+        """The state for a checkpoint: by source, in the order in which they were given."""
         return {"until": list(self.until.values()), "ahead": [tuple(map(float, span)) for span in self.ahead]}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.until = dict(zip(self.until, state["until"], strict=True))
         self.ahead = [Span(int(source), after, until) for source, after, until in state["ahead"]]

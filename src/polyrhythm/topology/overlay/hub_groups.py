@@ -1,4 +1,4 @@
-"""Which mirrors share a hub, and which of them it is."""
+"""Groups of mirrors that share a hub, which is one member at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HubGroups:
         return self._hub_of(self._group(rank), clock)
 
     def hubs(self, rank: int, clock: int) -> list[int]:
-        """Those of the other groups."""
+        """The hubs of the other groups at `clock`."""
         return [self._hub_of(group, clock) for group in self.ranks if rank not in group]
 
     def _group(self, rank: int) -> tuple[int, ...]:

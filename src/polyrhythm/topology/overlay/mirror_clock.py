@@ -1,4 +1,4 @@
-"""How far a site may be ahead of the slowest one."""
+"""Bounds on how far a site may be ahead of the slowest one."""
 
 from __future__ import annotations
 
@@ -11,31 +11,30 @@ from polyrhythm.errors import CompositionError
 
 
 class MirrorClock(Protocol):
-    """Frozen settings."""
+    """The bound on a site's lead; frozen settings."""
 
     @property
     def measures(self) -> bool:
-        """Whether it needs the round trips between sites."""
+        """True if it needs the round trips between sites."""
 
     def lead(self, round_trip: float, step: float) -> float:
-        """By how many steps, with the longest `round_trip` to another site (infinite: unknown) and a `step` (0: unknown), in seconds."""
+        """The bound in steps, with the longest `round_trip` to another site (infinite: unknown) and a `step` (0: unknown), in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsAgreed:
-    """As far as the consistency has it."""
+    """No bound but that of the consistency."""
 
     measures: ClassVar = False
 
     def lead(self, round_trip: float, step: float) -> float:
-        """No bound."""
         return math.inf
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class RoundTrips:
-    """By what is done in `trips` round trips to the farthest site, and at least a step (Gaia; Hsieh et al., NSDI 2017).
+    """As many steps as `trips` round trips to the farthest site take, and at least one (Gaia; Hsieh et al., NSDI 2017).
 
     What a site has sent is known half a round trip later, and by way of two hubs after three lines and two steps, so that sites of equal
     speed over lines that are free do not wait.

@@ -1,4 +1,4 @@
-"""Mirrors that exchange by way of hubs, and wait only for what they have been told to wait for."""
+"""Mirrors that exchange through hubs, and wait only for announced elements and for mirrors that are too far behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from polyrhythm.topology.overlay.overlay_channel import OverlayChannel
 @dataclass(frozen=True, slots=True)
 @checked
 class Overlay:
-    """As Mirrors, in `groups`: a member sends what it has to its group's hub, which sends it on (Gaia; Hsieh et al., NSDI 2017).
+    """Mirrors in `groups`: a member sends what it has to its group's hub, which sends it on (Gaia; Hsieh et al., NSDI 2017).
 
     `groups` are so many neighbouring ranks each, or lists of ranks; alone in its group, everyone sends to all. A hub adds up what its
     members send and sends the sum to the hubs of the other groups, which send it to their members: between G groups G (G - 1) packets pass.
@@ -28,7 +28,7 @@ class Overlay:
     as the hub. What comes is counted by its steps, whatever way it took, so that nothing is lost or doubled between two turns.
 
     `barrier` has elements announced that take a line longer than a step to carry; nobody reads these until they have come. `clock` bounds
-    by how many steps one may be ahead of the slowest, beside what the consistency says.
+    by how many steps one may be ahead of the slowest, in addition to what the consistency says.
     """
 
     traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.PEERS, replicas_differ=True, forwards=True)
@@ -49,7 +49,6 @@ class Overlay:
             raise CompositionError(f"Overlay(turn={self.turn!r}) has no hub at any step: give the steps of a turn, 1 or more.")
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> PeerChannel:

@@ -88,20 +88,17 @@ class OverlayChannel:
 
     @property
     def slowest(self) -> float:
-        """As `pieces.topology.PeerChannel`."""
         return self.coverage.slowest
 
     def may_proceed(self, clock: int) -> bool:
-        """As `pieces.topology.PeerChannel`: nothing is stale, and none is too slow."""
+        """True if nothing is stale, and nobody is too slow."""
         lead = self.bound.lead(self.trips.longest, self._step())
         return not self.stale and self.consistency.may_proceed(clock, self.slowest) and clock - self.slowest <= lead
 
     async def wake(self) -> None:
-        """As `pieces.topology.PeerChannel`."""
         await self.port.send(self.port.name, Message(PARCELS))
 
     async def listen(self) -> Response:
-        """As `pieces.topology.PeerChannel`."""
         await self._receive()
         await self._take_all()
         return self._ready(math.inf)
@@ -185,7 +182,7 @@ class OverlayChannel:
             await self.port.spawn("gather", self._gather())
 
     async def _gather(self) -> None:
-        """Send on what comes within a step, together."""
+        """Forward together all parcels that come within a step."""
         await self.port.sleep(self._step())
         self.gathers = False
         await self._send_on()
@@ -195,7 +192,7 @@ class OverlayChannel:
             await lane.start()
 
     async def _take_all(self) -> None:
-        """What has come; the elements that it announces must not be read."""
+        """Take all that has come; elements that it announces must not be read."""
         while (delivery := await self.port.receive(PARCELS, timeout=0.0)) is not None:
             await self._take(delivery)
 
@@ -207,14 +204,14 @@ class OverlayChannel:
         return ApplyOnTop([self._contribution(parcel) for parcel in found])
 
     def _contribution(self, parcel: Parcel) -> Contribution:
-        """For a merge that counts contributions it is as many as it has sources."""
+        """A parcel as a contribution, which counts as many times as it has sources."""
         assert parcel.value is not None, "others are not kept"
         sources = {span.source for span in parcel.spans}
         last = max(span.until for span in parcel.spans)
         return Contribution(parcel.value, len(sources), clock=int(last) if last < math.inf else self.clock)
 
     async def _settle(self, until: float) -> None:
-        """Receive all that is of steps up to `until`, and send on what of it I have to."""
+        """Receive all updates of steps up to `until`, and forward those that this actor must."""
         self.hurries = True
         await self._send_on()
         while self.slowest < until:

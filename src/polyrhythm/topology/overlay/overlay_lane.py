@@ -1,4 +1,4 @@
-"""What a mirror has to send one other: added up while the line is busy or the mirror waits for company, and sent as one."""
+"""A mirror's parcels to one other: added up while the line is busy or the mirror gathers them, and sent as one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARCELS = "u"
 
 
 class Route(IntEnum):
-    """What a receiver does with a parcel, besides taking it in."""
+    """The receiver's action on a parcel, in addition to taking it in."""
 
     KEEP = 0
     """Nothing."""
@@ -82,7 +82,7 @@ class OverlayLane:
         self.empty = Latch()
 
     def put(self, parcel: Parcel) -> None:
-        """To be sent with what is owed on the same route."""
+        """Queue a parcel, to be sent with the pending one on the same route."""
         owed = self.owed.get(parcel.route)
         if owed is not None:
             values = [value for value in (owed.value, parcel.value) if value is not None]
@@ -90,14 +90,14 @@ class OverlayLane:
         self.owed[parcel.route] = parcel
 
     async def start(self) -> None:
-        """Send what is owed, at once or when the line is free."""
+        """Send pending parcels, at once or when the line is free."""
         if self.owed and not self.busy:
             self.busy = True
             self.empty = Latch()
             await self.port.spawn(f"to {self.to}", self._send())
 
     async def settle(self) -> None:
-        """Wait until nothing is owed or on its way out."""
+        """Wait until nothing is pending or on its way out."""
         await self.start()
         if self.busy:
             await self.port.wait(self.empty)

@@ -1,4 +1,4 @@
-"""How long a message to others and back takes."""
+"""Measures the round trip of a message to the others and back."""
 
 from __future__ import annotations
 

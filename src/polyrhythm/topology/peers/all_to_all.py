@@ -27,7 +27,7 @@ from polyrhythm.topology.peers.peer_inbox import UPDATES, PeerInbox, PeerUpdate
 class AllToAll:
     """Each worker sends its packet to every other and merges those that have come (Strom, 2015).
 
-    How long it waits for others is the consistency's; under Asynchronous it never does. All replicas merge the same
+    The consistency decides how long it waits for others; under Asynchronous it never does. All replicas merge the same
     contributions, in the end, but not in the same order.
     """
 
@@ -36,17 +36,15 @@ class AllToAll:
     result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Peer(agreement, endpoint, ApplyContributions, _as_sent)
 
 
 @dataclass(frozen=True, slots=True)
 class Mirrors:
-    """As AllToAll, but what an actor does to its own weights counts there in full, whatever of it others are sent.
+    """AllToAll in which an actor's updates count in full in its own weights, whatever part of them others are sent.
 
     Among workers it is the decentralized exchange of Addair's actors (2017); among the servers of groups that of Gaia (Hsieh et al., NSDI
     2017, section 3): copies of the weights that differ by what was not significant enough to be sent.
@@ -57,17 +55,15 @@ class Mirrors:
     result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> PeerChannel:
-        """An actor's side."""
         return _Peer(agreement, endpoint, ApplyOnTop, _applied)
 
 
 @dataclass(frozen=True, slots=True)
 class PartialExchange:
-    """As AllToAll, but a worker merges its own contribution whole, as one among those that have come, whatever of it others are sent.
+    """AllToAll in which a worker merges its own contribution whole, with those that have come, whatever part of it others are sent.
 
     With Ranges it is the partial gradient exchange of Ako (Watcharapichat et al., SoCC 2016).
     """
@@ -77,17 +73,15 @@ class PartialExchange:
     result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Peer(agreement, endpoint, ApplyContributions, _whole)
 
 
 Respond = type[ApplyContributions] | type[ApplyOnTop]
 Keep = Callable[[PeerInbox, Contribution, Packet], None]
-"""What becomes of one's own contribution, of which others were sent a packet."""
+"""Treats the worker's own contribution, of which others were sent a packet."""
 
 
 def _as_sent(inbox: PeerInbox, own: Contribution, packet: Packet) -> None:
@@ -103,7 +97,7 @@ def _applied(inbox: PeerInbox, own: Contribution, packet: Packet) -> None:
 
 
 class _Peer:
-    """Every packet goes to all; `respond` is what is done with those that have come, and `keep` what with one's own."""
+    """Every packet goes to all; `respond` makes a response of those that have come, and `keep` treats the worker's own."""
 
     buckets = None
     writes = None
@@ -150,19 +144,15 @@ class _Peer:
 
     @property
     def slowest(self) -> float:
-        """As `pieces.topology.PeerChannel`."""
         return self.inbox.slowest
 
     def may_proceed(self, clock: int) -> bool:
-        """As `pieces.topology.PeerChannel`."""
         return self.inbox.may_proceed(clock, self.inbox.slowest)
 
     async def wake(self) -> None:
-        """As `pieces.topology.PeerChannel`."""
         await self.inbox.wake()
 
     async def listen(self) -> Response:
-        """As `pieces.topology.PeerChannel`."""
         await self.inbox.receive()
         return self.respond(await self.inbox.ready(math.inf))
 

@@ -26,7 +26,7 @@ _ASKED, _TAUGHT = "ask weights", "weights"
 @dataclass(frozen=True, slots=True)
 @checked
 class KnowledgeTransfer:
-    """As `inner`; every `every` steps a worker asks the one that its controller names for its weights (DLion; Hong and Chandra, HPDC 2021).
+    """Over `inner`, ask the worker that the controller names for its weights, every `every` steps (DLion; Hong and Chandra, HPDC 2021).
 
     w ← (1 - share) w + share w_best when they have come, which it does not wait for. Who is asked answers at its next exchange, with the
     weights of then. What the worker's optimizer remembers stays. The paper shares losses about every 100 steps.
@@ -51,15 +51,13 @@ class KnowledgeTransfer:
 
     @property
     def traits(self) -> TopologyTraits:
-        """As the inner topology's, but replicas differ; from whom to learn may be set."""
+        """The inner topology's traits, but replicas differ, and a controller may set the teacher."""
         return replace(self.inner.traits, replicas_differ=True, takes=frozenset({ControlledSetting.TEACHER}))
 
     def workers(self, available: int) -> int:
-        """As the inner topology."""
         return self.inner.workers(available)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Learner(self.inner.channel(agreement, endpoint), endpoint, self)
 
 

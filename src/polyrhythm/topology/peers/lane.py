@@ -1,4 +1,4 @@
-"""What one worker sends one other: one packet at a time, and what comes meanwhile goes with the next."""
+"""One worker's packets to one other: one at a time, and values that are put meanwhile go with the next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.peers.peer_inbox import UPDATES, PeerInbox, PeerUpdate
 
 _LOOKS_AGAIN = 0.05
-"""Seconds: what the system has measured of a connection that has carried little yet is no figure to wait by for long."""
+"""Seconds after which the rate is asked again: that of a connection that has carried little yet is not reliable."""
 
 
 class Lane:
@@ -33,7 +33,7 @@ class Lane:
         self.empty = Latch()
 
     async def put(self, value: Tensor, update: PeerUpdate) -> None:
-        """Send `value` (numel,), at once or with what is owed already: then the sum counts as what was put last."""
+        """Send `value` (numel,), at once or added to the pending one: then the sum counts as the value that was put last."""
         self.owed = value if self.owed is None else self.owed + value
         self.update = update
         if not self.busy:
@@ -66,21 +66,20 @@ class Lane:
         self.context.controls.sent(self.to, nbytes, seconds)
 
     async def drain(self) -> None:
-        """Wait until nothing is owed or on its way out."""
+        """Wait until nothing is pending or on its way out."""
         if self.busy:
             await self.port.wait(self.empty)
 
     def residual(self) -> Tensor:
-        """What was given and not sent (numel,)."""
+        """The sum of values that were put and not sent (numel,)."""
         kept = self.inbox.codec.residual(self.state, self.inbox.layout)
         return kept if self.owed is None else kept + self.owed
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`, after `drain`."""
+        """The state for a checkpoint, after `drain`."""
         return {"codec": self.state, "update": (self.update.clock, list(self.update.rates), self.update.samples)}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.state = state["codec"]
         clock, rates, samples = state["update"]
         self.update = PeerUpdate(clock, tuple(rates), samples)

@@ -1,4 +1,4 @@
-"""Every worker sends to every other what their link carries: each receiver has packets of its own."""
+"""Every worker sends to every other what their link carries: each receiver gets separate packets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from polyrhythm.topology.peers.peer_inbox import PeerInbox
 
 @dataclass(frozen=True, slots=True)
 class LinkExchange:
-    """Each worker encodes what it computes for each receiver apart, and sends when the link to that one is free.
+    """Each worker encodes what it computes for each receiver separately, and sends when the link to that one is free.
 
     What is computed while a link is busy is added up and sent as one. A worker merges its own contribution whole, as one among those that
     have come, so replicas differ by what was not sent (DLion, HPDC 2021; Hong and Chandra, 2018). The bandwidth of each link is measured.
@@ -32,11 +32,9 @@ class LinkExchange:
     result: ClassVar = FirstWorker()
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _Sender(agreement, endpoint)
 
 

@@ -1,4 +1,4 @@
-"""What comes to an actor from its peers at any time, and when it may be merged."""
+"""An actor's inbox: updates of its peers, which come at any time and wait until they may be merged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ORDER = itemgetter(0, 1)
 
 
 class PeerUpdate(NamedTuple):
-    """What a worker sends others, beside its packet: its step (infinite after the last), and the learning rates of its optimizer.
+    """The numbers that a worker sends with a packet: its step (infinite after the last), and the learning rates of its optimizer.
 
     `samples` is what it was computed on, where the merge weighs by them; else None, and not sent.
     """
@@ -108,11 +108,11 @@ class PeerInbox:
         return min(self.clocks.values(), default=math.inf)
 
     async def send_all(self, message: Message) -> None:
-        """To all peers."""
+        """Send a message to all peers."""
         await self.port.send_all(self.peers, message)
 
     async def wake(self) -> None:
-        """Have `receive` return."""
+        """Have `receive` return without an update."""
         await self.port.send(self.port.name, Message(UPDATES))
 
     async def receive(self) -> None:
@@ -122,7 +122,7 @@ class PeerInbox:
         self._take(delivery)
 
     async def await_turn(self, clock: float) -> None:
-        """Wait until a worker that has sent its step `clock` may go on."""
+        """Wait until a worker that has sent its step `clock` may continue."""
         while not self.may_proceed(int(clock), self.slowest):
             await self.receive()
 
@@ -138,14 +138,14 @@ class PeerInbox:
         return [contribution for _, _, contribution in found]
 
     async def finish(self) -> list[AnyContribution]:
-        """Send all that this was the last, and everything that came until all others have sent the same."""
+        """Notify all that this was the last update; return everything that comes until all others have done the same."""
         await self.send_all(Message(UPDATES, PeerUpdate(math.inf).to_numbers()))
         while self.slowest < math.inf:
             await self.receive()
         return await self.ready(math.inf)
 
     async def drain(self) -> None:
-        """Send all that nothing more comes before a checkpoint, and wait until all others have sent the same."""
+        """Notify all that nothing more comes before a checkpoint, and wait until all others have done the same."""
         await self.send_all(Message(UPDATES, text=_DRAINED))
         while self.clocks.keys() - self.drained:
             await self.receive()
@@ -164,20 +164,20 @@ class PeerInbox:
             self.keep_packet(update, delivery.sender, delivery.message.tensors)
 
     def keep_packet(self, update: PeerUpdate, sender: str, packet: Packet) -> None:
-        """A packet is to be merged when it may be."""
+        """Keep a packet until it may be merged."""
         clock, samples = int(update.clock), update.samples or 0.0
         self.keep(EncodedContribution(packet, self.codec, self.layout, update.rates, sender, clock, samples=samples))
 
     def update(self, clock: int, rates: tuple[float, ...], held: WeightsView) -> PeerUpdate:
-        """What is sent beside a packet of step `clock`; its samples are taken from what the worker has `held`."""
+        """The numbers for a packet of step `clock`; the samples are those that `held` has counted."""
         return PeerUpdate(float(clock), rates, held.take_samples() if self.weighs else None)
 
     def keep(self, contribution: AnyContribution) -> None:
-        """As `keep_packet`."""
+        """Keep a contribution until it may be merged."""
         self.pending.append((float(contribution.clock), rank_of(contribution.sender), contribution))
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`, after `drain`; what is pending has come as packets."""
+        """The state for a checkpoint, after `drain`; pending contributions have come as packets."""
         pending = [
             (clock, each.sender, each.packet, each.rates, each.samples)
             for clock, _, each in self.pending
@@ -186,7 +186,6 @@ class PeerInbox:
         return {"clocks": self.clocks, "pending": pending}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.clocks, self.pending = state["clocks"], []
         for clock, sender, packet, rates, samples in state["pending"]:
             self.keep_packet(PeerUpdate(clock, tuple(rates), samples), sender, packet)

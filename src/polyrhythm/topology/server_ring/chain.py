@@ -21,7 +21,7 @@ class Chain:
 
     @property
     def primary(self) -> str:
-        """Who holds the part. Raises WorkerFailed where nobody is left."""
+        """The server that holds the part. Raises WorkerFailed where none is left."""
         living = self.living
         if not living:
             everyone = ", ".join(self.members)
@@ -31,13 +31,13 @@ class Chain:
         return living[0]
 
     def next(self, name: str) -> str | None:
-        """To whom `name` passes on what it was sent; None where it is the last."""
+        """The server to which `name` forwards what it was sent; None where it is the last."""
         living = self.living
         place = living.index(name) + 1
         return living[place] if place < len(living) else None
 
     def lose(self, name: str) -> bool:
-        """A server was lost: whether it was one of these."""
+        """Mark a server as lost. Returns true if it was one of these."""
         if name not in self.members or name in self._lost:
             return False
         self._lost.add(name)
@@ -45,6 +45,6 @@ class Chain:
 
 
 def chains(servers: Sequence[str], replicas: int) -> list[Chain]:
-    """For each server that of its part: itself and the next `replicas` on the ring, as far as there are others."""
+    """The chain of each server's part: itself and the next `replicas` on the ring, as far as there are others."""
     length = min(len(servers), replicas + 1)
     return [Chain([servers[(k + each) % len(servers)] for each in range(length)]) for k in range(len(servers))]

@@ -1,4 +1,4 @@
-"""A worker's side of parameter servers under bounded delay: it goes on while messages are under way, as far as its task graph lets it."""
+"""A worker's side of parameter servers under bounded delay: it continues while messages are under way, as far as its task graph lets it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DelayedClient:
     """Each exchange is a task: a push, and a request for newer weights where none is under way. It is finished when all workers' are.
 
     Weights that have come are taken over after a step, and no optimizer runs meanwhile: the next gradient may be of the same weights.
-    Where the next task may not start yet on what the servers have told, their next responses are waited for. `asked` is, by server,
+    Where the servers' last responses do not let the next task start, it waits for their next ones. `asked` is, by server,
     whether a response is on its way, and `fresh` what came before a checkpoint and is not taken over yet.
     """
 
@@ -54,7 +54,7 @@ class DelayedClient:
         return self.tasks.may_start(task)
 
     async def _wait(self, clock: int) -> None:
-        """For the servers that have not told enough; what came is not in the anchor yet, so newer weights are requested whole."""
+        """Wait for the servers that are behind; what came is not in the anchor yet, so newer weights are requested whole."""
         late = [not self.agreement.consistency.may_proceed(clock, known) for known in self.requests.clocks]
         missing = [each and not asked for each, asked in zip(late, self.asked, strict=True)]
         await self.requests.fetch(clock, [Wanted.WEIGHTS if each else Wanted.NOTHING for each in missing])

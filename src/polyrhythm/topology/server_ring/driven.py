@@ -9,13 +9,13 @@ from polyrhythm.core.kernel.effects import Effect
 
 T = TypeVar("T")
 Handler = Callable[[Effect[Any]], Coroutine[Effect[Any], Any, Any]]
-"""Carries out an effect, by effects of its own: what the coroutine gets for it."""
+"""Carries out an effect, by other effects, and returns what the coroutine gets for it."""
 
 
 async def driven(coroutine: Coroutine[Effect[Any], Any, T], handle: Handler) -> T:
     """Run `coroutine` to its end, with `handle` between it and the runtime.
 
-    So a server or a client is wrapped that knows nothing of it: its messages are its effects.
+    It wraps a server or a client, which need not know of it: all that these send and receive are effects.
     """
     answer: Any = None
     try:

@@ -1,4 +1,4 @@
-"""Which server holds which keys: consistent hashing, with several virtual nodes for each server."""
+"""Consistent hashing of keys to servers, with several virtual nodes for each server."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.tensors import as_bytes
 
 _SHORTEST = 16
-"""Keys of a list that is worth a hash."""
+"""The least number of keys in a list that is worth a hash."""
 _MARK = "="
 
 
 class SentKeys:
-    """A worker's side: which lists of keys each server was sent last, `most` of them."""
+    """A worker's side: the lists of keys that each server was sent last, up to `most` of them."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -92,7 +92,7 @@ def list_in(message: Message, key: str) -> Tensor | None:
 
 
 def _place_of(message: Message) -> int | None:
-    """Which of its tensors is a list of keys: the first of int32 in one dimension that is long enough."""
+    """The index of the tensor that is a list of keys: the first of int32 in one dimension that is long enough."""
     for place, tensor in enumerate(message.tensors):
         if tensor.dtype == torch.int32 and tensor.dim() == 1 and len(tensor) >= _SHORTEST:
             return place

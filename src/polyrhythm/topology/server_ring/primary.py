@@ -34,7 +34,7 @@ class RoleSettings:
 
 
 class LedPart(Protocol):
-    """What a primary knows of its part: see `ShardRole`."""
+    """A primary's view of its part, which is a `ShardRole`."""
 
     shard: int
     settings: RoleSettings
@@ -47,7 +47,7 @@ class LedPart(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether no worker needs this part any more."""
+        """True if no worker needs this part any more."""
 
     async def receive(self) -> Delivery:
         """The next message about this part."""
@@ -56,9 +56,9 @@ class LedPart(Protocol):
 class Primary:
     """Runs a `ServerShard` that knows nothing of replicas: between two requests, its state goes down the chain if it has changed.
 
-    Only then do its responses leave: what a worker is told, all replicas have. Contributions that wait for others are in no copy: they are
-    replicated when they are merged, as one aggregate, and workers send again what was not. `applied` are the steps of each worker that are
-    merged, so that none that comes again is merged again; `asked` is the number of each worker's last request for a response.
+    Only then do its responses leave: all replicas have what a worker hears of. Contributions that wait for others are in no copy: they are
+    replicated when they are merged, as one aggregate, and workers send again those that were not. `applied` are the steps of each worker
+    that are merged, so that none that comes again is merged again; `asked` is the number of each worker's last request for a response.
     """
 
     def __init__(self, part: LedPart, early: Sequence[Delivery]) -> None:
@@ -107,7 +107,7 @@ class Primary:
     # What the shard gets
 
     def _joins(self) -> deque[Delivery]:
-        """What a shard must hear to begin as the one did that was lost."""
+        """The `Join` messages with which a shard begins as the lost one did."""
         if self.inherited is None:
             return deque()
         self.recipe = self.inherited["recipe"]
@@ -117,7 +117,7 @@ class Primary:
         return deque(joins + [Delivery(name, Message(self.requests, to_numbers(Join()))) for name in others])
 
     async def _next(self) -> Delivery:
-        """The next request that the shard may take, after what came of the last one has been replicated and told."""
+        """The next request that the shard may take, after the result of the last one has been replicated and sent."""
         if self.joins:
             return self.joins.popleft()
         if self.inherited is not None:
@@ -136,7 +136,7 @@ class Primary:
         return delivery
 
     def _inherit(self) -> None:
-        """Go on with the state of the primary that was lost; who has sent its last contribution says so again, unless it has left."""
+        """Continue with the state of the lost primary; a worker that has sent its last contribution says so again, unless it has left."""
         state, self.inherited = self.inherited, None
         self.outbox.clear()
         self.shard.restore(state["shard"])
@@ -214,7 +214,7 @@ class Primary:
         await self._stored()
 
     async def _stored(self) -> None:
-        """Wait until the last replica has the last state; what comes meanwhile waits, but for losses."""
+        """Wait until the last replica has the last state; other messages wait, but a loss has the state sent again."""
         while self.part.copy.stored < self.part.copy.number:
             delivery = await self.part.receive()
             kind = RingMessage(int(delivery.message.numbers[0]))
@@ -226,7 +226,7 @@ class Primary:
                 await self.part.copy.send_again()
 
     def _mark(self) -> object:
-        """What is another one when the state has changed."""
+        """A value that differs when the state has changed."""
         return self.shard.model_state.version, tuple(self.shard.clocks.merged.items())
 
     def _applied(self) -> RangeClocks:

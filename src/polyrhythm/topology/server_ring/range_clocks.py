@@ -64,11 +64,10 @@ class RangeClocks:
         return _joined(found)
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         return {"starts": list(self._starts), "vectors": [list(vector) for vector in self._vectors]}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`, of the same keys and workers."""
+        """Take over an exported state, of the same keys and workers."""
         self._starts, self._vectors = list(state["starts"]), [tuple(vector) for vector in state["vectors"]]
 
     def _end(self, k: int) -> int:

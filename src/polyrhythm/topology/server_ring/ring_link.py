@@ -25,9 +25,9 @@ class Logged(NamedTuple):
 
 
 class RingLink:
-    """Stands between a client of servers and its port: the client sends to server k, the link to whoever holds the k-th part now.
+    """Stands between a client of servers and its port: the client sends to server k, the link to the present holder of part k.
 
-    Requests are numbered. They are kept until a response tells that the server and its replicas have what came of them, and sent again,
+    Requests are numbered. They are kept until a response shows that the server and its replicas have their results, and sent again,
     in order, when the server is lost; a server takes no push twice. At most one request to each server waits for its response.
     The last `lists` lists of keys are sent once to each server.
     """
@@ -46,7 +46,7 @@ class RingLink:
         self.over = False
 
     async def begin(self) -> None:
-        """Hear of losses, and of servers that have forgotten a list of keys."""
+        """Start to listen for losses, and for servers that have forgotten a list of keys."""
         await self.port.spawn("fail-over", self._watch())
         for k in range(len(self.servers)):
             await self.port.spawn(f"keys {k}", self._remind(k))

@@ -1,4 +1,4 @@
-"""What workers and the servers of a ring send each other; on the wire, the first numbers of a message."""
+"""Messages between workers and the servers of a ring: their topics, and their kinds, which are their first numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RingMessage(IntEnum):
     REQUEST = 0
     """A worker's request: its number among those of the worker, then those of the request itself."""
     STATE = 1
-    """What the primary holds, for its replicas: the number of the state, and what `StateChanges` needs."""
+    """The primary's state, for its replicas: the number of the state, and what `StateChanges` needs."""
     STORED = 2
     """The last replica has the state of this number."""
     GOODBYE = 3
@@ -28,7 +28,7 @@ class RingMessage(IntEnum):
 
 
 def scope_of(shard: int) -> str:
-    """What the topics of one part of the weights begin with."""
+    """The prefix of the topics of one part of the weights."""
     return f"r{shard}/"
 
 

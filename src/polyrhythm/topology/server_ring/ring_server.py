@@ -11,7 +11,7 @@ from polyrhythm.topology.server_ring.shard_role import ShardRole
 
 
 class RingServer:
-    """Plays its roles side by side."""
+    """Runs its roles concurrently."""
 
     def __init__(self, settings: RoleSettings, endpoint: ServerEndpoint, replicas: int) -> None:
         self.port = endpoint.port

@@ -1,4 +1,4 @@
-"""A parameter server: parts of the weights on a ring of servers, each with copies on those after it, and workers that go on meanwhile."""
+"""A parameter server: parts of the weights on a ring of servers, each with copies on those after it, and workers that do not wait."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ServerRing:
     """The weights in a part for each of `servers`, of which the next `replicas` servers have copies (Li et al., OSDI 2014).
 
     Gradients go to a part's primary. Where the consistency merges those of all workers at once, they are gathered by steps. What is
-    merged goes down the chain of replicas as one aggregate, and only then are workers told: a server that is lost is followed by the next,
+    merged goes down the chain of replicas as one aggregate, and only then do workers get responses: a lost server is followed by the next,
     to which workers send again what it had not merged, and no push is merged twice. As many servers of a part may be lost as it has
     replicas, and none comes back. Workers wait for responses only as the consistency has it: `BoundedDelay`. Lists of keys are sent once,
     and then as a hash, of which a server remembers `lists`; it asks for those that it does not know. With 0, they are always sent.
@@ -66,16 +66,13 @@ class ServerRing:
         return TopologyTraits(frozenset({Payload.GRADIENT, Payload.ROWS}), Pattern.SERVED, spare_servers=self.replicas)
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     @property
     def service(self) -> ServerSide:
-        """The servers."""
         return _Ring(self)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         requests, rule = ServerRequests(agreement, endpoint, self.responses, self.division), agreement.consistency
         client = DelayedClient(agreement, requests)
         holds = rule.traits.head_start.holds(endpoint.group.rank)

@@ -25,16 +25,16 @@ class ShardCopy:
 
     @property
     def tree(self) -> StateTree:
-        """The last state, in memory of its own; None where there was none yet."""
+        """A copy of the last state; None where there was none yet."""
         return self.state.tree if self.number else None
 
     async def send(self, tree: StateTree) -> None:
-        """As the primary: the next state, which is stored when `stored` is its number."""
+        """As the primary, send the next state; it is stored when `stored` is its number."""
         self.number += 1
         await self._pass_on(self.state.encode(tree, whole=False), base=self.number - 1)
 
     async def send_again(self) -> None:
-        """As the primary: the last state as a whole, since a server of the chain was lost, or another was primary before."""
+        """As the primary, send the last state whole, since a server of the chain was lost, or another was primary before."""
         if self.number:
             await self._pass_on(self.state.encode(self.state.tree, whole=True), base=0)
 
@@ -47,7 +47,7 @@ class ShardCopy:
         await self.port.send(after, Message(INBOX, numbers, changes.text, changes.tensors))
 
     async def take(self, delivery: Delivery) -> None:
-        """As a replica: a state from the server before, which goes on to the next, or is acknowledged by the last."""
+        """As a replica, take a state from the server before, and forward it to the next; the last one acknowledges it."""
         message = delivery.message
         _, number, base, *modes = message.numbers
         if number < self.number or (base and base != self.number):

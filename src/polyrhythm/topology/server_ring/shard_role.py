@@ -1,4 +1,4 @@
-"""What a server of a ring does about one part of the weights: hold it as the primary, or a copy of it until it is the primary."""
+"""A server's role for one part of the weights on a ring: it holds the part as the primary, or a copy until it is the primary."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class ShardRole:
 
     @property
     def over(self) -> bool:
-        """Whether no worker needs this part any more."""
+        """True if no worker needs this part any more."""
         return self.left.issuperset(self.workers)
 
     async def live(self) -> None:
-        """Until it is over."""
+        """Hold the part until it is over."""
         while not self.over and self.chain.primary != self.port.name:
             await self._take(await self.receive())
         if not self.over:

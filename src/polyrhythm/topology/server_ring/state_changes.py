@@ -32,7 +32,7 @@ class StateChanges:
         self._tensors: dict[str, Tensor] = {}
 
     def encode(self, tree: StateTree, whole: bool) -> Changes:
-        """What to send of `tree`, which is the last state from now on; all of it where it is sent `whole`."""
+        """The changes to send of `tree`, which is the last state from now on; all of it where it is sent `whole`."""
         text, tensors = separate(tree)
         before = {} if whole else self._tensors
         modes, sent = list[float](), list[Tensor]()
@@ -51,7 +51,7 @@ class StateChanges:
 
     @property
     def tree(self) -> StateTree:
-        """The last state, in memory of its own."""
+        """A copy of the last state."""
         return copied(unite(self._text, self._tensors))
 
     def _received(self, mode: int, name: str, parts: Iterator[Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""In which order a server takes what workers send: the pushes of a step before those of the next."""
+"""The order in which a server takes what workers send: the pushes of a step before those of the next."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from polyrhythm.topology.servers.server_records import Done, Fetch, Push, Wanted
 
 
 class StepOrder:
-    """Where the server `gathers`, the n-th push of a worker is taken when the n - 1 before of every worker were.
+    """If the server `gathers`, the n-th push of a worker is taken when the n - 1 before of every worker were.
 
-    So what it merges at once is of one step. A push that has to wait lets its worker read at once: the request for weights goes on alone.
+    So what it merges at once is of one step. A push that has to wait lets its worker read at once: the request for weights is taken alone.
     `taken` are the pushes of each worker that were taken; infinite for one that is done.
     """
 

@@ -32,7 +32,7 @@ class TaskGraph:
         self._after[task] = frozenset(other for other in needed if not self._is_over(other))
 
     def may_start(self, task: int) -> bool:
-        """Whether what it depends on has finished."""
+        """True if what it depends on has finished, and the consistency lets it start."""
         ready = all(self._is_over(other) for other in self._after.get(task, ()))
         return ready and self.consistency.may_proceed(task - 1, self.finished)
 

@@ -15,9 +15,9 @@ from polyrhythm.topology.servers.server_requests import ServerRequests
 class BackgroundClient:
     """Adds up what it is given until the consistency has it pushed, and looks at each step whether requested weights have come.
 
-    It goes on from the newest weights with its own last step on top of them (Dean et al., 2012, algorithm 7.1: parameters ← parameters -
-    α gradient). `fetching` is, for each shard, whether a response is on its way,
-    and `drained` one that has come before a checkpoint and is not taken over yet; `due` is what a last push needs: clock and rates.
+    It continues from the newest weights with its own last step on top of them (Dean et al., 2012, algorithm 7.1: parameters ←
+    parameters - α gradient). `fetching` is, for each shard, whether a response is on its way, and `drained` one that has come
+    before a checkpoint and is not taken over yet; `due` is what a last push needs: clock and rates.
     """
 
     buckets = None

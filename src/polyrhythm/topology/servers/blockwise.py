@@ -1,4 +1,4 @@
-"""Blocks of weights that are read one after the other, and written each by itself."""
+"""Blocks of weights that are read one after the other, and each written separately."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class Blockwise:
             raise CompositionError(f"Blockwise(blocks={self.blocks}) has nowhere to keep the weights: give 1 or more.")
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     @property
@@ -51,7 +50,6 @@ class Blockwise:
         return Server(self.blocks).service
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         blocks = Server(self.blocks)
         return _BlockwiseClient(agreement, ServerRequests(agreement, endpoint, blocks.responses, blocks.division))
 

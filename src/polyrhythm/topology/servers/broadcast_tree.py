@@ -64,16 +64,13 @@ class BroadcastTree:
             raise CompositionError(f"BroadcastTree(fan_out={self.fan_out}) sends weights to nobody: give 1 (a chain) or more.")
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     @property
     def service(self) -> ServerSide:
-        """One server."""
         return Server(1, _Unasked(self.fan_out)).service
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return _TreeClient(self.fan_out, agreement, endpoint)
 
 
@@ -99,7 +96,7 @@ class _TreeClient:
 
     @property
     def children(self) -> list[str]:
-        """To whom it passes weights on; the server's are the first."""
+        """The workers to which it forwards weights; the first workers are the server's children."""
         first = self.fan_out * (self.members.index(self.port.name) + 1)
         return self.members[first : first + self.fan_out]
 

@@ -1,4 +1,4 @@
-"""Over which servers a vector is divided: evenly, tensor by tensor, or layer by layer."""
+"""Divisions of a vector over servers: evenly, tensor by tensor, or layer by layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ class EvenRows:
     """Consecutive parts of nearly equal size, cut between rows (the ranges of keys of Li et al., 2014)."""
 
     def parts(self, layout: Layout, servers: int) -> list[Layout]:
-        """One range each."""
         return layout.split(servers)
 
 
@@ -39,7 +38,7 @@ class ByKey:
         return key * 9973 % servers
 
     def cuts(self, numel: int) -> bool:
-        """Whether a tensor of so many elements goes to all."""
+        """True if a tensor of so many elements goes to all servers."""
         return numel >= self.largest
 
     def parts(self, layout: Layout, servers: int) -> list[Layout]:

@@ -13,9 +13,9 @@ from polyrhythm.topology.servers.server_requests import ServerRequests
 
 
 class HeldClient:
-    """Sends nothing while the first workers train alone; then it takes over the servers' weights, and is `client`.
+    """Sends nothing while the first workers train alone; then it takes over the servers' weights, and forwards all to `client`.
 
-    That is at its first exchange from the last step on that these take alone, of which `pushed` is the last that reaches the servers.
+    That is at its first exchange at or after the last step that these take alone; `pushed` is the last step until then that is pushed.
     """
 
     buckets = None

@@ -1,4 +1,4 @@
-"""A worker's side of parameter servers, where it is in some rounds only."""
+"""A worker's side of parameter servers, where it takes part in some rounds only."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from polyrhythm.topology.servers.server_requests import ServerRequests
 
 
 class SampledClient:
-    """Pushes after each of its rounds, and gets weights before each: with the response if the next is one, else by a request of its own.
+    """Pushes after each of its rounds, and gets weights before each: with the response if the next is one, else by a separate request.
 
-    It is its own `late`: between two of its rounds it is `under_way`, and `clock` is the last step of which it was asked.
+    It is its own `late`: between two of its rounds it is `under_way`, and `clock` is the last step for which `due` was called.
     """
 
     buckets = None
@@ -47,7 +47,7 @@ class SampledClient:
         return AdoptWeights(await self.requests.responses()) if again else ApplyContributions([])
 
     def due(self, clock: int) -> bool:
-        """When the next step is one of its own."""
+        """True if it takes part in the next step, and needs weights for it."""
         self.clock = clock
         return self.under_way and self._chosen(clock + 1)
 

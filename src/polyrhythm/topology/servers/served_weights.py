@@ -1,4 +1,4 @@
-"""What servers respond: all of their weights, or the rows that have changed."""
+"""Responses of servers: all of their weights, or the rows that have changed. `Server` and `ServerRing` take one as `responses`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ class AllWeights:
     """Every response has all weights of the shard."""
 
     def log(self, weights: Tensor, layout: Layout) -> WeightLog:
-        """Nothing need be kept."""
+        """No state need be kept."""
         return _NoLog()
 
     def receivers(self, workers: Sequence[str]) -> Sequence[str]:
-        """None."""
         return ()
 
     def unpacked(self, packet: Packet, held: Tensor, layout: Layout) -> Tensor:
@@ -61,7 +60,6 @@ class ChangedRows:
         return RowLog(weights, layout)
 
     def receivers(self, workers: Sequence[str]) -> Sequence[str]:
-        """None."""
         return ()
 
     def unpacked(self, packet: Packet, held: Tensor, layout: Layout) -> Tensor:

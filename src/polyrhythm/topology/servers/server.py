@@ -28,7 +28,7 @@ from polyrhythm.topology.servers.server_shard import ServerShard
 @dataclass(frozen=True, slots=True, repr=False)
 @checked
 class Server:
-    """The weights in `shards` parts, each on a server of its own (Li et al., 2014): of nearly equal bytes, or as `division` has them.
+    """The weights in `shards` parts, each on a separate server (Li et al., 2014): of nearly equal bytes, or as `division` has them.
 
     A worker sends each shard one request a round and gets at most one response; encoded contributions go to the server, weights come
     back as they are: all of them, or, with `responses=ChangedRows()`, those rows that the worker does not have.
@@ -51,16 +51,14 @@ class Server:
         return f"Server(shards={self.shards}{special})"
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     @property
     def service(self) -> ServerSide:
-        """One server a shard."""
+        """One server for each shard."""
         return _Shards(self.shards, self.responses, self.division)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         traits = agreement.consistency.traits
         requests = ServerRequests(agreement, endpoint, self.responses, self.division)
         if traits.chooses:

@@ -32,7 +32,7 @@ class ServerClient:
         self.agreement = agreement
         self.requests = requests
         self.keeps = agreement.payload is not Payload.WEIGHTS
-        """Whether the anchor still is what was last read."""
+        """True while the anchor is what was last read."""
 
     async def establish(self, initial: InitialState) -> Response:
         return AdoptWeights(await self.requests.join(initial))

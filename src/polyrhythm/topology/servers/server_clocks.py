@@ -1,4 +1,4 @@
-"""How far a server's workers are, and which of them may go on."""
+"""The clocks of a server's workers, and its responses to those that may continue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polyrhythm.topology.servers.server_records import AwaitHeadStart, Fetch, Pu
 
 
 class Released(NamedTuple):
-    """A worker that may go on, and the version that it need not be sent again (-1: none)."""
+    """A worker that may continue, and the version that it need not be sent again (-1: none)."""
 
     name: str
     known: int
@@ -22,7 +22,7 @@ class Released(NamedTuple):
 class ServerClocks:
     """`merged` are the latest merged steps by worker: infinite for one that is done; one that was lost is not there. `pushed` have come.
 
-    Responses wait in `waiting` until their worker may go on, with its clock and the version that it need not be sent again; in
+    Responses wait in `waiting` until their worker may continue, with its clock and the version that it need not be sent again; in
     `beginning` until the first workers have trained alone. `ended` are those that are done, in the order in which they said so.
     """
 
@@ -42,12 +42,12 @@ class ServerClocks:
 
     @property
     def all_ended(self) -> bool:
-        """Whether every worker that remains is done."""
+        """True if every worker that remains is done."""
         return len(self.ended) == len(self.merged)
 
     @property
     def stuck(self) -> bool:
-        """Whether no worker can push anything before more is merged, under a rule that lets workers run ahead of each other.
+        """True if no worker can push anything before more is merged, under a rule that lets workers run ahead of each other.
 
         In lockstep this happens only where workers take unequally many steps, which is an error there.
         """
@@ -83,14 +83,14 @@ class ServerClocks:
             self.merged[name] = max(self.merged[name], float(clock))
 
     def pass_over(self, clock: int, group: Group) -> None:
-        """Contributions have been merged of which the latest is of step `clock`: workers that pass this step over have come there too."""
+        """Contributions have been merged of which the latest is of step `clock`: workers that skip this step count as merged too."""
         if self.consistency.traits.chooses:
             for rank, name in enumerate(group.members):
                 if not self.consistency.takes_part(clock, rank, group):
                     self.merge(name, clock)
 
     def release(self, allowed: Callable[[int], bool]) -> list[Released]:
-        """Those that may go on, in the order of their requests: as the consistency has it, where it is `allowed` at their clock."""
+        """Remove and return those that the consistency lets continue, if `allowed` at their clock, in the order of their requests."""
         released = [Released(name, -1) for name, begin in self.beginning.items() if self._trained_alone(begin)]
         for name, (clock, known) in self.waiting.items():
             if allowed(clock) and self.consistency.may_proceed(clock, self.slowest):
@@ -104,9 +104,8 @@ class ServerClocks:
         return all(self.pushed[name] >= begin.clock for name in self.workers[: begin.workers] if name in self.pushed)
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`: nobody waits."""
+        """The state for a checkpoint, when nobody waits."""
         return {"merged": self.merged, "pushed": self.pushed}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.merged, self.pushed = state["merged"], state["pushed"]

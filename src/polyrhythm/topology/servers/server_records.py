@@ -1,4 +1,7 @@
-"""What workers and the shards of parameter servers send each other, as records; on the wire they are a message's numbers."""
+"""Messages between workers and the shards of parameter servers, as records; on the wire they are a message's numbers.
+
+`ServerRequests` sends the requests, and `ServerShard` answers them; server rings and block stores use some of them too.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class Wanted(IntEnum):
     """The response that a push or a fetch requests."""
 
     NOTHING = 0
-    """None."""
+    """No response."""
     NEWER = 1
     """The weights, if there is a newer version than the sender's."""
     WEIGHTS = 2
@@ -104,7 +107,7 @@ def from_numbers(numbers: tuple[float, ...]) -> ServerRequest:
 
 
 class ShardStatus(NamedTuple):
-    """A shard's response, beside the weights: their version, and the slowest worker's merged step (infinite when all are done)."""
+    """A shard's response without the weights: their version, and the slowest worker's merged step (infinite when all are done)."""
 
     version: int
     slowest: float
@@ -121,7 +124,7 @@ class ShardStatus(NamedTuple):
 
 
 class ShardRecipe(msgspec.Struct, frozen=True):
-    """What worker 0 sends a shard at the beginning: names and shapes of its part, and how to build the user's optimizer."""
+    """The first message of worker 0 to a shard: names and shapes of its part, and how to build the user's optimizer."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]

@@ -1,4 +1,7 @@
-"""A worker's requests to the shards of parameter servers, and their responses."""
+"""A worker's requests to the shards of parameter servers, and their responses.
+
+`Server`, `Blockwise`, `BroadcastTree` and `ServerRing` make one for each worker; the worker's client calls it.
+"""
 
 from __future__ import annotations
 
@@ -78,11 +81,11 @@ class ServerRequests:
         return self.divided.join(pieces)
 
     async def push(self, value: Tensor, clock: int, wanted: Sequence[Wanted], rates: tuple[float, ...]) -> Tensor:
-        """Push each shard its part of `value` (numel,), and request what is wanted of it; what was sent to all of them (numel,)."""
+        """Push each shard its part of `value` (numel,), and request what is wanted of it. Returns what was sent to all of them (numel,)."""
         return await self.push_to(value, clock, dict(enumerate(wanted)), rates)
 
     async def push_to(self, value: Tensor, clock: int, wanted: Mapping[int, Wanted], rates: tuple[float, ...]) -> Tensor:
-        """As `push`, but to those shards alone of which something is `wanted`, though it be nothing; nothing was sent to the others."""
+        """Push only to the shards that are keys of `wanted`. Returns what was sent (numel,), zero for the others."""
         samples = self.model_state.take_samples() if self.weighs else 0.0
         await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
         context = self.context.at(clock, lambda: self.model_state.weights, self.model_state.factors)
@@ -149,11 +152,9 @@ class ServerRequests:
         return next(filter(None, problems), "")
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         return {"codec": self.coded, "versions": self.versions, "clocks": self.clocks}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.coded, self.versions, self.clocks = state["codec"], state["versions"], state["clocks"]
 
     def states(self) -> list[tuple[State, Tensor]]:

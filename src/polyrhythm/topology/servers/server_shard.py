@@ -1,4 +1,4 @@
-"""A parameter server's shard: merges what workers push, and responds when the consistency lets them go on."""
+"""A parameter server's shard: merges what workers push, and responds when the consistency lets them continue."""
 
 from __future__ import annotations
 
@@ -136,7 +136,6 @@ class ServerShard:
             await self.port.send(name, Message(f"d{self.rank}", text=problem))
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         return {
             "model": self.model_state.export(),
             "optimizer": None if self.optimizer is None else self.optimizer.export(),
@@ -149,7 +148,6 @@ class ServerShard:
         }
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.model_state.restore(state["model"])
         if self.optimizer is not None:
             self.optimizer.restore(state["optimizer"])
@@ -234,14 +232,14 @@ class ServerShard:
         self.snapshots.look(self.port.now(), self.model_state.weights)
 
     def changed(self) -> None:
-        """They have been; whoever has this version gets the change with the next one."""
+        """The weights have been changed; a worker that has this version gets the change with the next one."""
         self.snapshots.look(self.port.now(), self.model_state.weights)
         self.snapshot = None
         if self.initialized:
             self.log.changed(self.model_state.weights, self.model_state.version + 1)
 
     async def release(self) -> None:
-        """Respond to all that may go on, in the order of their requests."""
+        """Respond to all that may continue, in the order of their requests."""
         for name, known in self.clocks.release(self._allows):
             before = self.before.pop(name, None)
             weights = self._weights() if before is None else before

@@ -23,7 +23,7 @@ _AS_IT_IS = -1
 @dataclass(frozen=True, slots=True)
 @checked
 class ZerosInBits:
-    """As `responses`, but of each tensor of weights a bit an element that says whether it is zero, and the others' values.
+    """The packets of `responses`, with a bit for each element of a tensor that says whether it is zero, and the values of the others.
 
     Where a penalty holds weights at zero, servers then send little but bits (Li et al., OSDI 2014, section 5.1, compress zeros by a general
     method). A tensor that would not become smaller is sent as it is. Nothing is lost, not a bit: -0.0 is a value.
@@ -32,15 +32,12 @@ class ZerosInBits:
     responses: ServedWeights = field(default_factory=AllWeights)
 
     def log(self, weights: Tensor, layout: Layout) -> WeightLog:
-        """What `responses` keeps."""
         return _BitsLog(self.responses.log(weights, layout))
 
     def receivers(self, workers: Sequence[str]) -> Sequence[str]:
-        """As `responses`."""
         return self.responses.receivers(workers)
 
     def unpacked(self, packet: Packet, held: Tensor, layout: Layout) -> Tensor:
-        """As `responses` makes it of what was compressed."""
         return self.responses.unpacked(expanded(packet), held, layout)
 
 
@@ -77,7 +74,7 @@ def compressed(packet: Packet) -> Packet:
 
 
 def expanded(packet: Packet) -> Packet:
-    """What `compressed` was given."""
+    """The packet that `compressed` was given."""
     if not packet:
         return ()
     sizes, *rest = packet

@@ -19,13 +19,13 @@ server's rank after it, it is the topic of the sum.
 
 
 class SumLayout(msgspec.Struct, frozen=True):
-    """What worker 0 sends a server at the beginning: the name and shape of its piece of each tensor, by number."""
+    """The first message of worker 0 to a server: the name and shape of its piece of each tensor, by number."""
 
     pieces: dict[str, tuple[str, tuple[int, ...]]]
 
 
 class DecodedSums:
-    """As `sum_server.SumRule`: packets are decoded and added in the order of ranks. The first tensors are answered first."""
+    """The `SumRule` that decodes packets, and adds them in the order of ranks. The first tensors are answered first."""
 
     topic = PUSHES
 
@@ -35,14 +35,14 @@ class DecodedSums:
         self.layouts: dict[str, Layout] = {}
 
     async def begin(self, port: Port) -> None:
-        """Hear from worker 0 what will come."""
+        """Receive the layouts of all tensors from worker 0."""
         first = await port.receive(LAYOUT)
         assert first is not None
         pieces = msgspec.json.decode(first.message.text, type=SumLayout).pieces
         self.layouts = {number: Layout((name,), (shape,)) for number, (name, shape) in pieces.items()}
 
     def respond(self, last: Message, packets: list[Packet]) -> SumResponse:
-        """The sum, as it is."""
+        """The sum of the decoded packets, not encoded."""
         number = last.text.partition(".")[0]
         layout = self.layouts[number]
         total = self.codec.decode(packets[0], layout)

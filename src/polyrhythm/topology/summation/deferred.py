@@ -17,19 +17,15 @@ class Deferrable(Protocol):
     """A topology that exchanges single tensors, in any order."""
 
     @property
-    def traits(self) -> TopologyTraits:
-        """As `pieces.topology.Topology`."""
+    def traits(self) -> TopologyTraits: ...
 
     @property
-    def result(self) -> ResultSource:
-        """As `pieces.topology.Topology`."""
+    def result(self) -> ResultSource: ...
 
     @property
-    def service(self) -> ServerSide | None:
-        """As `pieces.topology.Topology`."""
+    def service(self) -> ServerSide | None: ...
 
-    def workers(self, available: int) -> int:
-        """As `pieces.topology.Topology`."""
+    def workers(self, available: int) -> int: ...
 
     def deferred(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         """A worker's side, where the next forward pass may wait for single tensors."""
@@ -38,7 +34,7 @@ class Deferrable(Protocol):
 @dataclass(frozen=True, slots=True)
 @checked
 class Deferred:
-    """Send each tensor as soon as backward() has computed it, and wait for what comes of it only before the forward pass that needs it.
+    """Send each tensor as soon as backward() has computed it, and wait for the result only before the forward pass that needs it.
 
     Over a summation service it is gradients that leave: the parameters of the first layers, which the next forward pass needs first,
     overtake those of the last (ByteScheduler, Peng et al., 2019; BytePS, Jiang et al., 2020, section 5). Over Gossip the worker takes its
@@ -60,25 +56,21 @@ class Deferred:
 
     @property
     def traits(self) -> TopologyTraits:
-        """Gradients, or weights, of which it brings what is mixed already."""
+        """The topology's traits, for gradients, or for weights that arrive mixed already."""
         traits = self.topology.traits
         payloads = traits.payloads & {Payload.GRADIENT, Payload.WEIGHTS}
         return replace(traits, payloads=payloads, averages=Payload.WEIGHTS in payloads)
 
     @property
     def result(self) -> ResultSource:
-        """As without it."""
         return self.topology.result
 
     @property
     def service(self) -> ServerSide | None:
-        """As without it."""
         return self.topology.service
 
     def workers(self, available: int) -> int:
-        """As without it."""
         return self.topology.workers(available)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return self.topology.deferred(agreement, endpoint)

@@ -44,7 +44,7 @@ class EachTensor:
 
     @property
     def tensors(self) -> Tensors | None:
-        """None where the merge makes of all gradients something that one of them cannot tell."""
+        """None where the next forward pass may not wait for single tensors: see `averages`."""
         return self if self.averages else None
 
     async def establish(self, initial: InitialState) -> Response:

@@ -19,7 +19,7 @@ from polyrhythm.topology.summation.sum_source import SingleTensor
 
 
 class PushedSums:
-    """What all tensors of a vector have in common. `pieces` are, for each tensor by name, the servers of its pieces and these."""
+    """A `SumSource` for all tensors of a vector. `pieces` has, for each tensor by name, its pieces, each with the number of its server."""
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, division: Division) -> None:
         self.codec = packets(agreement.codec)
@@ -46,15 +46,12 @@ class PushedSums:
                 await self.port.send(name, Message(LAYOUT, text=msgspec.json.encode(shapes).decode()))
 
     def tensor(self, single: SingleTensor) -> _Tensor:
-        """As `sum_source.SumSource`."""
         return _Tensor(self, single)
 
     async def finish(self) -> None:
-        """As `sum_source.SumSource`."""
         await self._leave(Message(PUSHES))
 
     async def drain(self, step: int) -> str:
-        """As `sum_source.SumSource`."""
         await self._leave(Message(PUSHES, (float(step),)))
         return await drained(self.port, dict(enumerate(self.servers)))
 
@@ -79,7 +76,6 @@ class _Tensor:
         self.rounds = 0
 
     async def sum(self, value: Tensor, clock: int) -> Tensor:
-        """As `sum_source.TensorSums`."""
         common, self.rounds = self.common, self.rounds + 1
         since = common.port.now()
         topic, priority = f"{self.single.number}.{self.rounds}", (self.single.number,)
@@ -98,14 +94,11 @@ class _Tensor:
         return self.divided.join(sums) if sums else value
 
     def states(self) -> list[tuple[State, Tensor]]:
-        """As `sum_source.TensorSums`."""
         pairs = zip(self.coded, self.divided.parts, strict=True)
         return [(state, self.common.codec.residual(state, part)) for state, part in pairs]
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`."""
         return {"codec": self.coded, "rounds": self.rounds}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`."""
         self.coded, self.rounds = state["codec"], state["rounds"]

@@ -42,24 +42,21 @@ class ServedSums:
             raise CompositionError(f"ServedSums(servers={self.servers}) has nobody who sums: give 1 or more, or use AllReduce().")
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     @property
     def service(self) -> ServerSide:
-        """Those who sum."""
         return _Sums(self.servers, self.division)
 
     def source(self, agreement: Agreement, endpoint: WorkerEndpoint) -> PushedSums:
-        """Of sums of single tensors."""
+        """The source of sums of single tensors."""
         return PushedSums(agreement, endpoint, self.division)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         return EachTensor(agreement, endpoint, self.source(agreement, endpoint), defers=False)
 
     def deferred(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """As `channel`, where the next forward pass may wait for single tensors."""
+        """A channel of whose single tensors the next forward pass may wait."""
         return EachTensor(agreement, endpoint, self.source(agreement, endpoint), defers=True)
 
 

@@ -1,4 +1,4 @@
-"""Who sums which part of a vector where workers and spare machines sum together, and in which order."""
+"""The parts of a vector that workers and spare machines sum together, and the order in which they add."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyrhythm.errors import CompositionError
 
 
 def weights(workers: int, spares: int) -> list[int]:
-    """How much of a vector each machine sums, the workers first, in units of 1 / their sum (Jiang et al., 2020, section 4.1).
+    """The share of a vector that each machine sums, the workers first, in units of 1 / their sum (Jiang et al., 2020, section 4.1).
 
     A worker sums (n - k) / (n² + k n - 2 k) of it and a spare machine 2 (n - 1) / (n² + k n - 2 k): then all lines are busy for the same
     time. Raises CompositionError for more spares than workers: the workers' own lines are then what limits.
@@ -48,7 +48,7 @@ class Stretch:
     numel: int
 
     def sum(self, values: Sequence[Tensor]) -> Tensor:
-        """The sum of what each rank has of these elements, in the order in which `Direct` and `Ring` add: whoever adds, the same bits.
+        """The sum of what each rank has of these elements, in the order in which `Direct` and `Ring` add: the same bits anywhere.
 
         They cut the vector into one part for each rank, and begin part k with rank k.
         """

@@ -1,4 +1,4 @@
-"""A server that sums what workers push, and answers with the sums."""
+"""A server that sums what workers push, and answers with the sums. The servers of `ServedSums` and `Summation` run it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class SumResponse(NamedTuple):
 
 
 class SumRule(Protocol):
-    """What a server sums. `topic` is that of the workers' pushes, `number` that of the server where workers count it."""
+    """The rule by which a server sums. `topic` is that of the workers' pushes, `number` the server's number at the workers."""
 
     topic: str
     number: int
 
     async def begin(self, port: Port) -> None:
-        """Before the first push."""
+        """Prepare before the first push."""
 
     def respond(self, last: Message, packets: list[Packet]) -> SumResponse:
         """The sum of `packets`, by rank; `last` is the message with the one that came last, and its text is the name of the sum."""

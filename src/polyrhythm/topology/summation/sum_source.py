@@ -1,4 +1,4 @@
-"""What makes sums tensor by tensor, in any order."""
+"""Sources of sums that are made tensor by tensor, in any order."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class TensorSums(Stateful, Protocol):
         """The sum of what all send of their values (numel,) after step `clock`."""
 
     def states(self) -> list[tuple[State, Tensor]]:
-        """As `pieces.topology.Channel.states`, of this tensor."""
+        """The codec's states of this tensor and their residuals, in the order of the vector."""
 
 
 class SumSource(Protocol):
-    """What makes the sums of all tensors of a vector."""
+    """A source of the sums of all tensors of a vector."""
 
     async def begin(self, layout: Layout) -> None:
-        """Say of which vector, before anything is sent."""
+        """Set the vector's layout, before anything is sent."""
 
     def tensor(self, single: SingleTensor) -> TensorSums:
         """The sums of one tensor; the least number is the most urgent."""
@@ -48,11 +48,11 @@ class SumSource(Protocol):
         """Wait until all has left, and let servers end."""
 
     async def drain(self, step: int) -> str:
-        """As `pieces.topology.Channel.drain`."""
+        """Have all that was sent arrive, and servers write their state after `step`. Returns what prevented one of them; else empty."""
 
 
 class SumService(Protocol):
     """A topology that sums in any order."""
 
     def source(self, agreement: Agreement, endpoint: WorkerEndpoint) -> SumSource:
-        """Of a worker."""
+        """The source of a worker's sums."""

@@ -1,4 +1,4 @@
-"""A summation service: machines that only sum, beside workers that sum what is left."""
+"""A summation service: machines that only sum, with workers that sum what is left."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Summation:
     With P workers and k spares of them a worker's line carries 2 P (P - 1) / (P² + k P - 2 k) of the vector each way: 2 (P - 1) / P as in
     an all-reduce for none, 1 for as many as there are workers; more than that are refused. Servers only sum: each worker runs its
     optimizer. Vectors go in pieces of at most `nbytes`, so that sums come back while other pieces leave. Sums have the bits of `Direct`
-    and `Ring`, whoever makes them.
+    and `Ring`, on whichever machine they are made.
     """
 
     traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)
@@ -47,26 +47,23 @@ class Summation:
             raise CompositionError(f"Summation(nbytes={self.nbytes}) is no size: give 1 byte or more, for example 4 * 2**20.")
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     @property
     def service(self) -> ServerSide | None:
-        """The spares."""
         return _Spares(self.spares) if self.spares else None
 
     def source(self, agreement: Agreement, endpoint: WorkerEndpoint) -> SummationSource:
-        """Of sums of single tensors."""
+        """The source of sums of single tensors."""
         return SummationSource(agreement, endpoint, SummationClient(endpoint, self.nbytes))
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """A worker's side."""
         sums = SummationClient(endpoint, self.nbytes)
         client = CollectiveClient(sums, agreement.codec, endpoint)
         return VectorChannel(client, endpoint, sums, collective=client)
 
     def deferred(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        """As `channel`, where the next forward pass may wait for single tensors."""
+        """A channel of whose single tensors the next forward pass may wait."""
         return EachTensor(agreement, endpoint, self.source(agreement, endpoint), defers=True)
 
 

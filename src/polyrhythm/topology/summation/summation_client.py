@@ -19,7 +19,7 @@ from polyrhythm.topology.summation.summation_records import SUMS, SumRequest
 
 
 class SummationClient:
-    """Several sums may be under way: they are told apart by their topics, and what they send goes by priority: first what others still
+    """Several sums may be under way: they are distinguished by topics, and what they send goes by priority: first what others still
     wait for of an earlier round, then the least urgency. `rounds` counts the sums of each urgency.
 
     Each line out of a worker then has as many messages on it as there are workers: one to each server, and to as many others as keep the
@@ -38,7 +38,7 @@ class SummationClient:
         self.to_servers = SendQueue(self.port, len(self.servers))
 
     async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
-        """The sum of `value` over all workers, as `topology.algorithms.Algorithm` has it."""
+        """The sum of `value` (any shape) over all workers."""
         return await self.sum(value, topic, Stretch(0, value.numel()), 0)
 
     async def sum(self, value: Tensor, topic: str, stretch: Stretch, urgency: int) -> Tensor:
@@ -133,7 +133,7 @@ class _Piece:
         return delivery.message.tensors[0]
 
     def _starts(self) -> list[int]:
-        """Where in the vector each owner's part begins."""
+        """The element of the vector with which each owner's part begins."""
         starts, at = [], self.stretch.start
         for part in self.parts:
             starts.append(at)

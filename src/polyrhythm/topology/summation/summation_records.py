@@ -1,4 +1,4 @@
-"""What workers send to the servers of a summation service, and what these make of it."""
+"""Messages of workers to the servers of a summation service, and the rule by which these sum."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SumRequest(NamedTuple):
 
 
 class StretchSums:
-    """As `sum_server.SumRule`: values are added in the order of `Stretch.sum`, and answered by the priority that workers gave them."""
+    """The `SumRule` that adds values in the order of `Stretch.sum`, and answers by the priority that workers gave them."""
 
     topic = SUMS
 
@@ -43,7 +43,7 @@ class StretchSums:
         self.number = len(endpoint.workers) + endpoint.group.rank
 
     async def begin(self, port: Port) -> None:
-        """Requests say all."""
+        """Nothing to prepare: each request describes itself."""
 
     def respond(self, last: Message, packets: list[Packet]) -> SumResponse:
         """The sum of one stretch."""

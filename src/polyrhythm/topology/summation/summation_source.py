@@ -27,10 +27,9 @@ class SummationSource:
         self.drain = sums.drain
 
     async def begin(self, layout: Layout) -> None:
-        """Those who sum need not know."""
+        """Nothing to set: requests describe themselves."""
 
     def tensor(self, single: SingleTensor) -> CollectiveClient:
-        """As `sum_source.SumSource`."""
         stretch = Stretch(single.start, single.held.layout.numel) if self.codec.traits.verbatim else None
         order = _Ordered(self.sums, single.number, stretch)
         client = CollectiveClient(order, self.codec, self.endpoint, f"{single.number}/" if single.number else "")
@@ -47,5 +46,4 @@ class _Ordered:
     stretch: Stretch | None
 
     async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
-        """As `topology.algorithms.AnyReduction`."""
         return await self.sums.sum(value, topic, self.stretch or Stretch(0, value.numel()), self.number)

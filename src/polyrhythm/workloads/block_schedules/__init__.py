@@ -1,4 +1,4 @@
-"""Which parts of a model are updated at the same time, and by whom."""
+"""Block schedules: the parts of a model that are updated at the same time, and the workers that update them."""
 
 from polyrhythm.workloads.block_schedules.balanced import balanced
 from polyrhythm.workloads.block_schedules.block_schedule import BlockSchedule, Similarity

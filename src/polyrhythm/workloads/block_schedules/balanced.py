@@ -1,4 +1,4 @@
-"""Blocks dealt to workers so that all have about as much to do."""
+"""Blocks distributed to workers so that all have about equal work."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from polyrhythm.errors import CompositionError
 
 
 def balanced(blocks: Tensor, costs: Tensor, workers: int) -> list[Tensor]:
-    """The `blocks` (n,) of each worker, where `costs` (n,) is what each takes: the dearest first, to whoever has least so far.
+    """The `blocks` (n,) of each worker, where `costs` (n,) is what each takes: the dearest first, to the worker with least so far.
 
-    So the busiest has at most 4/3 of the least that is possible (Graham, 1969). Raises CompositionError for costs that do not fit.
+    So the busiest worker has at most 4/3 of the optimum (Graham, 1969). Raises CompositionError for costs that do not fit.
 
     Examples:
         >>> [share.tolist() for share in balanced(torch.arange(4), torch.tensor([3.0, 1.0, 1.0, 1.0]), 2)]

@@ -1,4 +1,4 @@
-"""What a schedule is: the choice of the blocks of a model that are updated in the next round."""
+"""The protocol of block schedules: the choice of the blocks of a model that are updated in the next round."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Similarity = Callable[[Tensor], Tensor]
 class BlockSchedule(Protocol):
     """Frozen settings.
 
-    Law: the blocks are of those that there are, none twice; the same arguments give the same blocks.
+    Law: the blocks exist, and none is chosen twice; the same arguments give the same blocks.
     """
 
     def blocks(self, changes: Tensor, flying: Tensor, similarity: Similarity, draw: np.random.Generator) -> Tensor:
         """The numbers (n,) of the blocks to update together, ascending.
 
-        `changes` (J,) is, without sign, by how much each block has changed when it was last updated; infinite where it never was.
-        `flying` (m,) are the blocks of earlier rounds whose updates some workers may not see yet.
+        `changes` (J,) is the magnitude of each block's change when it was last updated; infinite if it never was.
+        `flying` (m,) are the blocks of earlier rounds whose updates some workers may not have seen yet.
         """

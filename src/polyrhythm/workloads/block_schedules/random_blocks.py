@@ -1,4 +1,4 @@
-"""Blocks at random, whatever depends on whatever."""
+"""Random blocks, without regard to their dependencies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polyrhythm.workloads.block_schedules.block_schedule import Similarity
 @dataclass(frozen=True, slots=True)
 @checked
 class RandomBlocks:
-    """`parallel` blocks, uniformly, without a look at what depends on what (Shotgun; Bradley, Kyrola, Bickson, Guestrin, ICML 2011)."""
+    """`parallel` blocks, drawn uniformly without regard to dependencies (Shotgun; Bradley, Kyrola, Bickson, Guestrin, ICML 2011)."""
 
     parallel: int
 
@@ -25,6 +25,6 @@ class RandomBlocks:
             raise CompositionError(f"RandomBlocks(parallel={self.parallel}) updates nothing: give 1 block or more.")
 
     def blocks(self, changes: Tensor, flying: Tensor, similarity: Similarity, draw: np.random.Generator) -> Tensor:
-        """Fewer where there are fewer."""
+        """`parallel` blocks, or all if there are fewer."""
         chosen = draw.choice(len(changes), min(self.parallel, len(changes)), replace=False)
         return torch.from_numpy(np.sort(chosen))

@@ -35,7 +35,7 @@ class Strads:
             )
 
     def blocks(self, changes: Tensor, flying: Tensor, similarity: Similarity, draw: np.random.Generator) -> Tensor:
-        """Fewer than `parallel`, or none, where too many of the candidates depend on each other or on what is flying."""
+        """Fewer than `parallel` blocks, or none, if too many candidates depend on each other or on blocks in flight."""
         order = self._drawn(changes, draw)
         everyone = torch.cat([flying, order])
         dependent = (similarity(everyone) >= self.theta).numpy()

@@ -1,4 +1,4 @@
-"""What the readers of image files share: scaling of bytes, and a check of the classes."""
+"""Functions that the readers of image files share: scaling of bytes, and a check of the classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def as_images(pixels: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def check_classes(classes: Tensor, count: int, source: str) -> None:
-    """Refuse classes outside 0 to `count` - 1, which would otherwise fail deep inside a loss."""
+    """Raise DataError for classes outside 0 to `count` - 1, which would otherwise fail deep inside a loss."""
     if len(classes) == 0:
         raise DataError(f"{source} holds no images.")
     low, high = int(classes.min()), int(classes.max())

@@ -30,13 +30,13 @@ class Communicators:
 
     @property
     def usable(self) -> bool:
-        """Whether there is a device, and an NCCL to use it with."""
+        """True if there is a device, and an NCCL to use it with."""
         return self.device.type == "cuda" and dist.is_nccl_available()
 
     def join(self, name: str, rank: int, size: int) -> dist.ProcessGroupNCCL:
         """A communicator of the group `name`, as its member `rank` of `size`; blocks until the others have come."""
-        torch.cuda.set_device(self.device)  # each thread has a current device of its own
-        with self._lock:  # several groups may begin at once, each in a thread of its own
+        torch.cuda.set_device(self.device)  # each thread has its own current device
+        with self._lock:  # several groups may begin at once, each in a separate thread
             if self._store is None:
                 self._store = self._open_store()
         return dist.ProcessGroupNCCL(PrefixStore(f"group/{name}", self._store), rank, size, dist.ProcessGroupNCCL.Options())
@@ -72,7 +72,7 @@ class Nccl:
         return total
 
     def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
-        """Not done yet: the vector goes the way of `reduce`."""
+        """Always None: the caller then uses `reduce`."""
         return None
 
     def peer_gone(self, name: str, how: str) -> None:
@@ -83,5 +83,5 @@ class Nccl:
 
     @property
     def moved(self) -> int:
-        """Sums begun and ended: within one, NCCL reports nothing."""
+        """Sums started and ended: within one, NCCL reports nothing."""
         return self._moved

@@ -1,4 +1,7 @@
-"""Ways to a sum over a group that are faster than messages."""
+"""Ways to a sum over a group that are faster than messages.
+
+A child process (`spawn.child`) or a joined worker (`rendezvous.negotiation`) makes them; `runtime.sums` calls them.
+"""
 
 from __future__ import annotations
 

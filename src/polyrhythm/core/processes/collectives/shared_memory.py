@@ -36,7 +36,7 @@ class SharedMemoryReducer:
         return total
 
     def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
-        """As `reduce`; of parts on the CPU nothing is copied but what the others must see."""
+        """Replace the parts of `effect` by their sum; of parts on the CPU nothing is copied but what the others must see."""
         rotated = self._rotated(effect, _nbytes(effect.parts))
         if rotated is None:
             return None
@@ -51,7 +51,7 @@ class SharedMemoryReducer:
         return True
 
     def peer_gone(self, name: str, how: str) -> None:
-        """What it had given before still counts; who is no member is not waited for here."""
+        """Wait for the actor `name` no longer, if it is a member; what it had given before still counts."""
         if name in self._members:
             self._gone.append(f"{name} {how}")
             self._group.lose(self._members.index(name))
@@ -63,7 +63,6 @@ class SharedMemoryReducer:
 
     @property
     def moved(self) -> int:
-        """How far everyone is."""
         return self._group.moved
 
     @contextmanager
@@ -75,7 +74,7 @@ class SharedMemoryReducer:
             raise ConnectionAbortedError("; ".join(self._gone) or str(problem)) from None
 
     def _rotated(self, effect: NativeReduction, nbytes: int) -> bool | None:
-        """Whether the parts of a sum begin with their own rank (True) or all with rank 0 (False); None if it is left to messages."""
+        """True if each part of a sum begins with its own rank, False if all begin with rank 0; None if the sum is left to messages."""
         if effect.group.members != self._members:
             return None
         key = (effect.schedule, nbytes)

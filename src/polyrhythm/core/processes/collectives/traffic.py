@@ -1,4 +1,4 @@
-"""What a sum that goes without messages is counted as."""
+"""The traffic that is counted for a sum without messages."""
 
 from __future__ import annotations
 

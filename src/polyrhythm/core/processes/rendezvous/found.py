@@ -25,7 +25,7 @@ _ANYWHERE = "198.51.100.1"
 
 
 class _Announcement(msgspec.Struct, frozen=True):
-    """Where rank 0 keeps its store. The `key` stands there if the processes were not started with a secret, a `proof` if they were."""
+    """The address of rank 0's store. It has the `key` if the processes were not started with a secret, a `proof` if they were."""
 
     ip: str
     port: int
@@ -47,7 +47,6 @@ class Found:
     """A host that all can reach, where one is known."""
 
     def meet(self, who: Attendee) -> Meeting:
-        """As the protocol says."""
         try:
             store = self.open_store()
             return self._read(who, store) if who.rank else self._keep(who, store)

@@ -19,7 +19,7 @@ def _unknown(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How the name of a host becomes addresses: by the system, within `seconds`, else by what `otherwise` has for it ("": nothing)."""
+    """Resolves the names of hosts to addresses: by the system, within `seconds`, else by what `otherwise` has for a name ("": nothing)."""
 
     seconds: float = 20.0
     otherwise: Callable[[str], str] = _unknown
@@ -42,7 +42,7 @@ class Names:
 
 
 def is_address(text: str) -> bool:
-    """Whether `text` is an IP address, and not a name or something else."""
+    """True if `text` is an IP address, and not a name or something else."""
     try:
         ip_address(text.partition("%")[0])
     except ValueError:
@@ -51,17 +51,17 @@ def is_address(text: str) -> bool:
 
 
 def is_loopback(ip: str) -> bool:
-    """Whether only processes of this host can reach `ip`."""
+    """True if only processes of this host can reach `ip`."""
     return ip_address(ip.partition("%")[0]).is_loopback
 
 
 def is_everywhere(ip: str) -> bool:
-    """Whether to listen at `ip` is to listen at all addresses of this host."""
+    """True if to listen at `ip` is to listen at all addresses of this host."""
     return ip_address(ip.partition("%")[0]).is_unspecified
 
 
 def is_own(ip: str) -> bool:
-    """Whether `ip` is one of this host's."""
+    """True if `ip` is an address of this host."""
     with socket.socket(_family(ip), socket.SOCK_DGRAM) as probe:
         try:
             probe.bind((ip, 0))

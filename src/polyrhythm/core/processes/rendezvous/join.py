@@ -54,7 +54,7 @@ from polyrhythm.errors import CompositionError, RunError, Stopped, WorkerStopped
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """How to join: how many seconds to wait for the others, the wiring, and how long to wait for an actor that makes no progress.
+    """The settings of joining: the seconds to wait for the others, the wiring, and the patience with an actor that makes no progress.
 
     `facts` are what all must have been started with; `bind` the address of this host to listen at, if it is not to be found out.
     """
@@ -108,7 +108,7 @@ class JoinedRun:
             raise
 
     def _job_spec(self, secret: bytes, ip: str, host: str) -> JobSpec:
-        """For the servers that this process starts."""
+        """The job spec of the servers that this process starts."""
         return JobSpec(
             *job_spec.surroundings(),
             secret,
@@ -128,12 +128,12 @@ class JoinedRun:
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """The bytes and messages that this worker and the servers beside it have sent so far."""
+        """The bytes and messages that this worker and its servers have sent so far."""
         return self._shutdown.traffic
 
     @property
     def failure(self) -> BaseException | None:
-        """What the next call of the context will raise, if something has failed meanwhile."""
+        """The error that the next call of the context will raise, if something has failed meanwhile."""
         return self._node.failure
 
     def leave(self, result: Message | None = None) -> Ending:
@@ -155,7 +155,7 @@ class JoinedRun:
     def abandon(self, why: BaseException | None = None) -> None:
         """End as one that has failed, and send the others why, where that is known. Its servers are killed."""
         if isinstance(why, KeyboardInterrupt) and not self._left and not self._job.essential(self._name):
-            self._shutdown.send_stopping()  # the others go on
+            self._shutdown.send_stopping()  # the others continue
         elif why is not None and not self._left:
             self._shutdown.send_failure(why)
         self._close()
@@ -228,7 +228,7 @@ class JoinedRun:
     def end(
         self, settled: bool, conclude: Callable[[], Message | None], on_failure: Callable[[BaseException], None] = _ignore
     ) -> Ending | None:
-        """For exit handlers: leave with what `conclude` gives, or, if the script has failed, let the others know; None then.
+        """Leave with what `conclude` gives, or, if the script has failed, notify the others and return None; for exit handlers.
 
         `settled` is whether this worker's part of the run is done. `on_failure` is called with why the run did not end well here, if it
         did not; where that is not the script's own doing, this process then ends with exit code 1.
@@ -259,7 +259,7 @@ class JoinedRun:
         return why
 
     def why(self, problem: BaseException) -> BaseException:
-        """Why this worker's part in the run has ended, which `problem` has shown."""
+        """The reason why this worker's part in the run has ended, which `problem` has shown."""
         if isinstance(problem, Stopped):
             return self._stop.explained(problem, self._loss_policy.lost)
         failure = self._node.failure

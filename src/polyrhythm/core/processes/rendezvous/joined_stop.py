@@ -1,7 +1,7 @@
-"""How a joined worker ends that is asked to stop: after the same step as all others, with a last checkpoint, or without one.
+"""The end of a joined worker that is asked to stop: after the same step as all others, with a last checkpoint, or without one.
 
-Every worker that is asked says so to all others, with how far it is. One without which the run cannot go on takes them along; of another
-one it is first seen whether all have been asked, as by a launcher that is being ended, or whether it leaves alone.
+Every worker that is asked says so to all others, with how far it is. One without which the run cannot continue takes them along. For
+another one it is first seen whether all have been asked, as by a launcher that is being ended, or whether it leaves alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOOK_SECONDS = 0.02
 
 
 class JoinedStop:
-    """Of the worker of `node`, in a run with `workers` that goes on without those that are not `essential`."""
+    """The stop of the worker of `node`, in a run with `workers` that continues without those that are not `essential`."""
 
     def __init__(
         self, node: Node, monitor: PeerMonitor, workers: Sequence[str], essential: Callable[[str], bool], launcher: LauncherProcess | None
@@ -43,7 +43,7 @@ class JoinedStop:
         monitor.on_stopping = self._hear
 
     def ask(self, problem: Stopped) -> None:
-        """In a signal handler: this process is asked to end."""
+        """Ask this process to end; called in a signal handler."""
         if not self.grace or self._node.steps.stopped:
             raise problem
         problem.kept, self._problem = False, problem
@@ -51,7 +51,7 @@ class JoinedStop:
         self._node.loop.call(self._announce)
 
     def _give(self, seconds: float) -> None:
-        """From now on there are so many seconds until the program is broken off."""
+        """Give the program so many seconds from now on until it is broken off."""
         self.close()
         self._timer = threading.Timer(seconds, self._break_off)
         self._timer.daemon = True
@@ -63,9 +63,9 @@ class JoinedStop:
             self._timer.cancel()
 
     def explained(self, problem: Stopped, lost: Sequence[str]) -> PolyrhythmError | Stopped:
-        """Why this worker ends whom `problem` ended: what another one has failed with before, or the signal, with what is known of it.
+        """The error of this worker, which `problem` ended: the earlier failure of another one, or the signal, with what is known of it.
 
-        `lost` are the workers without which the run has gone on, as its strategy promises.
+        `lost` are the workers without which the run has continued, as its strategy promises.
         """
         self.close()
         problem.kept = self._problem.kept if self._problem is not None else problem.kept
@@ -83,7 +83,7 @@ class JoinedStop:
         return problem
 
     def _known(self, lost: Sequence[str]) -> bool:
-        """Whether it has turned out why the launcher ends this process: another one has failed, is lost, or is asked to end too."""
+        """True if it is known why the launcher ends this process: another one has failed, is lost, or is asked to end too."""
         return self._node.failure is not None or bool(lost) or bool(self.asked)
 
     def _announce(self) -> None:
@@ -123,7 +123,7 @@ class JoinedStop:
         come_again(self._problem)
 
     def _stop(self, kept: bool) -> None:
-        """In the program's thread, where it has come to the step after which all stop."""
+        """End the program, in its thread, after the step after which all stop."""
         self.close()
         if self._problem is not None:
             self._problem.kept = kept

@@ -17,7 +17,7 @@ class LauncherProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether it has ended, so that this process has another parent."""
+        """True if it has ended, so that this process has another parent."""
         return os.getppid() != self.pid
 
 
@@ -27,7 +27,7 @@ _KNOWN = (
     ("PMI_RANK", "mpiexec", True),
     ("SLURM_PROCID", "srun", False),
 )
-"""By a variable that it sets for its processes; who starts processes inside another's job comes first."""
+"""Launchers by a variable that each sets for its processes; one that starts processes inside another's job comes first."""
 
 
 def launcher_process(environment: Mapping[str, str] | None = None) -> LauncherProcess | None:

@@ -1,4 +1,4 @@
-"""What the launchers that people use tell each process in its environment: one entry for each launcher."""
+"""The environment variables in which launchers describe each process and its run: one entry for each launcher."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LauncherVariables:
     traces: tuple[str, ...] = ()
 
     def describes(self, given: Variables) -> bool:
-        """Whether all that is needed is there."""
+        """True if all that is needed is set."""
         return self.rank in given and any(name in given for name in self.workers)
 
     def shows(self, given: Variables) -> list[str]:
@@ -59,7 +59,7 @@ def number(given: Variables, name: str, otherwise: int | None = None) -> int:
 
 
 def _by_variables(given: Variables) -> MeetingPlace:
-    """What torchrun sets, and what a person would."""
+    """The meeting place by the variables that torchrun sets, or that a person would set."""
     host, port = given.get("MASTER_ADDR", "127.0.0.1"), number(given, "MASTER_PORT", DEFAULT_PORT)
     if "POLYRHYTHM_STORE" in given:
         return _kept(given["POLYRHYTHM_STORE"])
@@ -84,7 +84,7 @@ class AgentStore:
     port: int
 
     def __call__(self) -> Store:
-        """A connection of its own, which ends with the object."""
+        """A new connection, which ends with the object."""
         return TCPStore(self.host, self.port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=_AGENT_SECONDS))
 
 
@@ -97,7 +97,7 @@ def _mpi(job: str, here: tuple[str, str]) -> Callable[[Variables], MeetingPlace]
             return RankZero(given["MASTER_ADDR"], port)
         if all(name in given for name in here) and given[here[0]] == given[here[1]]:
             return RankZero(port=port)
-        if "SLURM_STEP_NODELIST" in given and here[0] not in given:  # srun speaks PMI too, and has no launcher of MPI's beside it
+        if "SLURM_STEP_NODELIST" in given and here[0] not in given:  # srun speaks PMI too, without a launcher of MPI's
             return _slurm(given)
         raise CompositionError(
             f"MPI started {given.get(here[1], 'several')} processes, of which {given.get(here[0], 'an unknown number')} are on this host, "

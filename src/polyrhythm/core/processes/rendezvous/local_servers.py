@@ -1,4 +1,4 @@
-"""The servers that a joined process runs beside its program, each in a child of its own."""
+"""The servers that a joined process runs in addition to its program, each in a separate child process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LocalServers:
 
     @property
     def addresses(self) -> dict[str, Address]:
-        """Where the servers are."""
+        """The addresses of the servers that are up."""
         return self._supervisor.table
 
     @property
@@ -59,24 +59,24 @@ class LocalServers:
 
     @property
     def up(self) -> bool:
-        """Whether all have sent their addresses."""
+        """True if all have sent their addresses."""
         return self._supervisor.up
 
     @property
     def over(self) -> bool:
-        """Whether all have ended well."""
+        """True if all have ended well."""
         return self._supervisor.over
 
     @property
     def gone(self) -> bool:
-        """Whether no process is left."""
+        """True if no process is left."""
         return self._supervisor.gone
 
     def came_up(self, child: SupervisedChild) -> None:
         """Its address is in `addresses`."""
 
     def recorded(self, child: SupervisedChild, events: Iterable[AnyEvent]) -> None:
-        """They are the run's as much as the worker's own."""
+        """Record the events of a server with those of the worker."""
         for event in events:
             self._record(event)
 
@@ -87,14 +87,14 @@ class LocalServers:
             self._loop.after(_TOGETHER_SECONDS, lambda: None if child.dead else child.link.send_control(Message("end", message.numbers)))
 
     def ended(self, child: SupervisedChild) -> None:
-        """See `over`."""
+        """A server has ended well: `over` takes it from the supervisor."""
 
     def lost(self, child: SupervisedChild, why: str) -> None:
-        """A failure, unless it had ended."""
+        """Report the loss of a server as a failure, unless its actor had ended."""
         if child.ended is None:
             number = self._signalled.get(child.name)
             self._on_failure(WorkerFailed(child.name, why if number is None else failure.exit_reason(-number)))
 
     def failed(self, error: PolyrhythmError) -> None:
-        """A failure of the worker's too."""
+        """Report the failure of a server as one of the worker."""
         self._on_failure(error)

@@ -1,4 +1,4 @@
-"""Where the workers of a joined run are: what each knows of its site and its host, gathered before the run is planned."""
+"""The locations of the workers of a joined run: each one's site and host, gathered before the run is planned."""
 
 from __future__ import annotations
 

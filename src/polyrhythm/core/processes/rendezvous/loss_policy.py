@@ -1,4 +1,4 @@
-"""What becomes of a joined worker whose connections with another break off."""
+"""The decision of a joined worker whose connections with another break off: to continue without that one, or to fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOGETHER_SECONDS = 0.2
 class LossPolicy:
     """Decides in the loop's thread: the run continues without an actor that is not `essential`, and fails without another.
 
-    It fails at once, whoever it is, where what an actor sent was altered on its way: nobody is lost then, and somebody is there.
+    It fails at once where what any actor sent was altered on its way: then nobody is lost, but somebody alters what is sent.
     """
 
     def __init__(self, node: Node, essential: Callable[[str], bool], record: Recorder) -> None:
@@ -51,7 +51,7 @@ class LossPolicy:
 
     @property
     def _warning(self) -> str:
-        """What the launcher will do about it, which only it can decide."""
+        """The sentence on a launcher that will end all workers because of the loss; empty for any other."""
         if self._launcher is None or not self._launcher.ends_all:
             return ""
         return (

@@ -1,4 +1,4 @@
-"""What joined processes settle as they come: whether they belong together, which devices they use, how they add up."""
+"""The negotiation of joined processes as they come: whether they belong together, which devices they use, how they add up."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def everyone(job: Job) -> list[str]:
 
 
 def servers_of(job: Job, rank: int) -> list[str]:
-    """The servers that run beside the worker of `rank`."""
+    """The servers that run with the worker of `rank`."""
     homes = [home if home is not None else shard % job.workers for shard, home in enumerate(job.beside or (None,) * job.servers)]
     return [server(shard) for shard, home in enumerate(homes) if home == rank]
 
@@ -64,7 +64,7 @@ def devices() -> str:
 
 
 def choose(seen: Sequence[str]) -> int | None:
-    """Which of the devices that it sees the last of several processes takes; None where there are not enough."""
+    """The index, among the devices that it sees, of the one that the last of several processes takes; None where there are not enough."""
     turn = seen[:-1].count(seen[-1])
     return turn if turn < len(seen[-1].split()) else None
 

@@ -1,4 +1,4 @@
-"""What a joined worker knows of the others, where no launcher does: the facts that must be equal, who waits for whom, who has failed."""
+"""A joined worker's view of the others, where no launcher has one: the facts that must be equal, who waits for whom, who has failed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _LOOK_SECONDS = 1.0
 
 
 class PeerMonitor:
-    """Of the worker `name` of a run with `workers`; all in the loop's thread.
+    """The monitor of the worker `name` of a run with `workers`; all in the loop's thread.
 
     Every worker sends every other the same things, and each decides by itself; so all come to the same sentence. `farewells` are the last
-    messages of others: their totals, sent when they and the servers beside them have ended well.
+    messages of others: their totals, sent when they and their servers have ended well.
     """
 
     def __init__(self, node: Node, name: str, workers: int, patience: Patience, record: Recorder) -> None:
@@ -67,7 +67,7 @@ class PeerMonitor:
         self._settle()
 
     def is_over(self, name: str) -> bool:
-        """Whether nothing more is to come of the actor `name`: an announced end is not enough where a farewell follows."""
+        """True if nothing more is to come of the actor `name`: an announced end is not enough where a farewell follows."""
         return name in self._node.peers.lost or (name in self.farewells if is_worker(name) else self._node.has_ended(name))
 
     def send_farewell(self, totals: Sequence[float]) -> None:
@@ -151,5 +151,5 @@ class PeerMonitor:
             self._detector.forget(name, time.monotonic())
 
     def _reports(self, stall: StallReport) -> bool:
-        """Whether this worker reports it: the first of those who wait, so that it is reported once."""
+        """True if this worker reports it: the first of those who wait, so that it is reported once."""
         return self._name == next(iter(stall.waiters or [name for name in self._workers if name not in stall.culprits]), "")

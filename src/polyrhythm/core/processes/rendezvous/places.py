@@ -1,4 +1,7 @@
-"""Where the processes of a run meet: each kind of place says who keeps the store, and how the others find it."""
+"""The places where the processes of a run meet: each kind says who keeps the store, and how the others find it.
+
+A `RankEnvironment` has the place of a run; `Rendezvous` calls its `meet`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _PORT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Attendee:
-    """Who comes to a rendezvous: its rank among `workers`, how long it waits, and the address it listens at, if one was chosen."""
+    """A participant in a rendezvous: its rank among `workers`, how long it waits, and the address it listens at, if one was chosen."""
 
     rank: int
     workers: int
@@ -63,11 +66,11 @@ class Meeting:
 
     @property
     def rejected(self) -> int:
-        """How many callers did not have the secret, as far as this worker knows."""
+        """The number of callers that did not have the secret, as far as this worker knows."""
         return 0 if self.server is None else self.server.tally.rejected
 
     def stop_listening(self) -> None:
-        """All have come."""
+        """Receive no more callers, if this process keeps the store: all have come."""
         if self.server is not None:
             self.server.stop_listening()
 
@@ -97,7 +100,7 @@ class RankZero:
     names: Names = field(default=Names())
 
     def meet(self, who: Attendee) -> Meeting:
-        """As the protocol says; prints a warning where others on the network could come too."""
+        """Keep the store or find it; prints a warning where others on the network could come too."""
         key = given_secret() or PUBLIC
         if who.rank:
             return join_store(who, self.host, self.port, key, self.names)
@@ -125,7 +128,6 @@ class KeptStore:
     names: Names = field(default=Names())
 
     def meet(self, who: Attendee) -> Meeting:
-        """As the protocol says."""
         return join_store(who, self.host, self.port, self.secret or given_secret() or PUBLIC, self.names)
 
 
@@ -177,7 +179,7 @@ def join_store(who: Attendee, host: str, port: int, key: bytes, names: Names) ->
 
 
 def called(host: str, port: int) -> str:
-    """What the store there is called in sentences."""
+    """The name of the store there in sentences."""
     return f"the store of the rendezvous at {host}:{port}"
 
 

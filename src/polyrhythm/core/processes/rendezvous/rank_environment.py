@@ -1,4 +1,7 @@
-"""The environment of a process started by another launcher: its rank, and where it meets the others of its run."""
+"""The environment of a process started by another launcher: its rank, and where it meets the others of its run.
+
+`polyrhythm.join` and the calibration over several hosts look for it; `Rendezvous` meets the others at its place.
+"""
 
 from __future__ import annotations
 

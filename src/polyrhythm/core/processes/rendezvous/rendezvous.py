@@ -1,4 +1,4 @@
-"""What the processes of a run tell each other while they come together, over the store of their meeting place."""
+"""The exchange of facts and addresses while the processes of a run come together, over the store of their meeting place."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Rendezvous:
         return hmac.digest(self._store.target.key, self.agree("secret", secrets.token_hex(32)).encode(), "sha256")
 
     def agree(self, key: str, proposal: str, by: int = 0) -> str:
-        """What the rank `by` proposes under `key`."""
+        """The proposal of the rank `by` under `key`, once it is set."""
         if self.rank == by:
             self._store.set(key, proposal.encode())
         return self._get([key], [worker(by)])[0].decode()
@@ -61,17 +61,17 @@ class Rendezvous:
             raise CompositionError(f"{found}: start all workers with the same.")
 
     def all_can(self, what: str, mine: bool, ranks: Sequence[int] | None = None) -> bool:
-        """Whether every one of `ranks` can, this one among them; without `ranks`, everyone."""
+        """True if every one of `ranks` can, this one among them; without `ranks`, everyone."""
         self._store.set(f"{what}/{self.rank}", b"yes" if mine else b"no")
         whose = range(self.workers) if ranks is None else ranks
         return all(each == b"yes" for each in self._get([f"{what}/{rank}" for rank in whose], [worker(rank) for rank in whose]))
 
     def publish(self, actor: str, address: Address) -> None:
-        """Publish where `actor` is."""
+        """Publish the address of `actor`."""
         self._store.set(f"address/{actor}", msgspec.json.encode(address))
 
     def table(self, actors: Iterable[str]) -> dict[str, Address]:
-        """Where all `actors` are, once all are published."""
+        """The addresses of all `actors`, once all are published."""
         names = list(actors)
         found = self._get([f"address/{name}" for name in names], names)
         return {name: msgspec.json.decode(each, type=Address) for name, each in zip(names, found, strict=True)}
@@ -81,7 +81,7 @@ class Rendezvous:
         return TorchStore(self._store, "torch/")
 
     def stop_listening(self) -> None:
-        """All have come, but may still need the store."""
+        """Receive no more callers: all have come, but may still need the store."""
         self._meeting.stop_listening()
 
     def close(self, error: BaseException | None = None) -> None:

@@ -1,4 +1,4 @@
-"""How a script that joined a run comes to its end, as an exit handler can see it.
+"""The end of a script that joined a run, as an exit handler can see it.
 
 A script has ended well when its outermost code has returned, or called `sys.exit` with 0. Python keeps the exception that ended it,
 but for SystemExit; so calls of `sys.exit` are noted, and a SystemExit that was raised without it is known, and its exit code is not.
@@ -41,11 +41,11 @@ class Script:
 
     @property
     def here(self) -> bool:
-        """Whether this is the process that was watched, not yet ending badly, and no fork of it, which inherits exit handlers."""
+        """True in the process that was watched, while it is not ending badly; False in a fork of it, which inherits exit handlers."""
         return os.getpid() == self._process and not _ending
 
     def fault(self, name: str, settled: bool) -> BaseException | None:
-        """What ended it, if that is a failure of the worker `name`; `settled` is whether nothing was left to be done in its run."""
+        """The error that ended it, if that is a failure of the worker `name`; `settled` is true if nothing was left to do in its run."""
         if self._outermost is None or _returned(self._outermost):
             return None
         last = getattr(sys, "last_value", None)
@@ -118,5 +118,5 @@ def _outermost() -> FrameType | None:
 
 
 def _returned(frame: FrameType) -> bool:
-    """Whether the last instruction of a frame that has ended was to return."""
+    """True if the last instruction of a frame that has ended was to return."""
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _RETURNS

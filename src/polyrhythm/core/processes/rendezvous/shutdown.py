@@ -1,4 +1,4 @@
-"""How a joined worker leaves its run: when all others do, and with what all have counted."""
+"""The way in which a joined worker leaves its run: when all others do, and with the totals of all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SENDING_SECONDS = 2.0
 
 
 class Shutdown:
-    """Of the worker of `node`, with its `servers`, from what `overview` knows of the others."""
+    """The shutdown of the worker of `node` and its `servers`, by what `monitor` knows of the others."""
 
     def __init__(self, node: Node, monitor: PeerMonitor, servers: LocalServers, record: Recorder) -> None:
         self._node = node

@@ -30,7 +30,7 @@ def comparison_message(comparison: Comparison) -> Message:
 
 
 def comparison_of(message: Message) -> Comparison:
-    """What `comparison_message` has packed."""
+    """The comparison that `comparison_message` has packed."""
     return msgspec.msgpack.decode(message.tensors[0].numpy().data, type=Comparison)
 
 

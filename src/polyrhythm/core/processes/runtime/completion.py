@@ -1,4 +1,7 @@
-"""How one thread waits for what another one does."""
+"""The wait of one thread for the result of another.
+
+A `Node` holds one for each coroutine that its program waits for; the store's client and the shutdown wait in the same way.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 
 class Completion:
-    """What a program holds while its coroutine runs."""
+    """The result, or the error, of a coroutine that a program waits for."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -18,11 +21,11 @@ class Completion:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """True if there is nothing to wait for."""
         return self._finished
 
     def finish(self, value: Any, error: BaseException | None) -> None:
-        """Let the program go on; the first call counts."""
+        """Let the program continue with `value`, or with `error` raised; the first call counts."""
         if not self._finished:  # the lock does not show it: the waiting thread takes it again
             self._finished = True
             self._value, self._error = value, error

@@ -1,4 +1,4 @@
-"""What a program sees of the node in its own process: it blocks, while the loop's thread works."""
+"""The node of a process as its program sees it: the program blocks, while the loop's thread works."""
 
 from __future__ import annotations
 
@@ -30,12 +30,10 @@ class NodeContext:
 
     @property
     def port(self) -> Port:
-        """The worker's door to the others."""
         return self._node.port
 
     @property
     def record(self) -> Recorder:
-        """Where events go."""
         return self._node.record
 
     @property
@@ -61,7 +59,6 @@ class NodeContext:
         """Nothing: real time has passed."""
 
     def free(self, compute: Callable[[], T]) -> T:
-        """Call `compute`."""
         return compute()
 
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
@@ -76,7 +73,7 @@ class NodeContext:
             self._compute_again(began)
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
-        """Run `coroutine` beside the program; the next `perform` comes after it, and raises its error."""
+        """Run `coroutine` in the background; the next `perform` comes after it, and raises its error."""
         self._node.begin(coroutine)
 
     def agree(self, facts: Facts, remedy: str) -> None:
@@ -85,7 +82,7 @@ class NodeContext:
             raise CompositionError(difference)
 
     def align(self, alignment: Alignment) -> Message | None:
-        """Wait until all workers hold the same; else what worker 0 holds. Raises CompositionError if one is too far from that."""
+        """Wait for all workers: None if all hold the same, else what worker 0 holds. Raises CompositionError if one is too far off."""
         if not self._differences(alignment.facts, alignment.remedy):
             return None
         shown = self.perform(alignment.show())
@@ -93,11 +90,10 @@ class NodeContext:
         return shown
 
     def compare(self, comparison: Comparison) -> None:
-        """Send it, and go on."""
+        """Send the comparison, and wait for nobody."""
         self._node.compare(comparison)
 
     def stopped(self, steps: int) -> None:
-        """No step follows."""
         self._node.steps.stopped = True
         self._node.stop_point.end()
 

@@ -33,7 +33,7 @@ def drive(loop: EventLoop, first: Callback, completion: Completion, fail: Callab
 
 
 def serves_alike(device: str) -> bool:
-    """Whether coroutines compute in this thread as in any other: a program's autocast, default device or CUDA stream is its own."""
+    """True if coroutines compute in this thread as in any other: a program's autocast, default device or CUDA stream is its own."""
     return not (
         device != "cpu"
         or torch.is_inference_mode_enabled()

@@ -32,11 +32,11 @@ from polyrhythm.errors import DeadlockError
 
 Done = Callable[[Any, BaseException | None], None]
 Reducing = Callable[[NativeReduction, Done], bool]
-"""Whether it will call back, in the loop's thread, with a sum."""
+"""Returns True if it will call back, in the loop's thread, with a sum."""
 
 
 class Outbox(Protocol):
-    """What takes an actor's messages away."""
+    """The connections over which an actor's messages leave."""
 
     def send(self, to: str, message: Message) -> None:
         """Send `message` to the actor `to` in the background."""
@@ -93,7 +93,7 @@ class ActorExecutor:
 
     @property
     def idle(self) -> bool:
-        """Whether no coroutine of this actor is under way."""
+        """True if no coroutine of this actor is under way."""
         return not self._tasks
 
     def start(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, pending: Effect[Any] | None = None) -> None:
@@ -128,7 +128,7 @@ class ActorExecutor:
                 self._resume(task, None, self._gone_error(wants))
 
     def standstill(self, adding: Sequence[str] = ()) -> list[str]:
-        """What each coroutine waits for, if all wait for messages, for the sums that `adding` describes, or for each other."""
+        """The waits of all coroutines in words, if all wait for messages, for the sums that `adding` describes, or for each other."""
         waits = list(adding)
         for task in self._tasks:
             want = task.wants
@@ -139,7 +139,7 @@ class ActorExecutor:
         return waits
 
     def awaits(self, prefix: str) -> bool:
-        """Whether a coroutine waits for a message under a topic that begins so."""
+        """True if a coroutine waits for a message under a topic that begins with `prefix`."""
         return any(task.wants is not None and task.wants.topic.startswith(prefix) for task in self._tasks)
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class ActorExecutor:
             task.coroutine.close()
 
     def _resume(self, task: CoroutineTask, value: Any = None, error: BaseException | None = None) -> None:
-        """Let `task` go on; if another is running just now, after that one has come to wait."""
+        """Let `task` continue; if another is running just now, after that one has come to wait."""
         self._ready.append((task, value, error))
         if self._running:
             return
@@ -194,7 +194,7 @@ class ActorExecutor:
             self._on_error(error)
 
     def _carry_out(self, task: CoroutineTask, effect: Effect[Any]) -> tuple[bool, Any]:
-        """Whether `task` must wait, and if not, the result of its effect."""
+        """Carry out `effect`: whether `task` must wait, and if not, the result."""
         match effect:
             case Send():
                 self._outbox.send(effect.to, effect.message)
@@ -236,7 +236,7 @@ class ActorExecutor:
         return False, None
 
     def _rate(self, effect: Flush) -> float | None:
-        """What only those pay for who have asked: the system is called for every connection."""
+        """The rate, where `effect` asks for it: the system is called for every connection."""
         return self._outbox.rate(effect.to) if effect.rated else None
 
     def _receive(self, task: CoroutineTask, effect: Receive) -> tuple[bool, Delivery | None]:

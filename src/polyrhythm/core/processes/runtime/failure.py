@@ -1,4 +1,4 @@
-"""What went wrong in a child, as a message, and as an exception again in its parent."""
+"""The failure of a child, as a message, and as an exception again in its parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One actor in its process: the loop in a thread of its own, and the program that hands coroutines over to it."""
+"""One actor in its process: the loop in a separate thread, and the program that hands coroutines over to it.
+
+`spawn.child` makes a `Node` in each process that is started here, `rendezvous.join` in a process that joins a run.
+"""
 
 from __future__ import annotations
 
@@ -69,12 +72,12 @@ class Node:
 
     @property
     def port(self) -> Port:
-        """The actor's door to the others."""
+        """The actor's port, for messages to other actors."""
         return self._port
 
     @property
     def record(self) -> Recorder:
-        """Where events go."""
+        """The recorder that takes this actor's events."""
         return self._note
 
     @property
@@ -89,7 +92,7 @@ class Node:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why this node failed, if it has."""
+        """The error with which this node failed, if it has."""
         return self._failure
 
     @property
@@ -108,14 +111,14 @@ class Node:
         self._sums.reducers = reducers
 
     def standstill(self) -> list[str]:
-        """What this actor's coroutines wait for, if its program is in `perform` and they all wait for messages or a sum alone."""
+        """The waits of this actor's coroutines in words, if its program is in `perform` and they all wait for messages or a sum alone."""
         if self.steps.leaving:
             return [f"{self._role.name} waits for the others to end"]
         return self.actor.standstill(self._sums.waits or self.agreement.waits) if self._completions else []
 
     @property
     def calls(self) -> bool:
-        """Whether the program waits in a call of its own, such as `worker.barrier()`."""
+        """True if the program waits in a call that is the user's, such as `worker.barrier()`."""
         return self._sums.awaits(CALL) or self.actor.awaits(CALL)
 
     @property
@@ -137,7 +140,7 @@ class Node:
             del self._completions[completion]
 
     def compare(self, comparison: Comparison) -> None:
-        """Hand it to whoever compares."""
+        """Hand it to `on_compare`, in the loop's thread; waits for nobody."""
         self.loop.call(lambda: self.on_compare(comparison))
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
@@ -191,7 +194,7 @@ class Node:
             self.on_failure(error)
 
     def lose(self, name: str) -> None:
-        """An actor without which the run goes on is no more: deliver that to this one's coroutines under the topic "lost"."""
+        """Deliver to this actor's coroutines, under the topic "lost", that the actor `name` is lost and the run continues without it."""
         if name not in self._peers.lost:
             self._peers.lose(name)
             self.actor.deliver(Delivery(name, Message("lost", text=name)))
@@ -216,7 +219,7 @@ class Node:
             self.on_connection_lost(name, why)
 
     def has_ended(self, name: str) -> bool:
-        """Whether `name` is known to have ended or to be lost."""
+        """True if `name` is known to have ended or to be lost."""
         return name in self._ended or name in self._peers.lost
 
     def still_broken(self, name: str) -> None:
@@ -225,7 +228,7 @@ class Node:
             self.fail(RunError(f"{name} closed its connection with {self._role.name}, although it is still running."))
 
     def finish(self, done: Callable[[], None]) -> None:
-        """In the loop's thread, end the actor's coroutines and announce that; `done` when the others have received all that it sent."""
+        """End the actor's coroutines, in the loop's thread, and announce that; `done` when the others have received all that it sent."""
         self._queue.close()
         self.actor.close()
         self._peers.announce_end(done)

@@ -1,4 +1,4 @@
-"""How a program waits until all workers have sent the facts that must be equal."""
+"""The wait of a program until all workers have sent the facts that must be equal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PendingAgreement:
 
     @property
     def waits(self) -> list[str]:
-        """What the program waits for, if it does."""
+        """The wait of the program in words; empty if it does not wait."""
         return [f"{self._name} waits for the facts of the others that must be equal"] if self._completion is not None else []
 
     def request(self, completion: Completion, facts: Facts, remedy: str) -> None:

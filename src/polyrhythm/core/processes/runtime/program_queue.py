@@ -1,4 +1,4 @@
-"""The coroutines of an actor's program: begun beside it or waited for, they run one after the other."""
+"""The coroutines of an actor's program: run in the background or waited for, but always one after the other."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class ProgramQueue:
         self._ended = 0
 
     def expect(self) -> None:
-        """One is being queued that will not be waited for."""
+        """Count a coroutine that is being queued and will not be waited for."""
         self._expected += 1
 
     @property
     def quiet(self) -> bool:
-        """Whether everything has ended that was expected, and well."""
+        """True if everything that was expected has ended, and well."""
         # each count has one writer; the error is set before the second one moves
         return self._expected == self._ended and self._queue.error is None
 
@@ -47,7 +47,7 @@ class ProgramQueue:
         self._admit()
 
     def close(self) -> None:
-        """Close what has not begun."""
+        """Close the coroutines that have not started."""
         for item in self._queue.clear():
             item.coroutine.close()
 

@@ -9,7 +9,7 @@ from polyrhythm.core.processes.runtime.status import EVERY_SECONDS, ActorStatus
 
 _LOOK_SECONDS = 0.5
 _LOOKS = 4
-"""In the time after which an actor counts as waiting for long; fewer would take one that is short of a processor for one that waits."""
+"""Looks in the time after which an actor counts as waiting for long; with fewer, one that lacks a processor would seem to wait."""
 
 
 class StatusReporter:

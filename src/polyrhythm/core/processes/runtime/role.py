@@ -1,4 +1,4 @@
-"""What an actor is in its run."""
+"""The role of an actor in its run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Its name, the run's secret and seed, its device."""
+    """An actor's name, its run's secret and seed, and its device."""
 
     name: str
     secret: bytes

@@ -1,4 +1,7 @@
-"""Finds stalled actors that others wait for, and deadlocks, from the status messages of all actors."""
+"""Finds stalled actors that others wait for, and deadlocks, from the status messages of all actors.
+
+The launcher of a run (`LaunchedRun`) and each joined worker (`PeerMonitor`) have a `StallDetector`, whose limits are a `Patience`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _SETTLING_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """In seconds: `deadlock` of everybody's waiting ends a run, but `uneven` where some take no more steps and others want one.
+    """Limits in seconds: a run ends when all have waited for `deadlock`, or for `uneven` where some take no more steps and others want one.
 
     After `notice` it is printed for whom others wait, and after `timeout`, if there is one, the run ends with its name.
     """
@@ -67,7 +70,7 @@ class StallReport:
 
 
 class StallDetector:
-    """The actors of a run that are not over. `near` is whether the processes of an actor can be inspected; times are of one clock."""
+    """The actors of a run that are not over. `near` is true if the process of an actor can be inspected; times are of one clock."""
 
     def __init__(self, patience: Patience, near: Callable[[str], bool] = lambda name: True) -> None:
         self.patience = patience
@@ -81,7 +84,7 @@ class StallDetector:
 
     @property
     def names(self) -> list[str]:
-        """Who is not over."""
+        """The actors that are not over."""
         return list(self._received)
 
     def begin(self, names: Iterable[str], now: float) -> None:
@@ -141,7 +144,7 @@ class StallDetector:
         return WorkerFailed(culprit, f"it made no progress within timeout={self.patience.timeout:g} seconds: {stall.sentence}")
 
     def stall(self, now: float) -> StallReport | None:
-        """Which actors keep which workers waiting, if any do.
+        """The actors that keep others waiting, and the workers that wait for them; None if there are none.
 
         A worker that has finished waits for no work: the others may take any time, unless one is stopped or sends no status any more.
         """
@@ -163,7 +166,7 @@ class StallDetector:
         return StallReport(culprits, workers, seconds, self._sentence(culprits, workers, seconds, now))
 
     def _halt(self, now: float) -> dict[str, float]:
-        """Which processes of this host are stopped by a signal, and since when that is known."""
+        """The actors whose processes on this host are stopped by a signal, and since when that is known."""
         pids = {name: received.status.pid for name, received in self._received.items() if received.status.pid and self._near(name)}
         halted = [name for name, pid in pids.items() if _is_halted(pid)]
         self._halted = {name: self._halted.get(name, now) for name in halted}
@@ -188,7 +191,7 @@ class StallDetector:
 
 
 def _is_halted(pid: int) -> bool:
-    """Whether the process is stopped by a signal, or by a debugger."""
+    """True if the process is stopped by a signal, or by a debugger."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

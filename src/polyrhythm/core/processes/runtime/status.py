@@ -1,4 +1,7 @@
-"""What an actor's runtime reports from time to time: its steps, and for how long it has waited."""
+"""The status that an actor's runtime reports from time to time: its steps, and for how long it has waited.
+
+`StatusReporter` sends it, and `StallDetector` compares those of all actors.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class ActorStatus(msgspec.Struct, frozen=True):
     calls: bool = False
 
     def message(self) -> Message:
-        """As it is sent to others."""
+        """The message that carries this status."""
         return Message("condition", text=msgspec.json.encode(self).decode())
 
 
@@ -54,6 +57,6 @@ class StepTracker:
             self._longest = max(self._longest, event.seconds)
 
     def status(self, quiet: float, waits: list[str], calls: bool) -> ActorStatus:
-        """With what is known of the steps."""
+        """The status of the actor now, with what is known of its steps."""
         ago = time.monotonic() - self._last if self._last else 0.0
         return ActorStatus(os.getpid(), self.clock, ago, self._longest, self.stopped, quiet, waits, self.leaving, calls)

@@ -1,4 +1,4 @@
-"""Where a program stops when its run is asked to: after the same step as all others, with a last checkpoint written.
+"""The point where a program stops when its run is asked to: after the same step as all others, with a last checkpoint written.
 
 From `hold` on, which says how many steps the program had taken when it last looked, it waits the next time it looks, until `settle` says
 after which step to stop. So nobody can come further than one step beyond what it said, and one step beyond the furthest is a step that
@@ -15,7 +15,7 @@ ENDED = -1
 
 
 class StopPoint:
-    """Of one program. `on_stop` is called in its thread, with whether the checkpoint was kept, and does not return."""
+    """The stop point of one program. `on_stop` is called in its thread, with whether the checkpoint was kept, and does not return."""
 
     def __init__(self) -> None:
         self.on_stop: Callable[[bool], None] = _ignore
@@ -35,17 +35,17 @@ class StopPoint:
             return ENDED if self._ended else self._clock
 
     def settle(self, step: int) -> None:
-        """The program goes on, up to the end of `step`."""
+        """Let the program continue up to the end of `step`."""
         self._step = step
         self._settled.set()
 
     def fail(self, error: BaseException) -> None:
-        """The program is not to wait for the others any more."""
+        """Let the program no longer wait for the others: it raises `error`."""
         self._failure = error
         self._settled.set()
 
     def look(self, clock: int) -> int | None:
-        """In the program's thread, after `clock` steps: the step after which to stop, if it is to. Raises why the node failed meanwhile."""
+        """The step after which to stop, asked in the program's thread after `clock` steps, or None. Raises what `fail` gave."""
         with self._lock:
             self._clock = clock
             if not self._held:
@@ -56,7 +56,7 @@ class StopPoint:
         return self._step
 
     def end(self) -> None:
-        """In the program's thread: no step follows."""
+        """Note, in the program's thread, that no step follows."""
         with self._lock:
             self._ended = True
             if not self._held:
@@ -65,7 +65,7 @@ class StopPoint:
 
 
 class StopVote:
-    """How far the workers `names` had come, and so after which step all stop."""
+    """The steps that the workers `names` had taken, and so the step after which all stop."""
 
     def __init__(self, names: list[str]) -> None:
         self._names = names
@@ -77,12 +77,12 @@ class StopVote:
 
     @property
     def missing(self) -> list[str]:
-        """Who has not said anything yet."""
+        """The workers that have not said anything yet."""
         return [name for name in self._names if name not in self._said]
 
     @property
     def hopeless(self) -> bool:
-        """Whether a worker takes no more steps, so that there is none that all could stop after."""
+        """True if a worker takes no more steps, so that there is none that all could stop after."""
         return ENDED in self._said.values()
 
     @property
@@ -91,7 +91,7 @@ class StopVote:
         return max(self._said.values()) + 1
 
     def forget(self, name: str) -> None:
-        """The run goes on without the worker `name`."""
+        """Leave out the worker `name`, without which the run continues."""
         self._names = [each for each in self._names if each != name]
         self._said.pop(name, None)
 

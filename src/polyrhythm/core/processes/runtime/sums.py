@@ -1,4 +1,4 @@
-"""Who waits for a sum: the program's thread, or one of its group's own."""
+"""The threads that wait for sums: the program's thread, or a separate one for each group."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sums:
 
     @property
     def reducers(self) -> Mapping[str, GroupReducer]:
-        """What makes the sums, by the name of the group; to be set in the loop's thread."""
+        """The reducers that make the sums, by the name of the group; to be set in the loop's thread."""
         return self._reducers
 
     @reducers.setter
@@ -47,11 +47,11 @@ class Sums:
 
     @property
     def waits(self) -> list[str]:
-        """What is waited for, a sentence for each sum."""
+        """The sums that are waited for, a sentence for each."""
         return [self._sentence(group, topic) for group, topic in sorted(self._awaited.items())]
 
     def awaits(self, prefix: str) -> bool:
-        """Whether a sum is waited for under a topic that begins so."""
+        """True if a sum is waited for under a topic that begins with `prefix`."""
         return any(topic.startswith(prefix) for topic in list(self._awaited.values()))
 
     def here(self, effect: NativeReduction) -> Tensor | bool | None:
@@ -69,7 +69,7 @@ class Sums:
             del self._awaited[group]
 
     def beside(self, effect: NativeReduction, done: Done) -> bool:
-        """Whether `done` will be called with the sum, in another thread; otherwise it is left to messages."""
+        """Make the sum in another thread and call `done` with it there; False if it is left to messages."""
         group = effect.group.name
         if group not in self._reducers:
             return False

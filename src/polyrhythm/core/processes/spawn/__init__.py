@@ -1,1 +1,4 @@
-"""Processes that are started here: the fork server, what children get, and who supervises them."""
+"""Processes that are started here: the fork server, the settings of the children, and their supervisor.
+
+`Processes` runs its jobs in them, and a joined worker the servers that belong to it.
+"""

@@ -193,7 +193,7 @@ class Child:
         self._node.loop.after(_GATHERING_SECONDS, self._flush)
 
     def _flush(self) -> None:
-        self._flushing = False  # before looking: what comes in meanwhile starts another flush
+        self._flushing = False  # before looking: events that come in meanwhile start another flush
         events = [self._events.popleft() for _ in range(len(self._events))]
         if events:
             peers = self._node.peers

@@ -51,7 +51,7 @@ class ForkClient:
 
     @property
     def sound(self) -> bool:
-        """Whether the fork server lives and has no children."""
+        """True if the fork server lives and has no children."""
         return not self._ended and self._process.poll() is None and not self._alive
 
     def fork(self, name: str, device: str, control: socket.socket, job_spec: int, preload: list[str]) -> None:
@@ -95,7 +95,7 @@ class ForkClient:
             self._process.wait()
 
     def disown(self) -> None:
-        """In a fork of this process, leave the fork server to its parent: nothing is waited for, and nothing warned of."""
+        """Leave the fork server to the parent, in a fork of this process: without waiting, and without a warning."""
         self.socket.close()
         self._process.returncode = 0
 
@@ -106,7 +106,7 @@ class ForkClient:
             raise RunError(f"The fork server, which starts the workers, {self._how_it_ended()}.") from problem
 
     def _how_it_ended(self) -> str:
-        """How it ended, if it has."""
+        """The predicate of a sentence on how it ended, or that it does not respond."""
         try:
             status = self._process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
@@ -170,7 +170,7 @@ def _occupy_standard_streams() -> None:
 
 
 def _forget() -> None:
-    """In a fork of this process: the fork server is its parent's."""
+    """Forget the kept fork servers in a fork of this process: they are its parent's."""
     for client in _idle:
         client.disown()
     _idle.clear()

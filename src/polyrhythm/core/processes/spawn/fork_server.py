@@ -135,7 +135,7 @@ class ForkServer:
         finally:
             # not sys.exit: nothing of the user's may hold the process up, nor the fork server's own clean-up run here
             for stream in (sys.stdout, sys.stderr):
-                with suppress(OSError, ValueError):  # whoever read it is gone, or the user closed it
+                with suppress(OSError, ValueError):  # its reader is gone, or the user closed it
                     stream.flush()
             os._exit(code)
 

@@ -1,4 +1,4 @@
-"""What a process of a job gets from the one that launches it: settings, and the program itself.
+"""The job as its launcher gives it to each process: settings, and the program itself.
 
 The program goes by cloudpickle, which takes functions of a script, a notebook cell or standard input along by value. It
 is only ever read by the launcher's own children, from memory that the launcher handed them.
@@ -37,13 +37,13 @@ class SharingGroup(msgspec.Struct, frozen=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True):
-    """What all processes of a job have in common: the launcher's surroundings, the run's secret and seed, settings."""
+    """The settings that all processes of a job have in common: the launcher's surroundings, the run's secret and seed, settings."""
 
     environment: dict[bytes, bytes]
     directory: bytes
     path: list[bytes]
     arguments: list[bytes]
-    """As the system gives these four: not all that it gives is text."""
+    """These four are bytes, as the system gives them: not all that it gives is text."""
     secret: bytes
     seed: int
     wiring: Wiring
@@ -53,13 +53,13 @@ class JobSpec(msgspec.Struct, frozen=True):
     groups: list[SharingGroup] = []
     """The groups of workers whose sums have a way of their own."""
     store_port: int = 0
-    """At loopback, of the store for NCCL's communicators, for workers with CUDA devices."""
+    """The port, at loopback, of the store for NCCL's communicators, for workers with CUDA devices."""
     ip: str = ""
     """The interface to be reached at from other hosts; empty for jobs of one host."""
     host: str = ""
     """The name of this host, if not the one it gives itself."""
     expendable: list[str] = []
-    """Where there is no launcher to report who was lost: the actors without which the run goes on."""
+    """The actors without which the run continues, where there is no launcher to report losses."""
 
 
 def surroundings() -> tuple[dict[bytes, bytes], bytes, list[bytes], list[bytes]]:
@@ -74,7 +74,7 @@ def surroundings() -> tuple[dict[bytes, bytes], bytes, list[bytes], list[bytes]]
 
 
 def module_path() -> list[str]:
-    """Where this process looks for modules: `sys.path` without what is no text, a `Path` for instance, which Python passes over too."""
+    """The folders where this process looks for modules: `sys.path` without what is no text, such as a `Path`, which Python skips too."""
     return [folder for folder in sys.path if isinstance(folder, str)]
 
 

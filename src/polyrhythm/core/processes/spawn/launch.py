@@ -71,7 +71,7 @@ class Processes:
 
     @property
     def network_name(self) -> None:
-        """The network is real."""
+        """Always None: the network is real."""
 
     def locations(self, workers: int) -> tuple[Location, ...]:
         """All are on this host."""

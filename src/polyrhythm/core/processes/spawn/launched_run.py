@@ -91,7 +91,7 @@ class LaunchedRun:
             self._record(of_whole_run(event, child.bytes_sent, total))
 
     def received(self, child: SupervisedChild, message: Message) -> None:
-        """What an actor's runtime sends besides."""
+        """Handle the other messages of an actor's runtime."""
         match message.topic:
             case "agree":
                 self._collector.add(child.name, message)
@@ -160,7 +160,7 @@ class LaunchedRun:
             child.link.send_control(Message("end", (float(number),)))
 
     def _is_over(self, child: SupervisedChild) -> bool:
-        """Whether nothing more is expected of it."""
+        """True if nothing more is expected of it."""
         return child.ended is not None or child.name in self._lost
 
     def _workers_left(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""How a run ends that its launcher was asked to stop: after the same step of all workers, with a last checkpoint, or without one."""
+"""The end of a run that its launcher was asked to stop: after the same step of all workers, with a last checkpoint, or without one."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _CUT_OFF_SECONDS = 1.0
 
 @dataclass(slots=True)
 class SupervisedChild:
-    """What is known of a child: `ended` is when its actor ended well, in seconds of the run; `dead` is whether its process has ended."""
+    """The state of a child: `ended` is when its actor ended well, in seconds of the run; `dead` is true when its process has ended."""
 
     name: str
     link: FrameLink
@@ -40,7 +40,7 @@ class SupervisedChild:
 
 
 class SupervisorObserver(Protocol):
-    """Who is notified of what becomes of the children, in the loop's thread."""
+    """An observer that is notified of what becomes of the children, in the loop's thread."""
 
     def came_up(self, child: SupervisedChild) -> None:
         """Its address is known."""
@@ -95,17 +95,17 @@ class Supervisor:
 
     @property
     def up(self) -> bool:
-        """Whether all have sent their addresses."""
+        """True if all have sent their addresses."""
         return len(self.table) == len(self.children)
 
     @property
     def over(self) -> bool:
-        """Whether all have ended well."""
+        """True if all have ended well."""
         return all(child.ended is not None for child in self.children.values())
 
     @property
     def gone(self) -> bool:
-        """Whether no process is left."""
+        """True if no process is left."""
         return all(child.dead for child in self.children.values())
 
     def begin(self, table: Mapping[str, Address], origin: float) -> None:

@@ -20,7 +20,7 @@ _DISMISSALS = {"again": Busy, "refused": Unexpected, "over": GivenUp}
 
 @dataclass(frozen=True, slots=True)
 class StoreTarget:
-    """Where a store is, by IP address and port, and the key that its callers need."""
+    """The address of a store, by IP address and port, and the key that its callers need."""
 
     ip: str
     port: int
@@ -28,7 +28,7 @@ class StoreTarget:
 
 
 class StoreAttempt:
-    """To connect as the worker `name` with the store at `target` within `seconds`, in the running `loop`."""
+    """An attempt to connect as the worker `name` with the store at `target` within `seconds`, in the running `loop`."""
 
     def __init__(self, loop: EventLoop, name: str, target: StoreTarget, seconds: float) -> None:
         credentials = Credentials(name, target.key)

@@ -1,4 +1,6 @@
-"""What a store and its clients send to each other, each as a frame of the runtime's own over an authenticated connection.
+"""The messages between a store and its clients, each a control frame over an authenticated connection.
+
+`StoreAttempt` and `StoreClient` speak for the client, `StoreServer` and `StoreRound` for the store.
 
 client  set     text: key                payload: the value
         get     text: keys, one a line   numbers: the number of the request; answered when all of them are set
@@ -30,13 +32,13 @@ WIRING = Wiring(limits=Limits(topic=16, text=1 << 16, numbers=2, tensors=1, dime
 """Frames with a store: values have 1 MiB at most, and a reply has several."""
 
 PUBLIC = b"polyrhythm: no secret was given"
-"""In place of a secret where there is none: whoever reaches the store can then read it and take part."""
+"""In place of a secret where there is none: every process that reaches the store can then read it and take part."""
 
 _WORKER = re.compile(r"worker/(0|[1-9][0-9]{0,6})")
 
 
 def is_worker(name: str) -> bool:
-    """Whether `name` is that of a worker of some run, of whatever size: no other is expected at a store."""
+    """True if `name` is that of a worker of some run, of whatever size: no other is expected at a store."""
     return _WORKER.fullmatch(name) is not None
 
 
@@ -46,7 +48,7 @@ def message(topic: str, text: str = "", numbers: tuple[float, ...] = (), payload
 
 
 def payload_of(frame: Message) -> bytes:
-    """What `message` was given as the payload."""
+    """The payload that `message` was given."""
     return frame.tensors[0].numpy().tobytes() if frame.tensors else b""
 
 

@@ -1,4 +1,4 @@
-"""How long a store is sought, and what is said when it was sought in vain."""
+"""The search for a store: for how long, and the error when it was in vain."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _UNPROVEN_SECONDS = 15.0
 
 
 class StoreLookup:
-    """For the store that is called `where` within sentences, for at most `seconds`.
+    """A search for the store that is called `where` within sentences, for at most `seconds`.
 
-    Who does not have the secret is given up sooner: the store drops strangers without a word, and other strangers may be in the way for a
-    while, but not for long.
+    It ends sooner where this process cannot prove that it has the secret: the store drops strangers without an answer. That other
+    strangers were in the way can be the reason for a while, but not for long.
     """
 
     def __init__(self, where: str, seconds: float) -> None:
@@ -66,7 +66,7 @@ class StoreLookup:
         self._pause = min(2 * self._pause, _PAUSE_SECONDS[1])
 
     def error(self) -> RunError:
-        """What to say when the store was not found."""
+        """The error for a store that was not found."""
         seconds = time.monotonic() - self._began
         return RunError(
             f"{self._where} could not be reached within {seconds:.0f} seconds: {str(self._last).rstrip('.')}. {self._last.remedy}"

@@ -25,7 +25,7 @@ _KEYS_AT_ONCE = 256
 _SENDING_SECONDS = 2.0
 
 Find = Callable[[], StoreTarget | None]
-"""Where the store is, if that is known by now."""
+"""Returns the address of the store, if that is known by now."""
 
 
 class StoreClient:
@@ -70,7 +70,7 @@ class StoreClient:
         return int(self._request("add", key, seconds, amount)[0])
 
     def check(self, keys: Sequence[str], seconds: float) -> list[bool]:
-        """Which of `keys` are set."""
+        """True for each of `keys` that is set."""
         return [bool(each) for each in self._request("check", "\n".join(keys), seconds)]
 
     def fail(self, error: BaseException) -> None:
@@ -156,7 +156,7 @@ class StoreClient:
         while True:
             try:
                 return self._loop.run()
-            except Exception as problem:  # those who wait are told, and the loop goes on for those who come
+            except Exception as problem:  # those who wait are notified, and the loop continues for later requests
                 self._lose(problem)
 
     def _stop(self) -> None:

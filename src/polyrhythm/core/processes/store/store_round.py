@@ -17,7 +17,7 @@ from polyrhythm.errors import WireError, WorkerFailed
 _MOST_KEY = 512
 _MOST_VALUE = 1 << 20
 _MOST_BYTES = 256 << 20
-"""Of one round, keys and values together."""
+"""The most bytes of one round, keys and values together."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Request:
 
 
 class StoreRound:
-    """Of `workers` processes, each of which comes once. In the thread of its store's loop.
+    """The rendezvous of `workers` processes, each of which comes once. In the thread of its store's loop.
 
     The round fails when a member's connection ends before it was done with the store, and when a member ends in an error: what has been set
     can still be read, and every wait for something else ends in that error.
@@ -49,16 +49,16 @@ class StoreRound:
 
     @property
     def over(self) -> bool:
-        """Whether nobody can come any more: all have, or one of those who came has failed."""
+        """True if nobody can come any more: all have, or one of those who came has failed."""
         return len(self._members) == self._workers or self._failure is not None
 
     @property
     def present(self) -> int:
-        """Whose connections are still open."""
+        """The number of workers whose connections are still open."""
         return sum(not link.closed for link in self._members.values())
 
     def has(self, name: str) -> bool:
-        """Whether the worker `name` has come."""
+        """True if the worker `name` has come."""
         return name in self._members
 
     def join(self, name: str, link: FrameLink) -> None:
@@ -76,11 +76,11 @@ class StoreRound:
             call()
 
     def fail(self, problem: BaseException) -> None:
-        """Every wait ends in `problem`."""
+        """End every wait in `problem`."""
         self._fail(failure.failure_message(STORE, problem))
 
     def close(self) -> None:
-        """End all connections."""
+        """Close the connections of all workers."""
         self._finished.update(self._members)
         for link in self._members.values():
             link.close()

@@ -1,4 +1,4 @@
-"""A key-value store for the rendezvous of a run, in a thread of its own: only who has its secret can read or set anything."""
+"""A key-value store for the rendezvous of a run, in a separate thread: only callers that have its secret can read or set anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BACKLOG = 4096
 
 
 class StoreServer:
-    """For runs of `workers` processes, at `ip` and that port (0: any free one), for callers with `secret` (without one, for anybody).
+    """A store for runs of `workers` processes, at `ip` and that port (0: any free one), for callers with `secret` (without one, for all).
 
     A rendezvous is a round: a new one begins when all workers have come to the last, or one of them has failed, so that processes can join
     again, and some of them be new. There are at most `rounds` of them. Raises OSError where the address cannot be listened at.
@@ -47,7 +47,7 @@ class StoreServer:
         self._thread.start()
 
     def give_up(self, why: PolyrhythmError) -> None:
-        """Every wait ends in `why`, and whoever comes later is told it and sent away."""
+        """End every wait in `why`; later callers are notified of it and sent away."""
 
         def fail() -> None:
             self._given_up = sentence(why)
@@ -85,7 +85,7 @@ class StoreServer:
         while True:
             try:
                 return self._loop.run()
-            except Exception as problem:  # whom it hit is not known: those of this round are told, and the next may go well
+            except Exception as problem:  # whom it hit is not known: those of this round are notified, and the next may go well
                 self._rounds[-1].fail(problem)
 
     def _stop_listening(self, then: Callback) -> None:

@@ -13,7 +13,7 @@ _SECONDS = 300.0
 
 
 class TorchStore(Store):
-    """What torch asks of a store, answered by the one that `client` is connected with; keys have `prefix`.
+    """A store for torch, answered by the one that `client` is connected with; keys have `prefix`.
 
     A subclass, because torch's C++ code calls the methods of a `Store`, and takes no other object for one.
     """
@@ -26,7 +26,7 @@ class TorchStore(Store):
         self._clones: list[Store] = []
 
     def set(self, key: str, value: str | bytes) -> None:
-        """Set `key`."""
+        """Set `key` to `value`; does not wait for the store."""
         self._client.set(self._prefix + key, value.encode() if isinstance(value, str) else bytes(value))
 
     def get(self, key: str) -> bytes:
@@ -38,7 +38,7 @@ class TorchStore(Store):
         return self._client.add(self._prefix + key, amount, self._seconds)
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all of `keys` are set."""
+        """True if all of `keys` are set."""
         return all(self._client.check([self._prefix + key for key in keys], self._seconds))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
@@ -52,10 +52,10 @@ class TorchStore(Store):
         return self._clones[-1]
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """How long to wait from now on."""
+        """Set the time that requests wait from now on."""
         self._seconds = timeout.total_seconds()
 
     @property
     def timeout(self) -> timedelta:
-        """How long to wait."""
+        """The time that requests wait."""
         return timedelta(seconds=self._seconds)

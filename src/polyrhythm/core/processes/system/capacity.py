@@ -1,4 +1,4 @@
-"""Whether this host can hold so many processes: checked before the first of them is started."""
+"""The capacity of this host for processes, which is checked before the first of them is started."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from polyrhythm.errors import CompositionError
 _THREADS = 2
 """The program's and the loop's, in each process."""
 _NBYTES = 12_000_000
-"""What a process with an empty model has of its own, measured; any training needs more."""
+"""The bytes that a process with an empty model takes, measured; any training needs more."""
 _DESCRIPTORS = 32
-"""What a launcher has open beside one connection to each process."""
+"""The descriptors that a launcher has open in addition to one connection to each process."""
 
 
 def check(processes: int, root: Path = Path("/")) -> None:
@@ -43,12 +43,12 @@ def _open_files() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the kernel reports in files below `root`; what it does not report is no limit."""
+    """The limits that the kernel reports in files below `root`; what it does not report is no limit."""
 
     root: Path
 
     def threads(self) -> float:
-        """How many may still be started, by what the kernel, the user and the control group may have."""
+        """The number of threads that may still be started, by the limits of the kernel, the user and the control group."""
         import resource
 
         there = self._number("proc/loadavg", r"/(\d+) ", 0)

@@ -1,4 +1,4 @@
-"""How many sockets, and pieces of memory on their way, a process may hold."""
+"""The number of sockets, and of pieces of memory on their way, that a process may hold."""
 
 from __future__ import annotations
 

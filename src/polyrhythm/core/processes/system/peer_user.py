@@ -1,4 +1,4 @@
-"""Who is at the other end of a local socket, as the kernel saw it when it was connected or began to listen."""
+"""The process at the other end of a local socket, as the kernel saw it when it was connected or began to listen."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def peer_process(connection: socket.socket) -> tuple[int, int]:
 
 
 def is_of_this_user(connection: socket.socket) -> bool:
-    """Whether the process at the other end of a local socket belongs to the user of this one."""
+    """True if the process at the other end of a local socket belongs to the user of this one."""
     return peer_process(connection)[1] == os.geteuid()

@@ -1,4 +1,4 @@
-"""What a process sets in the kernel: whose end is its own, and its name."""
+"""The settings of a process in the kernel: the parent with which it ends, and its name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """As `die_with_parent`, but this process is asked to end, so that it can end its own children."""
+    """Have the kernel ask this process to end when the thread of `parent` that made it ends, so that it can end its own children."""
     _follow(parent, signal.SIGTERM)
 
 

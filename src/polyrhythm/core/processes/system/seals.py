@@ -11,7 +11,7 @@ def seal(descriptor: int) -> None:
 
 
 def is_sealed(descriptor: int) -> bool:
-    """Whether the memory behind `descriptor` keeps its size; raises OSError if it is not such memory."""
+    """True if the memory behind `descriptor` keeps its size; raises OSError if it is not such memory."""
     import fcntl
 
     seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW

@@ -31,7 +31,7 @@ class DeferredSignals:
 
     @property
     def noted(self) -> bool:
-        """Whether a signal has come."""
+        """True if a signal has come."""
         return bool(self._noted)
 
     def __enter__(self) -> DeferredSignals:

@@ -1,4 +1,7 @@
-"""Where an actor can be reached: by an abstract local socket on its own host, by TCP from others."""
+"""The address of an actor: an abstract local socket for its own host, a TCP port for others.
+
+A process listens before it makes its `Node`; a `Connector` opens the sockets to the addresses of others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a frame link sends through and receives from: the bytes of one connection."""
+"""The bytes of one connection, through which a frame link sends and receives."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ class ByteStream(Protocol):
         """Take some bytes from the front of `pieces` and send what was taken: how many were. Raises BlockingIOError if there is no room."""
 
     def receive(self, into: memoryview, bring: Bring) -> int:
-        """Receive at most as much as fits `into`: how much; 0 at the end. Raises BlockingIOError if nothing is there, WireError on what
-        cannot be. `bring` is given the descriptors that came along."""
+        """Receive at most as much as fits `into`: the number of bytes, 0 at the end. `bring` is given the descriptors that came along.
+
+        Raises BlockingIOError if nothing has come, WireError on what cannot be.
+        """
 
 
 def take(pieces: deque[Piece], count: int) -> None:

@@ -1,4 +1,7 @@
-"""Opening a connection to another actor, until each has authenticated the other."""
+"""Opening a connection to another actor, until each has authenticated the other.
+
+`Outbound` opens the connection to an actor and its lanes so, and `StoreAttempt` the one to a store.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _PROOFS = 5
 
 @dataclass(slots=True)
 class ConnectionFactory:
-    """What an actor's connections have in common; `table` has the addresses of all."""
+    """The settings that an actor's connections have in common; `table` has the addresses of all."""
 
     loop: EventLoop
     identity: Credentials
@@ -40,7 +43,7 @@ class ConnectionFactory:
     table: dict[str, Address] = field(default_factory=dict)
 
     def tune(self, connection: socket.socket) -> None:
-        """Settings of the system for a new connection."""
+        """Give a new connection its settings in the system."""
         tune(connection, self.wiring.patience)
 
     def link(self, connection: socket.socket, session: Session) -> FrameLink:

@@ -2,10 +2,11 @@
 
     datagram   tag u32 | number u64 | AES-256-GCM of one frame (`wire`), which authenticates both | its tag of 16 bytes
 
-Whoever wants to send asks over the connection that the two actors have, which is authenticated and, between hosts, sealed. The receiver
-answers with its port, a key of its making for this sender alone, and the tag by which it will know it. Numbers count a sender's datagrams
-and are the nonces; each is taken once, and none that is far behind the newest. So what comes twice, was changed, or is from someone else is
-dropped and counted, and so is what the system has no room for. Within a host datagrams are sealed too: anyone may send to a port.
+A sender asks over the connection that the two actors have, which is authenticated and, between hosts, sealed. The receiver answers
+with its port, a key of its making for this sender alone, and the tag by which it will know the sender. Numbers count a sender's
+datagrams and are the nonces; each is taken once, and none that is far behind the newest. So a datagram that comes twice, was changed, or
+is from someone else is dropped and counted, and so is one that the system has no room for. Within a host datagrams are sealed too:
+anyone may send to a port.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _HERE = "127.0.0.1"
 
 @dataclass(slots=True)
 class _Outgoing:
-    """To one receiver: `sealer` and `target` are known when it has answered; `kept` wait for that."""
+    """The datagrams to one receiver: `sealer` and `target` are known when it has answered; `kept` wait for that."""
 
     sealer: AESGCM | None = None
     target: tuple[str, int] = ("", 0)
@@ -56,7 +57,7 @@ class _Outgoing:
 
 @dataclass(slots=True)
 class _Incoming:
-    """From one sender: bit k of `seen` is whether the number `newest` - k has come."""
+    """The datagrams from one sender: bit k of `seen` is whether the number `newest` - k has come."""
 
     sender: str
     opener: AESGCM
@@ -64,7 +65,7 @@ class _Incoming:
     seen: int = 0
 
     def is_new(self, number: int) -> bool:
-        """Take note of a number that was authenticated."""
+        """Note a number that was authenticated: True if it has not come before and is not too far behind."""
         ahead = number - self.newest
         if ahead > 0:
             self.seen = (self.seen << ahead | 1) & ((1 << _WINDOW) - 1) if ahead < _WINDOW else 1
@@ -78,7 +79,7 @@ class _Incoming:
 
 @dataclass(frozen=True, slots=True)
 class DatagramPeer:
-    """What an actor's datagrams need of its connections: its own address, those of others, a way to ask them, and who takes what comes."""
+    """The parts of an actor's connections that its datagrams need: its address, those of others, a way to ask them, and a receiver."""
 
     own: Address
     address_of: Callable[[str], Address]

@@ -59,7 +59,7 @@ class Decoder:
         self._filled = 0
 
     def space(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """The memory where the next bytes belong; never empty."""
         return self._target[self._filled :]
 
     def advance(self, count: int) -> list[Frame]:
@@ -81,7 +81,7 @@ class Decoder:
         return done
 
     def filled(self, count: int) -> Iterator[Frame]:
-        """As `advance`, but looking at the bytes only when the frames are taken."""
+        """The frames that the first `count` bytes of `space()` complete; the bytes are looked at only when the frames are taken."""
         if count:
             yield from self.advance(count)
 
@@ -222,7 +222,7 @@ def _shapes(kinds: list[tuple[torch.dtype, int]], sizes: bytearray, payload: int
     for dtype, count in kinds:
         dimensions = struct.unpack_from(f"<{count}Q", sizes, at)
         at += DIMENSION_BYTES * count
-        # a zero beside huge dimensions has no bytes, and yet no tensor can have that shape
+        # a zero next to huge dimensions has no bytes, and yet no tensor can have that shape
         if prod(size or 1 for size in dimensions) > max(payload, 1 << 20):
             raise WireError("A frame announces a tensor larger than its payload.")
         total += nbytes((dtype, dimensions))

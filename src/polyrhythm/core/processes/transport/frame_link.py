@@ -1,4 +1,7 @@
-"""One connected socket: frames go out in the background, frames come in as they are complete."""
+"""One connected socket: frames go out in the background, frames come in as they are complete.
+
+A `ConnectionFactory` makes a link for each authenticated connection; a launcher and its children make one for each control link.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, TamperedError, WireError
 
 MOST_LANES = 256
-"""From one actor to another; more are refused."""
+"""The most lanes from one actor to another; more are refused."""
 _DIRECT = 32 * 1024
 """Where at least so many bytes of one tensor are due, the socket is read straight into it."""
 _SCRATCH = 256 * 1024
@@ -29,7 +32,7 @@ _READS_AT_ONCE = 16
 @dataclass(frozen=True, slots=True)
 @checked
 class Wiring:
-    """How the processes of a run are joined.
+    """The settings of the connections between the processes of a run.
 
     `limits` bound every frame; `shared` is the most shared memory in bytes that one process keeps for one peer;
     `patience` is how many seconds a connection to another host may lie dead before its peer counts as lost; `lanes` the most
@@ -92,7 +95,7 @@ class FrameLink:
         self._decoder.board = board
 
     def path(self) -> PathEstimate | None:
-        """What the system has measured of this connection; None within a host."""
+        """The system's measurements of this connection; None within a host."""
         return None if self.closed else measure(self._socket)
 
     def cushion(self, nbytes: int) -> None:
@@ -107,7 +110,7 @@ class FrameLink:
 
     @property
     def busy(self) -> bool:
-        """Whether something waits to go to the system."""
+        """True if something waits to go to the system."""
         return bool(self._pending) or (self._stream.unsent and not self.closed)
 
     def send(self, message: Message) -> None:

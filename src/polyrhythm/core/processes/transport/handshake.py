@@ -1,4 +1,4 @@
-"""How two processes prove to each other that they belong to the same run, and come to keys that nobody else has.
+"""The handshake by which two processes prove to each other that they belong to one run, and get keys that nobody else has.
 
     listener greeting   magic "PR" | version u8 | zero u8 | nonce of 32 bytes
     caller   call       magic "PR" | version u8 | zero u8 | lane u16 | length of its name u8 | length of the name it calls u8
@@ -31,7 +31,7 @@ from polyrhythm.errors import WireError
 
 KEY_BYTES = 32
 PREFIX = struct.Struct("<2sBB")
-"""What both sides begin with, and is looked at before another byte is read."""
+"""The first bytes of both sides, which are checked before another byte is read."""
 NONCE = struct.Struct("<32s")
 CALL = struct.Struct("<HBB32s32s")
 ANSWER = struct.Struct("<32s32s")
@@ -56,7 +56,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a handshake came to: the peer's name, the lane that was called, and the keys of what goes and of what comes."""
+    """The result of a handshake: the peer's name, the lane that was called, and the keys for sending and for receiving."""
 
     peer: str
     lane: int
@@ -66,7 +66,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What to send, and how many bytes to wait for then."""
+    """The bytes to send, and the number of bytes to wait for then."""
 
     reply: bytes
     wanted: int

@@ -14,7 +14,7 @@ Failed = Callable[[Exception | None], None]
 
 
 class HandshakeDriver:
-    """Reads exactly what `steps` ask for, so that not a byte of what comes behind the handshake is taken with it.
+    """Reads exactly what `steps` ask for, so that no byte behind the handshake is taken with it.
 
     `proved` is given the socket, which is watched no more, and the session. `failed` is called instead when the handshake cannot come to
     an end, with None where the peer just closed the connection; the socket is closed then. After `close` neither is called.
@@ -23,7 +23,7 @@ class HandshakeDriver:
 
     def __init__(self, loop: EventLoop, connection: socket.socket, steps: Handshake, proved: Proved, failed: Failed) -> None:
         self.turns = 0
-        """How many of the peer's messages have come."""
+        """The number of the peer's messages that have come."""
         self._loop = loop
         self._socket = connection
         self._steps = steps
@@ -36,7 +36,7 @@ class HandshakeDriver:
         loop.watch(connection, READ, lambda _: self.advance())
 
     def begin(self) -> None:
-        """Say what there is to say first."""
+        """Send what this side sends first, if anything."""
         self._step(lambda: next(self._steps))
 
     def advance(self) -> None:

@@ -1,4 +1,4 @@
-"""What comes from one other actor, over the connection that it opened and the lanes beside it, in the order in which it was sent."""
+"""The frames from one other actor, over the connection that it opened and its lanes, in the order in which they were sent."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Inbound:
 
     @property
     def connected(self) -> bool:
-        """Whether the connection itself is there."""
+        """True if the connection itself has been opened."""
         return 0 in self._links
 
     @property
     def moved(self) -> int:
-        """As `FrameLink.carried`, over all of the connections."""
+        """Bytes sent and received over all of the connections, except the runtime's own frames."""
         return sum(link.carried for link in self._links.values())
 
     def join(self, number: int, link: FrameLink) -> None:

@@ -35,7 +35,7 @@ _NEWS = 1.25
 
 
 def needed(paths: list[PathEstimate], rate: float, payload: int) -> int:
-    """How many connections like these fill a path of `rate` bytes per second at once with `payload` bytes."""
+    """The number of connections like these that fill a path of `rate` bytes per second at once with `payload` bytes."""
     round_trip = min(path.round_trip for path in paths)
     if round_trip < _SHORT_SECONDS:
         return 1

@@ -22,7 +22,7 @@ from socket import socket
 _LONGEST_SECONDS = 3600.0
 """The system refuses to wait for more than some weeks at once; after this long the loop just looks again."""
 _DRIVEN_SECONDS = 0.5
-"""How long a program that drives the loop sleeps at most: an interrupt that comes just before it sleeps is handled only when it wakes."""
+"""The longest sleep of a program that drives the loop: an interrupt that comes just before it sleeps is handled only when it wakes."""
 _COMPACT_AT = 1024
 
 READ = selectors.EVENT_READ
@@ -47,7 +47,7 @@ class LoopTimer:
 class EventLoop:
     """Runs callbacks when sockets are ready, when timers are due, and when another thread calls.
 
-    All run in the thread of `run`, or of `drive` while one is there; never two at a time.
+    All run in the thread of `run`, or of `drive` while another thread drives; never two at a time.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class EventLoop:
         self._stopped = False
 
     def drive(self, calls: Iterable[Callback], enough: Callable[[], bool]) -> bool:
-        """As `call` of `calls`; then serve in the calling thread until `enough()`, asked after callbacks and now and then.
+        """Make `calls` in the loop; then serve in the calling thread until `enough()`, asked after callbacks and now and then.
 
         False, and nothing done, if another thread does so already. What a callback raises comes out of here; those that were to follow it
         are called by who serves next. The thread of `run` does nothing meanwhile.
@@ -165,7 +165,7 @@ class EventLoop:
         self._outer.register(self._selector.fileno(), select.EPOLLIN)
 
     def _next(self) -> float:
-        """When the next timer is due."""
+        """The time at which the next timer is due."""
         while self._timers and self._timers[0][2].call is None:
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else math.inf

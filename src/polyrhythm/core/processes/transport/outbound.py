@@ -43,12 +43,12 @@ class Outbound:
 
     @property
     def moved(self) -> int:
-        """As `FrameLink.carried`, over all of the connections."""
+        """Bytes sent and received over all of the connections, except the runtime's own frames."""
         return sum(connector.link.carried for connector in self._connectors if connector.link is not None)
 
     @property
     def lanes(self) -> int:
-        """How many lanes are open."""
+        """The number of lanes that are open."""
         return len(self._lanes.links)
 
     @property
@@ -58,7 +58,7 @@ class Outbound:
         return sum(path.rate for path in paths) if paths else None
 
     def carried(self, now: float, sender: str) -> Carried:
-        """What it has carried until now, or until it was closed."""
+        """The traffic of the connection until now, or until it was closed."""
         paths = self._paths() or self._closed_paths
         busy, latency = max((path.busy for path in paths), default=0.0), min((path.round_trip / 2 for path in paths), default=0.0)
         resent = sum(path.resent for path in paths)

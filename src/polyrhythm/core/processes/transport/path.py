@@ -1,4 +1,4 @@
-"""What the system has measured of a TCP connection, and what it may send at once."""
+"""The system's measurements of a TCP connection, and what it may send at once."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _MOST_CARRIED = 64
 
 
 class Observer(Protocol):
-    """Who is notified of what comes."""
+    """An observer that is notified of messages from others, of their ends, and of lost connections."""
 
     def deliver(self, delivery: Delivery) -> None:
         """A message has come."""
@@ -75,15 +75,15 @@ class Peers:
 
     @property
     def address(self) -> Address:
-        """Where others reach this actor."""
+        """The address at which others reach this actor."""
         return self._listeners.address
 
     def lanes(self, name: str) -> int:
-        """How many lanes there are beside the connection to the actor `name`."""
+        """The number of lanes to the actor `name`, in addition to the connection."""
         return self._outbound[name].lanes if name in self._outbound else 0
 
     def set_addresses(self, table: dict[str, Address]) -> None:
-        """Learn where everyone is, and take the calls of these from now on: before, nobody can be told from a stranger."""
+        """Learn the addresses of all, and take their calls from now on: before, nobody can be distinguished from a stranger."""
         self._factory.table = table
         if self._reception is None:
             self._reception = Reception(self._factory, self._listeners.sockets, self._admit, self._expects)
@@ -94,7 +94,7 @@ class Peers:
             self._reach(name)
 
     def connected(self, names: Iterable[str]) -> bool:
-        """Whether there are proved connections with all of `names`, both ways."""
+        """True if there are proved connections with all of `names`, both ways."""
         both = [(self._inbound.get(name), self._outbound.get(name)) for name in names]
         return all(come is not None and come.connected and gone is not None and gone.ready for come, gone in both)
 
@@ -114,7 +114,7 @@ class Peers:
             self._reach(to).send(message)
 
     def send_datagram(self, to: str, message: Message) -> None:
-        """As `send`, but nobody sends it again if it is lost."""
+        """Send `message` once, as a datagram, and count it; to an actor that was lost, do nothing."""
         if to in self.lost:
             return
         self.count(wire_bytes(message), 1)
@@ -153,7 +153,7 @@ class Peers:
         return len(known) * min(known) if known else None
 
     def carried(self, now: float) -> list[Carried]:
-        """What each connection to another actor has carried; none of these where they are very many."""
+        """The traffic of each connection to another actor; none of these where they are very many."""
         if len(self._outbound) > _MOST_CARRIED:
             return []
         name = self._factory.identity.name
@@ -199,7 +199,7 @@ class Peers:
     # Outbound
 
     def _send_first_control(self, name: str, message: Message) -> None:
-        """As `send_control`, over a connection that may have to be opened first."""
+        """Send something to the runtime of the actor `name`, over a connection that may have to be opened first."""
         outbound = self._reach(name)
         outbound.when_drained(lambda: outbound.send_control(message))
 

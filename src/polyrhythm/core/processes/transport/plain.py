@@ -31,7 +31,7 @@ class Plain:
         first = pieces[0]
         batch: list[memoryview] = []
         for piece in pieces:
-            # the peer takes descriptors in the order of the frames, so each must start a call of its own
+            # the peer takes descriptors in the order of the frames, so each must start a new call
             if len(batch) == _BUFFERS_AT_ONCE or (piece.descriptor >= 0 and piece is not first):
                 break
             batch.append(piece.data)
@@ -45,7 +45,6 @@ class Plain:
         return count
 
     def receive(self, into: memoryview, bring: Bring) -> int:
-        """Read once."""
         count, ancillary, flags, _ = self.socket.recvmsg_into([into], socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4), socket.MSG_CMSG_CLOEXEC)
         self.more = count == len(into)
         bring(_descriptors(ancillary))

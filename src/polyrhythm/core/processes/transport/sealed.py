@@ -2,7 +2,7 @@
 
     record   length u32 of what follows | AES-256-GCM of at most 262144 bytes (NIST SP 800-38D) | tag of 16 bytes
 
-Each direction has a key of its own, and its records are counted: the number is the nonce and is not sent. So a record opens only in its
+Each direction has a separate key, and its records are counted: the number is the nonce and is not sent. So a record opens only in its
 place, and only in its direction.
 """
 
@@ -52,12 +52,12 @@ class Sealed:
 
     @property
     def unsent(self) -> bool:
-        """Whether sealed records wait to go to the system."""
+        """True if sealed records wait to go to the system."""
         return bool(self._unsent)
 
     @property
     def held(self) -> bool:
-        """Whether something lies here that can be taken without another read."""
+        """True if something lies here that can be taken without another read."""
         return bool(self._rest) or self._whole() > 0
 
     def send(self, pieces: deque[Piece]) -> int:
@@ -107,7 +107,7 @@ class Sealed:
         return taken
 
     def _next(self, pieces: deque[Piece]) -> memoryview:
-        """What the next record holds, taken from the front of `pieces`."""
+        """The bytes of the next record, taken from the front of `pieces`."""
         first = pieces[0]
         if len(first.data) >= _SMALL:
             plain, first.data = first.data[:RECORD], first.data[RECORD:]
@@ -121,7 +121,7 @@ class Sealed:
         return self._gathered[:count]
 
     def _read(self) -> int:
-        """Read what is there: how many bytes, 0 at the end."""
+        """Read what has come: the number of bytes, 0 at the end."""
         if self._start and _ROOM - self._end < RECORD + _OVERHEAD:
             left = self._end - self._start
             self._incoming[:left] = self._incoming[self._start : self._end]

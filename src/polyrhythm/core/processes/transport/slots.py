@@ -25,11 +25,11 @@ _ALIGNMENT = 64
 _MOST_DESCRIPTORS = 2
 """That no frame has named yet: with the end of one frame may come what the next brings."""
 _MOST_SLOTS = 1024
-"""For each peer: the system bounds how many pieces of memory a process may map."""
+"""The most slots for each peer: the system bounds how many pieces of memory a process may map."""
 
 
 def _places(sizes: list[int]) -> tuple[list[int], int]:
-    """Where payloads of these sizes lie in a slot, each aligned, and the bytes they take together."""
+    """The places of payloads of these sizes in a slot, each aligned, and the bytes they take together."""
     places, at = [], 0
     for size in sizes:
         places.append(at)

@@ -8,7 +8,7 @@ from polyrhythm.core.processes.transport.handshake_driver import HandshakeDriver
 from polyrhythm.core.processes.transport.loop import EventLoop, LoopTimer
 
 MOST = 128
-"""At once; each has a socket and less than a kilobyte of what it sent."""
+"""The most at once; each has a socket and less than a kilobyte of what it sent."""
 MOST_OF_ONE_SOURCE = 32
 PROOF_SECONDS = 5.0
 
@@ -16,8 +16,8 @@ PROOF_SECONDS = 5.0
 class Strangers:
     """Drops the oldest for a new one where there are too many, in all or of one source, and each that takes too long.
 
-    So a flood costs whoever has the secret another call at most, and those from another address not even that. `dropped` is called for
-    each.
+    So a flood costs a caller that has the secret one more call at most, and one from another address not even that. `dropped` is called
+    for each that is dropped.
     """
 
     def __init__(self, loop: EventLoop, dropped: Callable[[], None]) -> None:
@@ -34,7 +34,7 @@ class Strangers:
         self._timers[stranger] = self._loop.after(PROOF_SECONDS, lambda: self._drop(stranger))
 
     def remove(self, stranger: HandshakeDriver) -> None:
-        """It is none any more."""
+        """Forget a caller, whose handshake has ended or is given up."""
         del self._sources[stranger]
         self._timers.pop(stranger).cancel()
 

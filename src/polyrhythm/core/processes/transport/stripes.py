@@ -34,7 +34,7 @@ def cut(message: Message, number: int, size: int) -> Iterator[list[memoryview]]:
 
 
 def can_be_cut(message: Message) -> bool:
-    """Whether each tensor lies at a multiple of its element's size in the payload, so that the receiver can use it where it lies."""
+    """True if each tensor lies at a multiple of its element's size in the payload, so that the receiver can use it where it lies."""
     at = 0
     for tensor in message.tensors:
         if tensor.numel() and at % tensor.element_size():
@@ -44,7 +44,7 @@ def can_be_cut(message: Message) -> bool:
 
 
 class Assembly:
-    """Puts the payloads of one peer together (`wire.Board`), from stripes in any order and over any number of connections.
+    """Puts the payloads of one peer together (`wire.StripeSink`), from stripes in any order and over any number of connections.
 
     A stripe may come before the frame that it belongs to: its connection may be the faster one. What a stripe announces is checked against
     what is known; one that lies over another, or belongs to a message that is whole, is malformed.
@@ -70,11 +70,11 @@ class Assembly:
         return self._payload(stripe).take(stripe.offset, length)
 
     def fill(self, stripe: Stripe, length: int) -> None:
-        """These bytes are there."""
+        """Note that these bytes have come."""
         self._payloads[stripe.number].missing -= length
 
     def release(self) -> bool:
-        """Whether the oldest message that was announced is whole; the next call is about the next one."""
+        """True if the oldest message that was announced is whole; then the next call is about the next one."""
         payload = self._payloads[self._released]
         if payload.missing:
             return False

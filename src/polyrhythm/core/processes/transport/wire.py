@@ -66,7 +66,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Tally:
-    """What decoders have seen: good frames, and streams that were given up for malformed bytes."""
+    """The counts of decoders: good frames, and streams that were given up for malformed bytes."""
 
     accepted: int = 0
     rejected: int = 0
@@ -82,7 +82,7 @@ class Frame:
 
 @dataclass(slots=True)
 class Slot:
-    """Where in shared memory the payload of a frame lies; `new` when the receiver gets the slot's memory with this frame."""
+    """The place of a frame's payload in shared memory; `new` when the receiver gets the slot's memory with this frame."""
 
     number: int
     new: bool
@@ -102,16 +102,16 @@ Fetch = Callable[[Slot, list[Shape]], tuple[Tensor, ...]]
 
 
 class StripeSink(Protocol):
-    """Where stripes are put together. All three raise WireError on what cannot be."""
+    """An assembly that puts stripes together. All three raise WireError on what cannot be."""
 
     def announce(self, number: int, shapes: list[Shape]) -> tuple[Tensor, ...]:
         """A STRIPED frame has come: its tensors, which fill as the stripes come."""
 
     def place(self, stripe: Stripe, length: int) -> memoryview:
-        """Where the `length` bytes of `stripe` belong."""
+        """The memory where the `length` bytes of `stripe` belong."""
 
     def fill(self, stripe: Stripe, length: int) -> None:
-        """They are there."""
+        """Note that the `length` bytes of `stripe` have come."""
 
 
 def nbytes(shape: Shape) -> int:
@@ -162,7 +162,7 @@ def encode_striped(message: Message, number: int, limits: Limits) -> bytes:
 
 
 def encode_stripe(stripe: Stripe, length: int) -> bytes:
-    """What goes before the `length` bytes of a stripe."""
+    """The head that goes before the `length` bytes of a stripe."""
     return HEADER.pack(MAGIC, VERSION, STRIPE, 0, 0, 0, 0, 0, length) + STRIPE_PLACE.pack(stripe.number, stripe.offset, stripe.total)
 
 

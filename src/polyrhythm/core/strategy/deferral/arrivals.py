@@ -21,14 +21,15 @@ class Departure:
 
     @property
     def untouched(self) -> bool:
-        """Whether the parameter still has it."""
+        """True if the parameter still has the gradient that has left."""
         return self.parameter.grad is self.grad and (self.grad is None or self.grad._version == self.version)
 
 
 class Arrivals:
-    """Calls `arrive` with each parameter's number when its gradient is there, and remembers which gradients have left.
+    """Calls `arrive` with each parameter's number when its gradient is computed, and remembers which gradients have left.
 
-    `check` is shown each value before it leaves. Hooks only hand values over: the simulator cannot let others run inside `backward()`.
+    `check` is called with each value before it leaves. Hooks only hand values over: the simulator cannot let others run inside
+    `backward()`.
     """
 
     def __init__(self, parameters: Parameters, arrive: Callable[[int], None], check: Callable[[Tensor], None]) -> None:
@@ -43,18 +44,18 @@ class Arrivals:
 
     @property
     def done(self) -> float:
-        """The part of the backward pass that has been computed, from 0 to 1, by elements."""
+        """The fraction of the backward pass that has been computed, from 0 to 1, by elements."""
         return self._elements / max(1, self.parameters.layout.numel)
 
     def take(self, parameters: Sequence[nn.Parameter]) -> Tensor:
-        """The gradients of some parameters, end to end, on the CPU: they leave now."""
+        """The gradients of some parameters, end to end, on the CPU; they count as sent from now on."""
         value = self.parameters.gather(parameters)
         self.check(value)
         self.leave(parameters)
         return value.cpu()
 
     def leave(self, parameters: Sequence[nn.Parameter]) -> None:
-        """The gradients of some parameters are as they are to be at `optimizer.step()`."""
+        """Note that the gradients of some parameters have been sent, and must not change until `optimizer.step()`."""
         self._left += [Departure(p, p.grad, 0 if p.grad is None else p.grad._version) for p in parameters]
 
     def refuse_changes(self) -> None:
@@ -67,14 +68,14 @@ class Arrivals:
             )
 
     def reset(self) -> list[Departure]:
-        """Begin with the next step; what has left in this one."""
+        """Start the next step; returns the gradients that have left in this one."""
         left, self._left = self._left, []
         self.came = set()
         self._elements = 0
         return left
 
     def close(self) -> None:
-        """Listen no more."""
+        """Remove the hooks from the parameters."""
         for hook in self._hooks:
             hook.remove()
 

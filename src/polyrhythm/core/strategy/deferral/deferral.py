@@ -20,7 +20,7 @@ Waiting = TypeVar("Waiting", bound=Callable[..., None])
 
 
 def _uncompiled(waiting: Waiting) -> Waiting:
-    """`waiting`, before which torch.compile ends a graph: `torch.compiler.disable` would cost microseconds at every call of a module."""
+    """`waiting`, at which torch.compile breaks the graph; `torch.compiler.disable` would cost microseconds at every call of a module."""
     waiting._torchdynamo_disable = True  # type: ignore[attr-defined]
     waiting._torchdynamo_disable_msg = "the forward pass waits for what other workers send"  # type: ignore[attr-defined]
     return waiting
@@ -31,18 +31,18 @@ class DeferringPart(SteppingPart, Protocol):
 
     @property
     def context(self) -> WorkerContext:
-        """The worker's runtime."""
+        """The runtime of the worker."""
 
     def look(self) -> None:
-        """The weights are about to change."""
+        """Keep a snapshot: the weights are about to change."""
 
 
 class Deferral:
     """Sends each tensor when `backward()` has computed it; `step()` does not wait, and a module's forward pass waits for its own.
 
-    `steps` knows what leaves and what is done with what comes. `left` are the numbers of the parameters of which something has left since
-    the last `step()`, and `outstanding` those of which what comes has not been awaited; `untouched` is whether that is so of all. Between
-    steps, after `settle`, nothing is outstanding.
+    `steps` decides which values leave and how results are applied. `left` are the numbers of the parameters of which a value has left since
+    the last `step()`, and `outstanding` those whose results have not been awaited; `untouched` is True if that is so of all. Between steps,
+    after `settle`, nothing is outstanding.
     """
 
     def __init__(self, model: nn.Module, tensors: Tensors, part: DeferringPart) -> None:
@@ -63,17 +63,17 @@ class Deferral:
 
     @property
     def part_way(self) -> bool:
-        """Whether some parameters have taken their last step and others have not."""
+        """True if some parameters have taken their last step and others have not."""
         return 0 < len(self.outstanding) < len(self.parameters.parameters)
 
     def begin_rest(self) -> None:
-        """`optimizer.step()` begins: settle what no forward pass has waited for, and send what has not left."""
+        """At the start of `optimizer.step()`, settle the results that no forward pass has awaited, and send what has not left."""
         self.settle()
         for number in self.steps.rest(self.left):
             self._begin(number, 1.0)
 
     def step(self) -> bool:
-        """Stand for `optimizer.step()` if something has left for it: that is outstanding from now on. Whether it has."""
+        """Replace `optimizer.step()` if values have left for it: these are outstanding from now on. True if that is so."""
         departed = {self.arrivals.numbers[id(each.parameter)]: each for each in self.arrivals.reset()}
         if not self.left:
             return False
@@ -89,14 +89,14 @@ class Deferral:
         return True
 
     def settle(self) -> None:
-        """Take all steps that are outstanding: the weights are then those after the last `optimizer.step()`."""
+        """Take all outstanding steps: the weights are then those after the last `optimizer.step()`."""
         self._settle(sorted(self.outstanding))
 
     def close(self) -> None:
-        """Settle, and stand behind the model and the optimizer no more."""
+        """Settle, and remove all hooks from the model and the optimizer."""
         self.settle()
         self.arrivals.close()
-        if self.left:  # a backward() without a step: the others have sent theirs too, and nobody takes what comes of it
+        if self.left:  # a backward() without a step: the others have sent theirs too, and the results are dropped
             every = range(len(self.parameters.parameters))
             for number in every:
                 if number not in self.left:
@@ -137,7 +137,7 @@ class Deferral:
         self.part.context.begin(self.tensors.send(number, value, self.part.state.clock + 1), done)
 
     def _settle(self, numbers: Sequence[int]) -> None:
-        """Wait for what was merged for some parameters, and do with it what is to be done."""
+        """Wait for the merged values of some parameters, and apply them."""
         if not numbers:
             return
         with _undisturbed(self.parameters.flat.device.type):
@@ -157,7 +157,7 @@ class Deferral:
 
 
 class _Hook:
-    """Passes on what it is called for. A copy of the model, or one that was pickled, has hooks that do nothing."""
+    """Calls `call` with the subject of the hook. A copy of the model, or one that was pickled, has hooks that do nothing."""
 
     __slots__ = ("_call",)
 
@@ -172,7 +172,7 @@ class _Hook:
 
 
 class _Nothing:
-    """What a copied hook does."""
+    """A copied hook, which does nothing."""
 
     def __call__(self, *given: object) -> None:
         return None
@@ -180,7 +180,7 @@ class _Nothing:
 
 @contextmanager
 def _undisturbed(device_type: str) -> Iterator[None]:
-    """Outside the modes in which a forward pass may run: an optimizer's state must not be made in them."""
+    """Leave the autograd modes in which a forward pass may run: an optimizer's state must not be made in them."""
     with ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))

@@ -1,4 +1,4 @@
-"""What leaves of a parameter during `backward()`, and what is done with what comes for it: the two kinds of deferred step."""
+"""The two kinds of deferred step: the values that leave of a parameter during `backward()`, and the use of their results."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from polyrhythm.errors import CompositionError, WorkloadError
 
 
 class SteppingPart(Protocol):
-    """The part of a replica whose steps they are."""
+    """The part of a replica whose steps are deferred."""
 
     @property
     def optimizer(self) -> LocalOptimizer:
-        """Takes the steps."""
+        """The optimizer that takes the steps."""
 
     @property
     def state(self) -> ModelState:
-        """The weights, and how many steps there were."""
+        """The weights, and the number of steps."""
 
     @property
     def agreement(self) -> Agreement:
@@ -36,42 +36,42 @@ class SteppingPart(Protocol):
 
     @property
     def writes(self) -> HandWrites:
-        """Who else writes to the weights."""
+        """The watch for writes to the weights by hand."""
 
     def check_early(self, value: Tensor) -> None:
         """Raise DivergedError if `value`, which is about to leave, is not finite."""
 
 
 class DeferredSteps(Protocol):
-    """Parameters are named by their numbers in the order of the layout."""
+    """A kind of deferred step. Parameters are named by their numbers in the order of the layout."""
 
     def begins(self) -> bool:
-        """Whether what leaves after the step that `backward()` is preparing leaves during it."""
+        """True if the values of the step that `backward()` prepares leave during `backward()`."""
 
     def leave(self, number: int) -> Tensor:
-        """What leaves of a parameter that has its gradient, or is to get none (numel,); no memory of the model's."""
+        """The value (numel,) to send of a parameter that has its gradient, or is to get none; not in the model's memory."""
 
     def rest(self, left: Collection[int]) -> Sequence[int]:
-        """`optimizer.step()` begins, and these have left: those that leave now."""
+        """The parameters whose values leave at the start of `optimizer.step()`; those of `left` have left before."""
 
     def step(self, departed: Mapping[int, Departure]) -> None:
-        """All have left: from now on what comes is awaited."""
+        """Note that all values have left: results are awaited from now on."""
 
     def undo(self) -> None:
-        """The run ends before this step: what `leave` has done to the weights is undone."""
+        """Undo the changes of `leave` to the weights: the run ends before this step."""
 
     @property
     def needs_all(self) -> bool:
-        """Whether what is done with one needs what comes for all others."""
+        """True if no result can be applied before all have come."""
 
     def arrive(self, numbers: Sequence[int], merged: Sequence[Tensor]) -> None:
-        """What was merged for some parameters (numel of each,) has come."""
+        """Apply the merged values of some parameters (numel of each,)."""
 
 
 class StepsOnMeans:
     """Gradients leave, and the optimizer steps on their means, with the options that it had at its `step()`.
 
-    `departed` are the gradients as they left; `scale` is what learning rates are multiplied by.
+    `departed` are the gradients as they left; `scale` is the factor of the learning rates.
     """
 
     def __init__(self, part: SteppingPart, arrivals: Arrivals) -> None:
@@ -83,32 +83,32 @@ class StepsOnMeans:
         self.departed: Mapping[int, Departure] = {}
 
     def begins(self) -> bool:
-        """At every step."""
+        """Gradients leave in the `backward()` of every step."""
         return True
 
     def leave(self, number: int) -> Tensor:
-        """Its gradient."""
+        """The gradient of the parameter, as it is sent."""
         return self.arrivals.take([self.parameters.parameters[number]])
 
     def rest(self, left: Collection[int]) -> Sequence[int]:
-        """Those that got no gradient: another worker may have one."""
+        """The parameters that got no gradient: another worker may have one."""
         return [number for number in range(len(self.parameters.parameters)) if number not in left]
 
     def step(self, departed: Mapping[int, Departure]) -> None:
-        """The options are those of now, whatever a scheduler makes of them until the means come."""
+        """Keep the current options, which a scheduler may change before the means come."""
         self.departed = departed
         self.options, self.scale = self.part.optimizer.options_now(), self.part.state.scale_of_mean
 
     def undo(self) -> None:
-        """Nothing was done."""
+        """There is nothing to undo."""
 
     @property
     def needs_all(self) -> bool:
-        """To clip it is the whole gradient."""
+        """True where the norm is clipped, which needs the whole gradient."""
         return self.part.optimizer.clip_norm is not None
 
     def arrive(self, numbers: Sequence[int], merged: Sequence[Tensor]) -> None:
-        """A gradient that nobody has touched since it left gives way to the merged one, as in any exchange; others come back."""
+        """Step on the merged gradients. A gradient that was touched since it left is restored afterwards; others are replaced."""
         stepping, touched = [], []
         for number, mean, absent in zip(numbers, merged, without_gradient(merged), strict=True):
             parameter = self.parameters.parameters[number]
@@ -123,10 +123,10 @@ class StepsOnMeans:
 
 
 class StepsThenMixes:
-    """The optimizer steps on a parameter as soon as that has its gradient; the weights leave, and those that were mixed take their place.
+    """The optimizer steps on a parameter as soon as that has its gradient; the weights leave, and the mixed ones replace them.
 
-    `options` are those with which the step that is being taken began, None before it. Where the whole gradient is clipped, and before an
-    exchange that is not due, nothing happens until `optimizer.step()`. `before` are weights as they were before the step.
+    `options` are those with which the current step started, None before it. Where the whole gradient is clipped, and before an exchange
+    that is not due, nothing happens until `optimizer.step()`. `before` are the weights before the step.
     """
 
     def __init__(self, part: SteppingPart, arrivals: Arrivals) -> None:
@@ -137,11 +137,11 @@ class StepsThenMixes:
         self.before: dict[int, Tensor] = {}
 
     def begins(self) -> bool:
-        """Where an exchange follows this step."""
+        """True where an exchange follows this step and the gradient is not clipped."""
         return self.part.optimizer.clip_norm is None and self._due(self.part.state.clock + 1)
 
     def leave(self, number: int) -> Tensor:
-        """Its weights after the step."""
+        """The weights of the parameter after its step."""
         parameter, optimizer = self.parameters.parameters[number], self.part.optimizer
         if self.options is None:
             self.options = optimizer.options_now()
@@ -155,7 +155,7 @@ class StepsThenMixes:
         return weights.cpu() if weights.device.type != "cpu" else weights.clone()
 
     def rest(self, left: Collection[int]) -> Sequence[int]:
-        """All that have not left, where an exchange follows. Raises WorkloadError if the step would have been another one."""
+        """All parameters that have not left, where an exchange follows. Raises WorkloadError if the step's options have changed."""
         optimizer = self.part.optimizer
         if left and (optimizer.clip_norm is not None or not _same(self.options or [], optimizer.options_now())):
             raise WorkloadError(
@@ -169,23 +169,23 @@ class StepsThenMixes:
         return [number for number in range(len(self.parameters.parameters)) if number not in left]
 
     def step(self, departed: Mapping[int, Departure]) -> None:
-        """The next one may have other options."""
+        """Forget the options and the old weights: the next step may have others."""
         self.options = None
         self.before = {}
 
     def undo(self) -> None:
-        """The weights are those before the step."""
+        """Restore the weights from before the step."""
         with torch.no_grad():
             for number, weights in self.before.items():
                 self.parameters.parameters[number].copy_(weights)
 
     @property
     def needs_all(self) -> bool:
-        """Each is mixed by itself."""
+        """False: each parameter is mixed by itself."""
         return False
 
     def arrive(self, numbers: Sequence[int], merged: Sequence[Tensor]) -> None:
-        """The mixed weights are those of the next forward pass."""
+        """Replace the weights by the mixed ones, for the next forward pass."""
         with torch.no_grad():
             for number, weights in zip(numbers, merged, strict=True):
                 parameter = self.parameters.parameters[number]
@@ -203,7 +203,7 @@ DEFERRED_STEPS: Mapping[Payload, type[StepsOnMeans] | type[StepsThenMixes]] = {
 
 
 def refuse_coupled(optimizer: torch.optim.Optimizer) -> None:
-    """Raise CompositionError for an optimizer that may look at several parameters at once: those of torch.optim do not."""
+    """Raise CompositionError for an optimizer outside torch.optim, which may look at several parameters at once."""
     if not type(optimizer).__module__.startswith("torch.optim"):
         raise CompositionError(
             f"{type(optimizer).__name__} is none of torch.optim's optimizers and may look at all parameters in a step, but under Deferred "

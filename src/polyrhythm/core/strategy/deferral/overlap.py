@@ -13,9 +13,9 @@ from polyrhythm.core.strategy.gradients import Parameters
 
 
 class Overlap:
-    """Begins the exchange of a bucket when all its parameters have their gradient, in whatever order that is.
+    """Starts the exchange of a bucket when all its parameters have their gradients, in whatever order that is.
 
-    `check` is shown each value before it leaves.
+    `check` is called with each value before it leaves.
     """
 
     def __init__(self, parameters: Parameters, buckets: Buckets, context: WorkerContext, check: Callable[[Tensor], None]) -> None:
@@ -33,11 +33,11 @@ class Overlap:
 
     @property
     def under_way(self) -> bool:
-        """Whether gradients have come since the last step."""
+        """True if gradients have come since the last step."""
         return bool(self.arrivals.came)
 
     def begin_rest(self) -> None:
-        """Begin what has not begun, because some parameter got no gradient."""
+        """Start the exchanges that have not started, because some parameter got no gradient."""
         for bucket in range(len(self.groups)):
             if bucket not in self._begun:
                 self._begin(bucket, 1.0)

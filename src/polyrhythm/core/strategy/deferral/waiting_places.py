@@ -1,4 +1,4 @@
-"""At which modules a forward pass needs a parameter."""
+"""The modules at which a forward pass needs a parameter."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import nn
 
 
 class WaitingPlaces:
-    """For each module that is called the numbers of the parameters that it needs.
+    """For each module that is called, the numbers of the parameters that it needs.
 
     A parameter is needed by every called module that owns it; where an owner is never called, because another module uses its parameters
-    (nn.MultiheadAttention those of its out_proj), by the nearest module around it that is. Which modules are called is learned from the
-    steps: places are added, and none is taken away.
+    (nn.MultiheadAttention those of its out_proj), by the nearest module around it that is called. The called modules are learned from the
+    steps: places are added, and none is removed.
     """
 
     def __init__(self, model: nn.Module, parameters: Sequence[nn.Parameter]) -> None:
@@ -20,7 +20,7 @@ class WaitingPlaces:
         modules = dict(model.named_modules(remove_duplicate=False))
         self.owned: dict[int, list[int]] = {}
         self._around: dict[int, list[list[int]]] = {}
-        """For each owner, by each of its paths, the modules around it, the nearest first."""
+        """For each owner, and for each of its paths, the modules around it, the nearest first."""
         for path, module in modules.items():
             own = [numbers[id(parameter)] for parameter in module._parameters.values() if id(parameter) in numbers]
             if own:
@@ -32,7 +32,7 @@ class WaitingPlaces:
         self._placed: set[int] = set()
 
     def call(self, module: nn.Module) -> Sequence[int]:
-        """A module is called: the numbers that it needs, the least first."""
+        """The numbers of the parameters that `module`, which is called now, needs, in ascending order."""
         key = id(module)
         if key not in self.called:
             self._new.add(key)
@@ -40,7 +40,7 @@ class WaitingPlaces:
         return sorted({*self._needed.get(key, ()), *self.owned.get(key, ())})
 
     def learn(self) -> None:
-        """A step has been computed: find places for the parameters whose owners were not called in it."""
+        """After a step, find places for the parameters whose owners were not called in it."""
         if not self._new:
             return
         self._new.clear()
@@ -52,7 +52,7 @@ class WaitingPlaces:
                     self._placed.update(own)
 
     def without_place(self, numbers: Sequence[int]) -> list[int]:
-        """Those of `numbers` that no called module needs."""
+        """The numbers of `numbers` that no called module needs."""
         return [number for number in numbers if number not in self._placed]
 
 

@@ -1,4 +1,4 @@
-"""Who of a group exchanges with other groups."""
+"""The members of a group that exchange with other groups: the leader, or all members with a stripe each."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ Connect = Callable[[Port], Channel]
 
 
 class Across(Protocol):
-    """Frozen settings."""
+    """A choice of the members that exchange for a group. Settings are frozen."""
 
     def refusal(self, outer: AnyExchange) -> str:
-        """Why it cannot be used with an exchange, as a sentence; empty where it can."""
+        """The reason why it cannot be used with an exchange, as a sentence; empty where it can."""
 
     def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
         """The exchanges among `groups`: each among one member of each of them. Servers are numbered from the first of `crew`."""
 
     def plan_of(self, rank: int) -> int:
-        """In which of `plans` the member of `rank` of a group, or the one who stands for it, takes part."""
+        """The index in `plans` of the exchange of the member of `rank`, or of the member that stands for it."""
 
     def stands_for(self, rank: int) -> int:
         """The rank, within a group, of the member whose side of an exchange the member of `rank` shares."""
 
     def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
-        """A member's channel, given how the one who stands for it connects to other groups."""
+        """A member's channel; `outer` connects the member that stands for it to other groups."""
 
     def split(self, layout: Layout, members: int) -> list[Layout]:
         """The ranges of the vector, one for each plan, of a group with so many members."""
 
 
 def across_groups(groups: Sequence[Crew], rank: int, name: str, first_server: int) -> Crew:
-    """The members of `rank` of all groups, as a crew of that name."""
+    """The members of `rank` of all groups, as a crew with the name `name`."""
     members = tuple(group.members[rank] for group in groups)
     return Crew(name, members, tuple(group.locations[rank] for group in groups), groups[0].seed, first_server)
 
@@ -52,19 +52,18 @@ class Leaders:
     """A group's first member exchanges for all, and broadcasts the response: between G groups 2 (G - 1) / G of the model each way."""
 
     def refusal(self, outer: AnyExchange) -> str:
-        """Any exchange will do."""
+        """Empty: any exchange can be used."""
         return ""
 
     def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
-        """One, among the leaders."""
+        """One exchange, among the leaders."""
         return [outer.among(across_groups(groups, 0, f"{crew.name}leaders", crew.first_server))]
 
     def plan_of(self, rank: int) -> int:
-        """The only one."""
         return 0
 
     def stands_for(self, rank: int) -> int:
-        """The leader."""
+        """The leader stands for all members."""
         return 0
 
     def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
@@ -72,7 +71,6 @@ class Leaders:
         return LeaderChannel(group, port.scoped(INNER), None if group.rank else outer(port.scoped(OUTER)))
 
     def split(self, layout: Layout, members: int) -> list[Layout]:
-        """The whole."""
         return [layout]
 
 
@@ -84,7 +82,7 @@ class Stripes:
     """
 
     def refusal(self, outer: AnyExchange) -> str:
-        """Stripes that are merged in different orders would not belong together, nor those combined by what is in each of them alone."""
+        """Refuses stripes that are merged in different orders, and those combined by their own content: they would not fit together."""
         if outer.order_matters:
             return (
                 f"across=Stripes() joins the stripes of one exchange, and under {outer!r} each stripe would be of another: "
@@ -98,7 +96,7 @@ class Stripes:
         return ""
 
     def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
-        """One for each rank. Raises CompositionError where groups differ in size."""
+        """One exchange for each rank. Raises CompositionError where groups differ in size."""
         sizes = {len(group.members) for group in groups}
         if len(sizes) > 1:
             raise CompositionError(
@@ -112,15 +110,13 @@ class Stripes:
         return plans
 
     def plan_of(self, rank: int) -> int:
-        """Its own."""
         return rank
 
     def stands_for(self, rank: int) -> int:
-        """Itself."""
+        """Each member stands for itself."""
         return rank
 
     def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
-        """Every member connects."""
         return StripeChannel(group, port.scoped(INNER), outer(port.scoped(OUTER)))
 
     def split(self, layout: Layout, members: int) -> list[Layout]:

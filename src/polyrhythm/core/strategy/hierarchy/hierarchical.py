@@ -32,15 +32,14 @@ from polyrhythm.errors import CompositionError
 class Hierarchical:
     """`inner` within groups, `outer` among them: each group takes part in `outer` as one worker.
 
-    `groups` forms them: "site", "host", a size, lists of ranks, or an object such as BySite(). `across` decides who exchanges with
-    other groups: the group's leader (`Leaders`), or each member with a stripe of the vector (`Stripes`). Either exchange may be
-    hierarchical itself. Within a group gradients are averaged before every step, or updates after several; then `outer` exchanges the
-    group's gradient, update or weights. Groups of unequal sizes are weighted by size,
-    unless `outer` exchanges weights: then sizes must be equal.
+    `groups` forms them: "site", "host", a size, lists of ranks, or an object such as BySite(). `across` decides who exchanges with other
+    groups: the group's leader (`Leaders`), or each member with a stripe of the vector (`Stripes`). Either exchange may be hierarchical
+    itself. Within a group gradients are averaged before every step, or updates after several; then `outer` exchanges the group's gradient,
+    update or weights. Groups of unequal sizes are weighted by size, unless `outer` exchanges weights: then sizes must be equal.
 
-    If members exchange with servers, each group has its own servers, beside its first member. `outer` is then among these: they exchange
-    updates as peers, with Mirrors() for instance, each with weights of its own; or they push what a group's members have pushed, added up,
-    to servers above them, which hold the weights: a tree of servers.
+    If members exchange with servers, each group has its own servers, on the host of its first member. `outer` is then among these: they
+    exchange updates as peers, with Mirrors() for instance, each with its own copy of the weights; or they push the sum of what a group's
+    members have pushed to servers above them, which hold the weights: a tree of servers.
 
     Raises CompositionError if `outer` cannot exchange the result of `inner`.
     """
@@ -67,7 +66,7 @@ class Hierarchical:
                 raise CompositionError(refusal)
 
     def _levels_apart(self) -> tuple[str, ...]:
-        """Why the levels do not fit each other."""
+        """Reasons why the levels do not fit each other; empty texts where they do."""
         if self.relayed:
             return (refusal_of_relays(self.inner, self.outer),)
         if self.served:
@@ -153,12 +152,12 @@ class Hierarchical:
 
     @property
     def served(self) -> bool:
-        """Whether groups have servers that exchange for them."""
+        """True if groups have servers that exchange for them."""
         return self.inner.topology.traits.pattern is Pattern.SERVED
 
     @property
     def relayed(self) -> bool:
-        """Whether these have servers above them."""
+        """True if the groups' servers have servers above them."""
         return self.served and self.outer.topology.traits.pattern is Pattern.SERVED
 
     @property
@@ -168,47 +167,46 @@ class Hierarchical:
 
     @property
     def agreement(self) -> Agreement:
-        """Of the exchange among groups."""
+        """The agreement of the exchange among groups."""
         return self.outer.agreement
 
     @property
     def topology(self) -> Topology:
-        """Of the exchange among groups."""
+        """The topology of the exchange among groups."""
         return self.outer.topology
 
     @property
     def order_matters(self) -> bool:
-        """Whether it does on one of the levels."""
+        """True if the order of arrival matters on one of the levels."""
         return self.inner.order_matters or self.outer.order_matters
 
     @property
     def tolerates_loss(self) -> bool:
-        """Not: the server of a group begins with what its first worker tells it, and groups that exchange wait for all of theirs."""
+        """False: a group's server gets its initial weights from the group's first worker, and groups wait for all of theirs."""
         return False
 
     @property
     def tolerates_server_loss(self) -> bool:
-        """Not: what is lost is not told to the levels."""
+        """False: the levels are not notified of lost servers."""
         return False
 
     @property
     def ends_alike(self) -> bool:
-        """As the outer exchange; mirrors differ by what was not sent."""
+        """True if the outer exchange ends alike, unless servers are mirrors, which differ by what was not sent."""
         return self.outer.ends_alike and (self.relayed or not self.served)
 
     def with_pieces(self, pieces: Mapping[str, Any]) -> Hierarchical:
-        """The same with some pieces of the exchange among groups replaced."""
+        """The same hierarchy with some pieces of the exchange among groups replaced."""
         return replace(self, outer=self.outer.with_pieces(pieces))
 
     def workers(self, available: int) -> int:
-        """All."""
         return available
 
     def check(self, workers: int) -> None:
-        """Sizes of groups are known when the workers' places are."""
+        """The sizes of groups are checked in `among`, where the workers' places are known."""
 
     def among(self, crew: Crew) -> ExchangePlan:
-        """The exchanges within and among the groups of `crew`."""
+        """The plan of the exchanges within and among the groups of `crew`."""
         groups = groups_of(self.groups).divide(crew.locations)
         self.outer.check(len(groups))
         self._refuse_unequal(sorted({len(ranks) for ranks in groups}))
@@ -227,7 +225,7 @@ class Hierarchical:
         return HierarchicalPlan(tuple(inner), tuple(outer), self.across, len(crew.members))
 
     def _refuse_unequal(self, sizes: Sequence[int]) -> None:
-        """What a group sends is multiplied by its size; weights that are taken for somebody's cannot be."""
+        """Raise CompositionError for groups of unequal sizes that exchange weights, which cannot be multiplied by the size."""
         if self.outer.agreement.payload is Payload.WEIGHTS and len(sizes) > 1:
             raise CompositionError(
                 f"Groups of unequal sizes, {', '.join(map(str, sizes))} members, count by their sizes, and under {self.outer!r} they "
@@ -236,7 +234,7 @@ class Hierarchical:
             )
 
     def _among_servers(self, inner: Sequence[tuple[Crew, ExchangePlan]], crew: Crew) -> list[ExchangePlan]:
-        """For each shard the exchange among its servers."""
+        """For each shard, the plan of the exchange among its servers."""
         names = [plan.server_names for _, plan in inner]
         locations = tuple(own.locations[0] for own, _ in inner)
         plans, first = list[ExchangePlan](), crew.first_server

@@ -1,4 +1,4 @@
-"""The exchanges of two levels among given workers."""
+"""The plan of exchanges of two levels among given workers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from polyrhythm.core.tensors import Layout
 
 @dataclass(frozen=True, slots=True)
 class HierarchicalPlan:
-    """`inner` has each group and its own exchange; `outer` the exchanges among groups, of which each is for one range of the vector.
+    """`inner` has each group and its own exchange; `outer` the exchanges among groups, each for one range of the vector.
 
-    `members` is how many workers there are in all groups.
+    `members` is the number of workers in all groups.
     """
 
     inner: tuple[tuple[Crew, ExchangePlan], ...]
@@ -31,17 +31,17 @@ class HierarchicalPlan:
 
     @property
     def servers(self) -> Sequence[str | None]:
-        """Those of the groups, then those among them."""
+        """The servers of the groups, then those among groups."""
         return [near for plan in self._plans for near in plan.servers]
 
     @property
     def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
-        """Those of both levels."""
+        """The groups of both levels."""
         return [group for plan in self._plans for group in plan.groups]
 
     @property
     def scopes(self) -> Sequence[str]:
-        """Those of both levels."""
+        """The prefixes of both levels."""
         inner = [INNER + scope for scope in self.inner[0][1].scopes]
         return inner + [OUTER + scope for scope in self.outer[0].scopes]
 
@@ -50,7 +50,7 @@ class HierarchicalPlan:
         return [plan for _, plan in self.inner] + list(self.outer)
 
     def levels(self, member: str) -> Sequence[Level]:
-        """Those of the member's group; then those of the member that exchanges with other groups for it."""
+        """The levels of the member's group; then those of the member that exchanges with other groups for it."""
         crew, plan = next((crew, plan) for crew, plan in self.inner if member in crew.ranks)
         group = crew.group(member)
         weight = len(crew.members) * len(self.inner) / self.members
@@ -67,7 +67,7 @@ class HierarchicalPlan:
         return [*inner, *(connecting(level) for level in outer)]
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """As the exchange that the server belongs to."""
+        """Serve the exchange that the server belongs to."""
         for plan in self._plans:
             if endpoint.port.name in plan.server_names:
                 scope = OUTER if plan in self.outer else INNER
@@ -76,28 +76,28 @@ class HierarchicalPlan:
 
     @property
     def server_names(self) -> Sequence[str]:
-        """Of both levels."""
+        """The names of the servers, of the groups and then among groups."""
         return [name for plan in self._plans for name in plan.server_names]
 
     def result_actors(self) -> list[str]:
-        """Those of the exchanges among groups; where these are workers, each has the whole, and one is enough."""
+        """The result actors of the exchanges among groups; where these are workers, each has the whole, and one is enough."""
         plans = self.outer if self._served else self.outer[:1]
         return [actor for plan in plans for actor in plan.result_actors()]
 
     @property
     def _served(self) -> bool:
-        """Whether servers hold what groups agree on."""
+        """True if servers hold the weights on which groups agree."""
         return self.outer[0].result_actors()[0] in self.outer[0].server_names
 
     def held_by(self, layout: Layout) -> list[Layout]:
-        """Servers hold their parts of their range, workers the whole."""
+        """The layout of each result actor: servers hold parts of their range, workers the whole."""
         if not self._served:
             return [layout] * len(self.result_actors())
         ranges = self.across.split(layout, len(self.inner[0][0].members))
         return [held for plan, part in zip(self.outer, ranges, strict=True) for held in plan.held_by(part)]
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """What the exchanges among groups make of them, range by range."""
+        """The results of the exchanges among groups, range by range."""
         if not self._served:
             return self.outer[0].result(weights)
         parts, at = [], 0

@@ -49,24 +49,22 @@ class LeaderChannel:
         return await self._share(None if self.outer is None else self.outer.exchange(value, clock, rates))
 
     async def finish(self) -> Response:
-        """All get what the leader ends with."""
+        """All get the final weights of the leader."""
         return await self._share(None if self.outer is None else self.outer.finish())
 
     async def drain(self, step: int) -> str:
-        """The leader's."""
         return "" if self.outer is None else await self.outer.drain(step)
 
     def export(self) -> StateTree:
-        """The leader's."""
+        """The state of the leader's channel; None at the others."""
         return None if self.outer is None else self.outer.export()
 
     def restore(self, state: StateTree) -> None:
-        """The leader's."""
         if self.outer is not None:
             self.outer.restore(state)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        """The leader's."""
+        """The codec's states at the leader; the others have none."""
         return [] if self.outer is None else self.outer.states()
 
     async def _share(self, exchange: Coroutine[Effect[Any], Any, Response] | None) -> Response:
@@ -80,7 +78,7 @@ class LeaderChannel:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """A range of somebody's weights, as an exchange of that range alone sees them."""
+    """A range of a replica's weights, as an exchange of that range alone sees them."""
 
     whole: WeightsView
     layout: Layout
@@ -107,7 +105,7 @@ class _Range:
 
 
 class StripeChannel:
-    """Each member of `group` exchanges a stripe, a range of the vector, with the members of its rank in other groups, and all gather."""
+    """Each member of `group` exchanges a stripe, a range of the vector, with the same rank in other groups; all gather the results."""
 
     buckets = None
     writes = None
@@ -124,7 +122,7 @@ class StripeChannel:
         self.layout: Layout
 
     async def establish(self, initial: InitialState) -> Response:
-        """Each stripe of the weights of worker 0."""
+        """Start each stripe with the weights of worker 0."""
         self.layout = initial.model_state.layout
         self.stripes = self.layout.split(self.group.size)
         start = sum(stripe.numel for stripe in self.stripes[: self.group.rank])
@@ -132,35 +130,33 @@ class StripeChannel:
         return await self._gather(await self.outer.establish(InitialState(mine, initial.optimizer)))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        """Every member has the same `value`."""
+        """Exchange this member's stripe of `value`, which is the same at every member."""
         stripe = self.layout.cut(value, self.stripes)[self.group.rank]
         return await self._gather(await self.outer.exchange(stripe, clock, rates))
 
     async def finish(self) -> Response:
-        """The stripes with which all end."""
+        """The final weights, from all stripes."""
         return await self._gather(await self.outer.finish())
 
     async def drain(self, step: int) -> str:
-        """That of the stripe's exchange."""
         return await self.outer.drain(step)
 
     def export(self) -> StateTree:
-        """The stripe's exchange."""
+        """The state of the stripe's channel."""
         return self.outer.export()
 
     def restore(self, state: StateTree) -> None:
-        """The stripe's exchange."""
         self.outer.restore(state)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        """Of this member's stripe; elsewhere in the vector nothing is left over here."""
+        """The codec's states of this member's stripe; the residual is zero elsewhere in the vector."""
         residuals = self.outer.states()
         mine = torch.cat([residual for _, residual in residuals]) if residuals else torch.zeros(self.stripes[self.group.rank].numel)
         parts = [mine if rank == self.group.rank else torch.zeros(stripe.numel) for rank, stripe in enumerate(self.stripes)]
         return [({key: tensor for state, _ in residuals for key, tensor in state.items()}, torch.cat(parts))]
 
     async def _gather(self, response: Response) -> Response:
-        """Everybody sends its stripe's response to everybody."""
+        """Send this stripe's response to every member, and join all of them."""
         mine = packed(response, f"{_RESPONSE}.{self.group.rank}")
         messages = [mine] * self.group.size
         for step in range(1, self.group.size):

@@ -1,4 +1,4 @@
-"""A group's server among those of other groups: each has a copy of the weights, and sends the others what its workers do to it."""
+"""A group's server among those of other groups: each has a copy of the weights, and sends the others its workers' changes."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ _FINISHED, _DRAINED = "mirrored", "drained"
 
 @dataclass(frozen=True, slots=True)
 class Mirroring:
-    """The servers of other groups are its peers: what they have agreed on, a channel over a port, and the workers of all groups."""
+    """The servers of other groups as peers: the agreement with them, a channel over a port, and the workers of all groups."""
 
     agreement: Agreement
     connect: Callable[[Port], PeerChannel]
     workers: tuple[str, ...]
 
     def link(self, port: Port, server: GroupServer) -> Mirror:
-        """A mirror."""
         return Mirror(self, port, server)
 
 
 class Mirror:
-    """Sends what has accrued while it sent, beside what the server does for its workers, so that these do not wait for other groups.
+    """Sends accrued updates to other groups while the server works for its own, so that its workers do not wait for these.
 
-    They wait only where the outer consistency says so: when a worker is too far ahead of the slowest group (the mirror clock of Gaia).
+    They wait only where the outer consistency requires it: when a worker is too far ahead of the slowest group (the mirror clock of Gaia).
     """
 
     def __init__(self, upstream: Mirroring, port: Port, server: GroupServer) -> None:
@@ -51,50 +50,50 @@ class Mirror:
         self.clock = 0
         self.ending = False
         self.draining = 0
-        """The step after which a checkpoint waits for this; 0 where none does."""
+        """The step after which a checkpoint waits for this mirror; 0 where none does."""
 
     def optimizer(self, recipe: str, weights: Tensor, layout: Layout) -> RemoteOptimizer | None:
-        """The workers' own: each group's weights are whole."""
+        """The workers' own optimizer: each group's weights are whole."""
         return RemoteOptimizer(recipe, weights, layout) if recipe else None
 
     async def establish(self, state: ModelState, recipe: str) -> None:
-        """Begin with the weights of the first group."""
+        """Start with the weights of the first group."""
         merging = ExchangeContext(state.context.group, self.port.rng("mirror"))
         self.state = ModelState(state.weights, state.layout, self.upstream.agreement.merge, merging, None)
         (await self.channel.establish(InitialState(self.state, ""))).apply(self.state)
         await self.port.spawn("mirror", self._live())
 
     def may_proceed(self, clock: int) -> bool:
-        """Whether a worker that has done step `clock` need not wait for other groups."""
+        """True if a worker that has done step `clock` need not wait for other groups."""
         return self.channel.may_proceed(clock)
 
     async def offer(self, update: Tensor, clock: float) -> None:
-        """`update` (numel,) is what was just done to the weights, with the sign of a gradient; the slowest worker is at `clock`."""
+        """`update` (numel,) is the last change of the weights, with the sign of a gradient; the slowest worker is at `clock`."""
         self.accrued = update if self.accrued is None else self.accrued + update
         if clock < math.inf:
             self.clock = int(clock)
         await self.channel.wake()
 
     async def finish(self) -> None:
-        """Send what is significant of the rest, and take in what other groups send until all have finished."""
+        """Send the significant part of the rest, and receive from other groups until all have finished."""
         self.ending = True
         await self.channel.wake()
         await self.port.receive(_FINISHED)
 
     async def drain(self, step: int) -> str:
-        """Have all that was sent to other groups, and by them, arrive. Their servers write their own states."""
+        """Wait until all that was sent to other groups, and by them, has arrived. Their servers write their own states."""
         self.draining = step
         await self.channel.wake()
         await self.port.receive(_DRAINED)
         return ""
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`; the weights are the server's."""
+        """The state of the channel and the accrued update; the weights are the server's."""
         state = {**self.state.export(), "weights": None}
         return {"channel": self.channel.export(), "accrued": self.accrued, "clock": self.clock, "state": state}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`, after the server's weights."""
+        """Take over what was exported, after the server's weights."""
         self.channel.restore(state["channel"])
         self.accrued, self.clock = state["accrued"], state["clock"]
         self.state.restore({**state["state"], "weights": self.state.weights})

@@ -1,4 +1,4 @@
-"""Servers of groups that mirror each other: members exchange with their group's servers, and these among themselves."""
+"""The plan of servers of groups that mirror each other: members exchange with their group's servers, and these among themselves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MirroredPlan:
 
     @property
     def server_names(self) -> Sequence[str]:
-        """Group by group."""
+        """The names of the servers, group by group."""
         return [name for _, plan in self.inner for name in plan.server_names]
 
     @property
@@ -44,7 +44,7 @@ class MirroredPlan:
 
     @property
     def scopes(self) -> Sequence[str]:
-        """Those of both levels."""
+        """The prefixes of both levels."""
         return ["", *("mirror/" + scope for scope in self.outer[0].scopes)]
 
     def levels(self, member: str) -> Sequence[Level]:
@@ -52,7 +52,7 @@ class MirroredPlan:
         return next(plan for crew, plan in self.inner if member in crew.members).levels(member)
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """As the group's exchange, with the other groups' servers upstream."""
+        """Serve the group's exchange, with the other groups' servers upstream."""
         name = endpoint.port.name
         plan = next(plan for _, plan in self.inner if name in plan.server_names)
         (level,) = self.outer[list(plan.server_names).index(name)].levels(name)
@@ -67,9 +67,8 @@ class MirroredPlan:
         return self.inner[0][1].result_actors()
 
     def held_by(self, layout: Layout) -> list[Layout]:
-        """Their shards."""
         return self.inner[0][1].held_by(layout)
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """Their shards, end to end."""
+        """The first group's shards, end to end."""
         return self.inner[0][1].result(weights)

@@ -21,9 +21,9 @@ from polyrhythm.core.weights.state import ModelState
 
 @dataclass(frozen=True, slots=True)
 class Relaying:
-    """The servers above are its servers, as one of a `group` of servers: what was agreed on for that, and a channel over a port.
+    """The servers above a group's server, which is one of a `group` of servers there: the agreement with them, and a channel over a port.
 
-    `workers` are those of its own. What it sends is multiplied by `weight`: servers count by the numbers of their workers.
+    `workers` are the group's own. The value that it sends is multiplied by `weight`: servers count by the numbers of their workers.
     """
 
     agreement: Agreement
@@ -33,14 +33,13 @@ class Relaying:
     weight: float
 
     def link(self, port: Port, server: GroupServer) -> Relay:
-        """A relay."""
         return Relay(self, port, server)
 
 
 class Relay:
-    """Stands for the group's workers before the servers above: sends what the group's server has merged, and takes over their weights.
+    """Represents the group's workers at the servers above: sends what the group's server has merged, and takes over their weights.
 
-    The group's server waits for that, and its workers with it, so that what they get are the weights from above.
+    The group's server waits for that, and its workers with it, so that they get the weights from above.
     """
 
     def __init__(self, upstream: Relaying, port: Port, server: GroupServer) -> None:
@@ -54,25 +53,25 @@ class Relay:
         self.clock = 0
 
     def optimizer(self, recipe: str, weights: Tensor, layout: Layout) -> Relay:
-        """It runs above; here it is only noted on what."""
+        """The relay itself, which only keeps the gradient: the optimizer runs above."""
         return self
 
     def step_on(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
-        """To be sent with the next `offer`."""
+        """Keep the gradient, to be sent with the next `offer`."""
         self.merged, self.rates = gradient, rates
 
     async def establish(self, state: ModelState, recipe: str) -> None:
-        """Begin with the weights of the first group."""
+        """Start with the weights of the first group."""
         merging = ExchangeContext(self.upstream.group, self.port.rng("relay"))
         self.state = ModelState(state.weights, state.layout, self.upstream.agreement.merge, merging, None)
         (await self.channel.establish(InitialState(self.state, recipe))).apply(self.state)
 
     def may_proceed(self, clock: int) -> bool:
-        """Whoever waits, waits for `offer`."""
+        """True always: the wait for servers above is in `offer`."""
         return True
 
     async def offer(self, update: Tensor, clock: float) -> None:
-        """Send what was merged, and wait until the servers above have."""
+        """Send the merged value, and wait until the servers above have merged it."""
         value, self.merged = self.merged, None
         assert value is not None, "a merge has taken a step"
         if clock < math.inf:
@@ -80,19 +79,19 @@ class Relay:
         self._apply(await self.channel.exchange(value * self.upstream.weight, self.clock, self.rates))
 
     async def finish(self) -> None:
-        """Take over the final weights."""
+        """Take over the final weights from above."""
         self._apply(await self.channel.finish())
 
     async def drain(self, step: int) -> str:
-        """Have the servers above write their state."""
+        """Make the servers above write their state."""
         return await self.channel.drain(step)
 
     def export(self) -> StateTree:
-        """As `pieces.state.Stateful`; the weights are the server's."""
+        """The state of the channel; the weights are the server's."""
         return {"channel": self.channel.export(), "clock": self.clock, "state": {**self.state.export(), "weights": None}}
 
     def restore(self, state: StateTree) -> None:
-        """As `pieces.state.Stateful`, after the server's weights."""
+        """Take over what was exported, after the server's weights."""
         self.channel.restore(state["channel"])
         self.clock = state["clock"]
         self.state.restore({**state["state"], "weights": self.state.weights})

@@ -1,4 +1,4 @@
-"""A tree of servers: members push to their group's servers, and these push what they have added up to servers above."""
+"""The plan of a tree of servers: members push to their group's servers, and these push their sums to servers above."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RelayedPlan:
 
     @property
     def server_names(self) -> Sequence[str]:
-        """Group by group, then those above."""
+        """The names of the servers, group by group, then of those above."""
         return [name for plan in (*self._groups, *self.outer) for name in plan.server_names]
 
     @property
@@ -46,7 +46,7 @@ class RelayedPlan:
 
     @property
     def scopes(self) -> Sequence[str]:
-        """Those of both levels."""
+        """The prefixes of both levels."""
         return ["", *(_ABOVE + scope for scope in self.outer[0].scopes)]
 
     def levels(self, member: str) -> Sequence[Level]:
@@ -54,7 +54,7 @@ class RelayedPlan:
         return next(plan for crew, plan in self.inner if member in crew.ranks).levels(member)
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
-        """As the group's exchange, with the servers above upstream; or as one of these."""
+        """Serve the group's exchange, with the servers above upstream; or an exchange above."""
         name = endpoint.port.name
         for plan in self.outer:
             if name in plan.server_names:
@@ -73,12 +73,12 @@ class RelayedPlan:
         return [actor for plan in self.outer for actor in plan.result_actors()]
 
     def held_by(self, layout: Layout) -> list[Layout]:
-        """Their parts of the parts of the groups' servers."""
+        """The layout of each server above: its part of the part of a group's server."""
         parts = self.inner[0][1].held_by(layout)
         return [held for plan, part in zip(self.outer, parts, strict=True) for held in plan.held_by(part)]
 
     def result(self, weights: Sequence[Tensor]) -> Tensor:
-        """What they hold, end to end."""
+        """The parts of the servers above, end to end."""
         parts, at = [], 0
         for plan in self.outer:
             count = len(plan.result_actors())

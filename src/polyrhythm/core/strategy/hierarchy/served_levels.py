@@ -1,4 +1,4 @@
-"""What the servers of groups can do among themselves."""
+"""Checks of the exchange among the servers of groups: as mirrors of each other, or as relays to servers above."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MANY = 2**20
 
 
 def refusal_of_mirrors(outer: AnyExchange) -> str:
-    """Why the servers of groups cannot be mirrors of each other by `outer`, as a sentence; empty where they can."""
+    """The reason why the servers of groups cannot be mirrors of each other by `outer`, as a sentence; empty where they can."""
     if outer.topology.traits.pattern is Pattern.PEERS and outer.agreement.payload is Payload.UPDATE:
         return ""
     return (
@@ -23,7 +23,7 @@ def refusal_of_mirrors(outer: AnyExchange) -> str:
 
 
 def refusal_of_relays(inner: AnyExchange, outer: AnyExchange) -> str:
-    """Why the servers of groups, whose members exchange by `inner`, cannot stand for them in `outer`; empty where they can."""
+    """The reason why the servers of groups, whose members use `inner`, cannot stand for them in `outer`; empty where they can."""
     sent, above = inner.agreement.payload, outer.agreement.payload
     if inner.agreement.consistency.quorum(_MANY) < _MANY:
         return (

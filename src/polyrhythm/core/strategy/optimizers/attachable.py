@@ -1,4 +1,4 @@
-"""Which optimizers can be attached, and what must stay as it was when they were."""
+"""Checks that an optimizer can be attached, and that its parameters and the model's stay as they were then."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refuse_unattachable(optimizer: torch.optim.Optimizer) -> None:
 
 
 def refuse_modes(optimizer: torch.optim.Optimizer, agreement: Agreement, pattern: Pattern) -> None:
-    """Raise CompositionError for an optimizer that puts other weights in place for evaluation, where those may be exchanged."""
+    """Raise CompositionError for an optimizer that swaps in other weights for evaluation, where those might be exchanged."""
     modes = [getattr(optimizer, name, None) for name in ("train", "eval")]
     alike = agreement.payload.is_gradient and pattern is Pattern.COLLECTIVE and agreement.rule is None
     if all(map(callable, modes)) and not alike:
@@ -49,7 +49,7 @@ def refuse_modes(optimizer: torch.optim.Optimizer, agreement: Agreement, pattern
 
 
 def changed_groups() -> CompositionError:
-    """What is raised where groups are not those that were attached."""
+    """The error for parameter groups that are not those that were attached."""
     return CompositionError(
         "The optimizer's parameter groups were changed after worker.attach (add_param_group, or a parameter removed or replaced), and what "
         "is exchanged is settled there: attach it with all groups, with a learning rate of 0 for what is not trained yet or any more."
@@ -57,7 +57,7 @@ def changed_groups() -> CompositionError:
 
 
 class HeldParameters:
-    """The parameters of an attached `model` and `optimizer`, which stay theirs: `trained` are the ids of those that are exchanged."""
+    """The parameters of an attached `model` and `optimizer`; `trained` are the ids of those that are exchanged."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, trained: Collection[int]) -> None:
         self.model = model
@@ -65,12 +65,12 @@ class HeldParameters:
         self.trained = trained
         every = [each for group in optimizer.param_groups for each in group["params"]]
         self.rest = [each for each in every if id(each) not in trained]
-        self.kept = [*model.parameters(), *every]  # so that their ids are theirs
+        self.kept = [*model.parameters(), *every]  # so that no new tensor gets their ids
         self._known = {id(each) for each in self.kept}
         self._groups = self._ids()
 
     def refuse_changes(self, clock: int) -> None:
-        """Raise CompositionError if anything was changed that what is exchanged depends on; the model is looked at before few steps."""
+        """Raise CompositionError if the model or the optimizer has changed; the model is checked before few steps only."""
         self.refuse_other_groups()
         if any(each.grad is not None for each in self.rest):
             raise CompositionError(
@@ -86,7 +86,7 @@ class HeldParameters:
             raise changed_groups()
 
     def refuse_other_model(self) -> None:
-        """Raise CompositionError if a trained parameter has left the model, or another that is to be trained has come."""
+        """Raise CompositionError if a trained parameter has left the model, or a new one that needs gradients has come."""
         now = dict(self.model.named_parameters())
         new = [name for name, each in now.items() if each.requires_grad and id(each) not in self._known]
         if new or not {id(each) for each in now.values()}.issuperset(self.trained):
@@ -104,5 +104,5 @@ _SHOWN = 3
 
 
 def is_rare(step: int) -> bool:
-    """Whether `step`, from 1, is one before which is checked what costs more than a step may: 1, 2, 4, 8, …"""
+    """True for the steps 1, 2, 4, 8, …, before which expensive checks are made."""
     return step & (step - 1) == 0

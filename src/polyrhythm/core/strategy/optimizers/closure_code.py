@@ -1,4 +1,4 @@
-"""Reads from the code of a function whether it can do without the closure that it may be given, and how often it evaluates one."""
+"""Reads from the code of a function whether it needs the closure that it may be given, and how often it evaluates one."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 Follow = Callable[[str, bool, "int | str"], "Reading | None"]
-"""The reading of a method of the same object, inherited or its own, that gets the closure at this place; None where it is not known."""
+"""Returns the reading of a method of the same object, inherited or not, that gets the closure at this place; None if unknown."""
 
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _MANY = 2
-"""As often as it matters."""
+"""The count that stands for any larger one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Whether the function `needs` a closure, and how many `times` it evaluates one, 2 standing for any more."""
+    """The use of a closure by a function: it `needs` one or not, and evaluates it so many `times`, 2 standing for any more."""
 
     needs: bool
     times: int
 
     @classmethod
     def of(cls, function: ast.FunctionDef, place: int | str | None, follow: Follow) -> Reading:
-        """That of a method whose argument at `place` is the closure: by default the one of this name, else the first."""
+        """The reading of a method whose argument at `place` is the closure: by default the one with that name, else the first."""
         names = _Names.of(function, place)
         return cls(_Needs(names, follow).block(function.body), min(_Times(names, follow).block(function.body), _MANY))
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What the closure is called, `several` where it is an item of a tuple or a dict."""
+    """The names of the closure, `several` where it is an item of a tuple or a dict."""
 
     single: frozenset[str]
     several: frozenset[str]
@@ -53,7 +53,7 @@ class _Names:
         return names
 
     def with_others(self, function: ast.FunctionDef) -> _Names:
-        """With the names under which the function goes on with it: of another variable, or of a function around it."""
+        """With the names that the function gives it later: of another variable, or of a function around it."""
         found = set(self.single)
         for node in ast.walk(function):
             if isinstance(node, ast.Assign):
@@ -69,7 +69,7 @@ class _Names:
         return _Names(frozenset(found), self.several)
 
     def closure(self, node: ast.AST) -> bool:
-        """Whether this is the closure, or something made of it, as by torch.enable_grad()(closure)."""
+        """True if the node is the closure, or something made of it, as by torch.enable_grad()(closure)."""
         match node:
             case ast.Name():
                 return node.id in self.single
@@ -87,39 +87,39 @@ class _Names:
                 return False
 
     def many(self, node: ast.AST) -> bool:
-        """Whether this holds it."""
+        """True if the node is the tuple or dict that holds it."""
         return isinstance(node, ast.Name) and node.id in self.several
 
     def called_in(self, node: ast.AST) -> bool:
-        """Whether it is evaluated somewhere here."""
+        """True if the closure is evaluated somewhere in the node."""
         return any(isinstance(each, ast.Call) and self.closure(each.func) for each in ast.walk(node))
 
     def mentioned(self, node: ast.AST) -> bool:
-        """Whether this has something to do with it."""
+        """True if the node contains a name of the closure."""
         return any(isinstance(each, ast.Name) and (each.id in self.single or each.id in self.several) for each in ast.walk(node))
 
     def assigned(self, node: ast.AST) -> bool:
-        """Whether something else may be put in its place here."""
+        """True if the node may assign another value to a name of the closure."""
         targets = (target for each in ast.walk(node) if isinstance(each, ast.Assign) for target in each.targets)
         return any(isinstance(target, ast.Name) and target.id in self.single for target in targets)
 
 
 class _Needs:
-    """Whether code fails where there is no closure: statement by statement, as long as it has not looked whether there is."""
+    """Finds out if code fails without a closure: statement by statement, until the code checks that there is one."""
 
     def __init__(self, names: _Names, follow: Follow) -> None:
         self.names = names
         self.follow = follow
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
-        """Of one statement after another."""
+        """True if one of the statements fails without a closure, in order."""
         for statement in statements:
             if self.insists(statement):
                 return True
             if isinstance(statement, ast.If) and self.names.mentioned(statement.test):
                 branches = [statement.body, statement.orelse]
                 if any(each and isinstance(each[-1], (ast.Return, ast.Raise)) for each in branches) or self.names.assigned(statement):
-                    return False  # from here on there is one
+                    return False  # from here on there is a closure
             elif (
                 isinstance(statement, ast.Assign)
                 and isinstance(statement.value, (ast.BoolOp, ast.IfExp))
@@ -129,7 +129,7 @@ class _Needs:
         return False
 
     def insists(self, node: ast.AST) -> bool:
-        """Whether this statement, or a part of it, does."""
+        """True if the statement, or a part of it, fails without a closure."""
         match node:
             case ast.Assert():
                 return self.names.mentioned(node.test) and not self.absent(node.test)
@@ -154,13 +154,13 @@ class _Needs:
                 return any(map(self.insists, ast.iter_child_nodes(node)))
 
     def calls(self, node: ast.Call) -> bool:
-        """Whether this calls it, or a method that cannot do without it."""
+        """True if the call is one of the closure, or of a method that needs it."""
         if self.names.closure(node.func):
             return True
         return any(reading is not None and reading.needs for reading in followed(node, self.names, self.follow))
 
     def absent(self, test: ast.AST) -> bool:
-        """Whether a condition holds where there is no closure."""
+        """True if the condition holds where there is no closure."""
         match test:
             case ast.UnaryOp(op=ast.Not()):
                 return True
@@ -175,14 +175,14 @@ class _Needs:
 
 
 class _Times:
-    """How often code evaluates the closure that it is given, along its longest way."""
+    """Counts how often code evaluates the closure, along its longest path."""
 
     def __init__(self, names: _Names, follow: Follow) -> None:
         self.names = names
         self.follow = follow
 
     def block(self, statements: Sequence[ast.AST]) -> int:
-        """Of one statement after another."""
+        """The count of one statement after another."""
         total = 0
         for place, statement in enumerate(statements):
             if isinstance(statement, ast.If):
@@ -193,7 +193,7 @@ class _Times:
         return total
 
     def of(self, node: ast.AST) -> int:
-        """Of one node."""
+        """The count of a single node."""
         match node:
             case ast.Lambda() | ast.FunctionDef():
                 return 0
@@ -208,7 +208,7 @@ class _Times:
 
 
 def followed(node: ast.Call, names: _Names, follow: Follow) -> Iterator[Reading | None]:
-    """What is done with the closure by the method that gets it in this call; another optimizer's step evaluates it once."""
+    """The reading of the method that gets the closure in this call; another optimizer's step evaluates it once."""
     if not isinstance(node.func, ast.Attribute):
         return
     match node.func.value:
@@ -240,7 +240,7 @@ def _branches(node: ast.If) -> list[list[ast.stmt]]:
 
 
 def _values(node: ast.AST) -> list[ast.AST]:
-    """What a value may be."""
+    """The nodes that may be the value of an expression."""
     match node:
         case ast.IfExp():
             return [node.body, node.orelse]

@@ -1,4 +1,4 @@
-"""What an optimizer's step() does with a closure: what its signature and its code say, for it need not have been called."""
+"""The use of a closure by an optimizer's step(), read from its signature and its code, without calling it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import torch
 from polyrhythm.core.strategy.optimizers.closure_code import Reading
 
 _DEPTH = 4
-"""How many functions deep the code is read."""
+"""The depth of calls to which the code is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClosureUse:
-    """`required` are parameters of step() that have no default; with a closure among them it cannot step without one.
+    """The use of a closure by step(): `required` are its parameters without a default; with a closure among them it needs one.
 
-    It `needs` one also if its code calls it, or asserts that it is there, without having looked whether it is. It evaluates `often` what
-    it is given if it calls that in a loop or more than once. Where there is no code to read, it is taken to do neither.
+    It `needs` one also if its code calls it, or asserts it, without a check that it was given. It evaluates it `often` if it calls it in a
+    loop or more than once. Where there is no code to read, both are taken to be false.
     """
 
     required: Sequence[str]
@@ -31,7 +31,7 @@ class ClosureUse:
 
 
 def closure_use(optimizer: torch.optim.Optimizer) -> ClosureUse:
-    """That of `optimizer`, as its class has it."""
+    """The use of a closure by the step() of the optimizer's class."""
     kind = type(optimizer)
     parameters = step_parameters(optimizer)
     required = [each.name for each in parameters if each.default is each.empty and each.kind not in _MANY]
@@ -53,7 +53,7 @@ _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _read(kind: type, after: type, method: str, place: int | str | None, depth: int) -> Reading | None:
-    """The reading of the `method` of `kind`, of the class in its order from `after` on; the closure is the argument at this `place`."""
+    """The reading of the `method` of `kind`, of the first class from `after` on that has it; the closure is the argument at `place`."""
     order = kind.__mro__[kind.__mro__.index(after) :]
     owner = next((each for each in order if method in vars(each)), None)
     if owner is None or depth == 0:

@@ -1,4 +1,4 @@
-"""The options with which an optimizer was attached: a resumed run has those of the run that wrote the checkpoint, or says which it has."""
+"""The options with which an optimizer was attached: a resumed run must have those of the checkpoint, or override them by name."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _RATES = ("lr", "initial_lr", "max_lr", "min_lr")
 
 @dataclass(frozen=True, slots=True)
 class AttachedOptions:
-    """The class of an optimizer, and what each of its groups has beside parameters."""
+    """The class of an optimizer, and the options of each of its groups, without parameters."""
 
     kind: str
     groups: tuple[dict[str, Any], ...]
 
     @classmethod
     def of(cls, optimizer: torch.optim.Optimizer) -> AttachedOptions:
-        """Those that `optimizer` has now."""
+        """The options that `optimizer` has now."""
         groups = ({key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups)
         return cls(type(optimizer).__name__, tuple(groups))
 
     def export(self) -> StateTree:
-        """Numbers as they are, and others as text."""
+        """Numbers as they are, and other options as text."""
         return {"class": self.kind, "groups": [{key: _plain(value) for key, value in group.items()} for group in self.groups]}
 
     def refuse_others(self, there: StateTree, override: Collection[str]) -> None:
-        """Raise CheckpointError where these are not those that were exported `there`, and not to be overridden."""
+        """Raise CheckpointError where options differ from those that were exported `there`, and are not to be overridden."""
         if there["class"] != self.kind:
             raise CheckpointError(
                 f"The optimizer is {self.kind} here and was {there['class']} in the run that wrote the checkpoint, whose state is of no "
@@ -54,7 +54,7 @@ class AttachedOptions:
                     )
 
     def override(self, optimizer: torch.optim.Optimizer, there: StateTree, names: Collection[str]) -> None:
-        """Give the groups of `optimizer`, which has been restored, the options of these `names` that are others here than `there`.
+        """Give the groups of `optimizer`, which has been restored, the options of these `names` that differ from `there`.
 
         A learning rate that a schedule has changed since is changed by the same factor as the one at the beginning.
         """
@@ -68,13 +68,13 @@ class AttachedOptions:
                     group[name] = now[name]
 
     def factors(self, there: StateTree) -> list[float]:
-        """What multiplies the learning rate of each group."""
+        """The factor of each group's learning rate, compared with `there`."""
         pairs = zip(there["groups"], self.groups, strict=True)
         return [now["lr"] / known["lr"] if known.get("lr") and isinstance(now.get("lr"), float) else 1.0 for known, now in pairs]
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether these are equal, a NaN to another as well."""
+    """True if the values are equal; NaN counts as equal to NaN."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(each, other[key]) for key, each in one.items())
     if isinstance(one, (tuple, list)) and isinstance(other, (tuple, list)):

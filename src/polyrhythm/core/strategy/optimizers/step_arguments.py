@@ -1,4 +1,4 @@
-"""What `optimizer.step()` is called with: by the user, a closure at most, and by a strategy nothing."""
+"""The arguments of `optimizer.step()`: a closure at most from the user, and none from a strategy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class StepArguments:
-    """Those of the step() of an attached `optimizer`, which is no longer the one of its class."""
+    """The arguments of the step() of an attached `optimizer`, which is no longer the one of its class."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.kind = type(optimizer).__name__
@@ -28,7 +28,7 @@ class StepArguments:
         self.often = closure_use(optimizer).often
 
     def closure(self, given: Sequence[Any], options: Mapping[str, Any]) -> Callable[[], Any] | None:
-        """The closure among them, to be evaluated once. Raises WorkloadError for anything else, CompositionError for one more often."""
+        """The closure among the arguments, to be evaluated once. Raises an error for other arguments, and for repeated evaluations."""
         named = {**dict(zip(self._order(len(given)), given, strict=True)), **options}
         first = self.names[0] if self.names and callable(named.get(self.names[0])) else "closure"
         closure = named.pop(first, None)
@@ -50,7 +50,7 @@ class StepArguments:
         return found
 
     def _order(self, count: int) -> list[str]:
-        """The names of so many that are given without one: the first is the closure, whatever the class calls it."""
+        """The names of so many positional arguments: the first is the closure, whatever the class calls it."""
         return ["closure", *self.names[1:], *(f"argument {place + 1}" for place in range(max(1, len(self.names)), count))][:count]
 
     def _refused(self, what: str) -> WorkloadError:
@@ -61,7 +61,7 @@ class StepArguments:
 
 
 def without_arguments(optimizer: torch.optim.Optimizer, step: Callable[[], Any]) -> Callable[[], Any]:
-    """`step` of the optimizer, which raises CompositionError in place of what it raises where it takes arguments and gets none."""
+    """`step`, which raises CompositionError in place of an error of an optimizer whose step needs arguments and gets none."""
     kind, parameters = type(optimizer).__name__, step_parameters(optimizer)
     if type(optimizer).__module__.startswith("torch.optim") or not parameters:
         return step

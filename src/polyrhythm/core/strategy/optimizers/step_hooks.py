@@ -1,4 +1,4 @@
-"""What users hang on `optimizer.step()`: called once for each of their steps, whatever steps are taken on their behalf, and wherever."""
+"""Hooks that users register on `optimizer.step()`: called once per step of theirs, however and wherever steps are then taken."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Step = Callable[..., Any]
 def hooked(step: Step, settle: Callable[[], None]) -> Step:
     """`step`, between the hooks of the optimizer that is its first argument, and those of all optimizers.
 
-    Those before it see the worker's own gradients. `settle` makes the weights those after the step, for the hooks after it.
+    Pre-hooks see the worker's own gradients. `settle` makes the weights those after the step, for the post-hooks.
     """
 
     def with_hooks(optimizer: torch.optim.Optimizer, *others: Any, **options: Any) -> Any:
@@ -52,7 +52,7 @@ def without_hooks(optimizer: torch.optim.Optimizer) -> Callable[[], Any]:
 
 
 def refuse_replaced(optimizer: torch.optim.Optimizer, once: bool) -> None:
-    """Raise CompositionError for a step that somebody has put in the place of the class's, if it would not be called `once` a step."""
+    """Raise CompositionError for a step that somebody has put in the place of the class's, unless it is called `once` a step."""
     if not once and _of_class(optimizer) is None:
         raise CompositionError(
             f"step() of this {type(optimizer).__name__} was replaced before worker.attach, and under this system it is not called once a "
@@ -62,7 +62,7 @@ def refuse_replaced(optimizer: torch.optim.Optimizer, once: bool) -> None:
 
 
 def _of_class(optimizer: torch.optim.Optimizer) -> Step | None:
-    """The step of its class, if it has no other: a learning-rate scheduler's only counts."""
+    """The step of its class, if it has no other; a learning-rate scheduler's wrapper is looked through."""
     own: Any = vars(optimizer).get("step")
     if own is not None and getattr(own, "_wrapped_by_lr_sched", False):
         own = getattr(own, "__wrapped__", own)

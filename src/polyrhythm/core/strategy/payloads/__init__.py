@@ -1,4 +1,4 @@
-"""What a worker does at a step with what it has computed, for each kind of payload."""
+"""A worker's side of each kind of payload: what it does at a step with its gradients, updates or weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes through linear layers between two steps: inputs, and the gradients of outputs."""
+"""The factors of linear layers' gradients, captured between two steps: inputs, and the gradients of outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CapturedLayer:
         ]
 
     def factors(self) -> Factors | None:
-        """What multiplies out to the gradient that the parameter has; None where it has none."""
+        """The factors of the gradient that the parameter has; None where it has none."""
         if self.parameter.grad is None:
             return None
         self._drop_cleared()
@@ -40,11 +40,11 @@ class CapturedLayer:
         return Factors(torch.cat([x for x, _ in pairs]), torch.cat([delta for _, delta in pairs]))
 
     def forget(self) -> None:
-        """The gradient was exchanged."""
+        """Drop all pairs: the gradient was exchanged."""
         self.pending, self.settled = [], []
 
     def close(self) -> None:
-        """Listen no more."""
+        """Remove the hooks from the layer."""
         for hook in self._hooks:
             hook.remove()
 

@@ -1,4 +1,4 @@
-"""The gradient of a worker's batch is exchanged as what multiplies out to it."""
+"""The payload of gradients with their factors, which a codec may send instead of the product."""
 
 from __future__ import annotations
 
@@ -29,28 +29,23 @@ class FactorsPayload:
 
     @property
     def optimize(self) -> Optimize | None:
-        """As for gradients."""
         return self.gradients.optimize
 
     @property
     def steps_here(self) -> bool:
-        """As for gradients."""
         return self.gradients.steps_here
 
     def recipe(self) -> str:
-        """As for gradients."""
         return self.gradients.recipe()
 
     def begin(self) -> None:
-        """As for gradients."""
         self.gradients.begin()
 
     def rates(self) -> tuple[float, ...]:
-        """As for gradients."""
         return self.gradients.rates()
 
     def step(self) -> PendingExchange:
-        """Exchange the gradient, with its factors beside it."""
+        """Exchange the gradient, together with its factors."""
         found = {path: layer.factors() for path, layer in self.layers.items()}
         self.part.state.factors = {path: factors for path, factors in found.items() if factors is not None}
         pending = self.gradients.step()
@@ -64,7 +59,7 @@ class FactorsPayload:
         pending.conclude(response)
 
     def finish(self) -> None:
-        """None: every gradient was exchanged at its step. The layers are left alone from now on."""
+        """Remove the hooks from the layers; every gradient was exchanged at its step."""
         for layer in self.layers.values():
             layer.close()
 
@@ -87,5 +82,5 @@ class FactorsPayload:
 
 
 def _is_linear(module: object) -> bool:
-    """By the names of its classes, as selections go: a timing-only run has modules that are linear by name alone."""
+    """True if a class of the module is named Linear, as for selections: modules of a timing-only run are linear by name alone."""
     return any(kind.__name__ == "Linear" for kind in type(module).__mro__)

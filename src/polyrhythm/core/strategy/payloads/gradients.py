@@ -1,4 +1,4 @@
-"""The gradient of a worker's batch is exchanged; whoever holds the weights then takes the step."""
+"""The payload of gradients: the gradient of a worker's batch is exchanged, and the holder of the weights then takes the step."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class GradientPayload:
 
     @property
     def optimize(self) -> Optimize | None:
-        """The worker's optimizer steps on what was merged."""
+        """The worker's optimizer, which steps on what was merged."""
         return self.part.optimizer.step_on
 
     @property
     def steps_here(self) -> bool:
-        """Unless servers run it, or the merge has its own."""
+        """True unless servers run the optimizer, or the merge has its own."""
         return not self.served and not self.own_rule
 
     def recipe(self) -> str:
-        """Of the worker's optimizer, where servers are to run it."""
+        """The worker's optimizer as text, where servers are to run it."""
         return self.part.optimizer.lend() if self.served and not self.own_rule else ""
 
     def begin(self) -> None:
@@ -45,7 +45,7 @@ class GradientPayload:
         return checked_rates(self.part.agreement.merge, self.part.optimizer.rates(), _INSTEAD, self.one_rate)
 
     def step(self) -> PendingExchange | None:
-        """Exchange the gradient."""
+        """Exchange the gradient of this step."""
         part = self.part
         self._refuse_clipping()
         part.average_gradients()
@@ -54,7 +54,7 @@ class GradientPayload:
         return part.exchange_gradient()
 
     def finish(self) -> None:
-        """None: every gradient was exchanged at its step."""
+        """Every gradient was exchanged at its step."""
 
     def _refuse_clipping(self) -> None:
         norm = self.part.optimizer.clip_norm

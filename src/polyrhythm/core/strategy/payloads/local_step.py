@@ -1,4 +1,4 @@
-"""What updates and weights have in common: the worker's own optimizer steps first."""
+"""The local step that the payloads of updates and weights have in common: the worker's own optimizer steps first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from polyrhythm.core.strategy.payloads.protocol import ExchangingPart
 
 
 def step_locally(part: ExchangingPart) -> None:
-    """Take the step, with the gradients of the worker's group and what that agrees on afterwards, where it has exchanges of its own."""
+    """Take the local step, with the exchanges inside the worker's group before and after it, if there are any."""
     part.average_gradients()
     part.correct_gradients()
     part.optimizer.clip()
@@ -15,5 +15,5 @@ def step_locally(part: ExchangingPart) -> None:
 
 
 def exchanges_now(part: ExchangingPart) -> bool:
-    """Whether the consistency has an exchange after the step that was taken last."""
+    """True if the consistency has an exchange after the step that was taken last."""
     return part.agreement.consistency.exchanges(part.state.context)

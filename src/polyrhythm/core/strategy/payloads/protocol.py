@@ -1,4 +1,7 @@
-"""What a kind of payload is to the part of a replica that exchanges it, and what it may ask of that part."""
+"""Protocol of the payloads of a part: what each kind does at a step, and what it may ask of the part that exchanges it.
+
+Members are in `PAYLOADS`. A `Part` makes one by its agreement, and calls it at each step and at the end.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ from polyrhythm.core.weights.state import ModelState, Optimize
 
 @dataclass(frozen=True, slots=True)
 class PendingExchange:
-    """An exchange that is to be made: `start` makes its coroutine, and `conclude` does what the response says, where the program runs.
+    """An exchange that is to be made: `start` makes its coroutine, and `conclude` applies the response, where the program runs.
 
-    What all parts of a replica are about to exchange at a step is under way at the same time.
+    The exchanges of all parts of a replica at a step are under way at the same time.
     """
 
     start: Callable[[], Coroutine[Effect[Any], Any, Response]]
@@ -29,19 +32,19 @@ class PendingExchange:
 
 
 class ExchangingPart(Protocol):
-    """The part of a replica that a payload is of."""
+    """The part of a replica that a payload belongs to."""
 
     @property
     def parameters(self) -> Parameters:
-        """What is trained."""
+        """The parameters that are trained."""
 
     @property
     def optimizer(self) -> LocalOptimizer:
-        """Steps on them."""
+        """The optimizer of these parameters."""
 
     @property
     def state(self) -> ModelState:
-        """Their weights."""
+        """The weights of these parameters."""
 
     @property
     def agreement(self) -> Agreement:
@@ -49,7 +52,7 @@ class ExchangingPart(Protocol):
 
     @property
     def pattern(self) -> Pattern:
-        """With whom it is."""
+        """The pattern in which workers communicate."""
 
     @property
     def clock(self) -> int:
@@ -63,55 +66,55 @@ class ExchangingPart(Protocol):
         """Raise DivergedError if one of `values` is not finite."""
 
     def average_gradients(self) -> None:
-        """Put the mean gradient of the worker's group in the place of its own, where the group has exchanges of its own."""
+        """Replace the worker's gradient by the mean of its group, where the group has an inner exchange."""
 
     def correct_gradients(self) -> None:
-        """Put what the rule for local steps makes of the worker's gradient in its place, if it makes something else of it."""
+        """Replace the worker's gradient by the one that the local rule corrects, if it corrects gradients."""
 
     def average_updates(self) -> None:
-        """Take over what the worker's group agrees on after a local step, where the group has exchanges of its own."""
+        """Take over the weights on which the group agrees after a local step, where the group has an inner exchange."""
 
     def defers(self) -> bool:
-        """Whether this step's exchange is under way tensor by tensor, and forward passes wait for what comes of it; to be asked once."""
+        """True if this step's exchange is under way tensor by tensor, and forward passes wait for its results; called once a step."""
 
     def exchange(self, value: Tensor) -> PendingExchange:
         """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
 
     @property
     def awaits_response(self) -> bool:
-        """Whether an update was sent whose response has not been collected."""
+        """True if an update was sent whose response has not been collected."""
 
     def collect(self) -> PendingExchange | None:
-        """What comes of an update that was sent some steps ago, if it is time; None where nothing does."""
+        """The response to an update that was sent some steps ago, if it is due; None where there is none."""
 
     def exchange_gradient(self) -> PendingExchange | None:
-        """As `exchange` of the gradients that the parameters have, in the way that needs the fewest copies; None if it is under way."""
+        """The exchange of the parameters' gradients, in the way that needs the fewest copies; None if it is under way."""
 
 
 class PayloadOfPart(Protocol):
-    """What a worker sends of its steps, and who takes them. Made before anything is exchanged."""
+    """A payload of a part: its values, and the place where steps are taken. Made before anything is exchanged."""
 
     def __init__(self, part: ExchangingPart) -> None: ...
 
     @property
     def optimize(self) -> Optimize | None:
-        """How a merged contribution becomes a step; None where it is subtracted."""
+        """A function that steps on a merged contribution; None where it is subtracted."""
 
     @property
     def steps_here(self) -> bool:
-        """Whether the worker's optimizer steps at the worker, so that its state counts."""
+        """True if the worker's optimizer steps at the worker, so that its state is used."""
 
     def recipe(self) -> str:
-        """How the optimizer is built where the weights are held; empty where it stays here."""
+        """A text from which the optimizer is built where the weights are held; empty where it stays here."""
 
     def begin(self) -> None:
-        """The weights are about to become those of worker 0."""
+        """Prepare for the initial weights of worker 0, which come next."""
 
     def rates(self) -> tuple[float, ...]:
         """The learning rates that go with what is exchanged. Raises CompositionError for those that the exchange cannot carry."""
 
     def step(self) -> PendingExchange | None:
-        """Do what a step of the worker's optimizer stands for, up to the exchange; None where there is none after this step."""
+        """Do the work of a step of the worker's optimizer, up to the exchange; None where there is none after this step."""
 
     def finish(self) -> PendingExchange | None:
-        """The exchange of what has not been exchanged yet; the run ends."""
+        """The exchange, at the end of the run, of what has not been exchanged yet."""

@@ -1,4 +1,4 @@
-"""The gradient of a worker's batch is exchanged, though it be sparse."""
+"""The payload of gradients that may be sparse."""
 
 from __future__ import annotations
 
@@ -27,24 +27,19 @@ class RowsPayload:
 
     @property
     def optimize(self) -> Optimize | None:
-        """As for gradients."""
         return self.gradients.optimize
 
     @property
     def steps_here(self) -> bool:
-        """As for gradients."""
         return self.gradients.steps_here
 
     def recipe(self) -> str:
-        """As for gradients."""
         return self.gradients.recipe()
 
     def begin(self) -> None:
-        """As for gradients."""
         self.gradients.begin()
 
     def rates(self) -> tuple[float, ...]:
-        """As for gradients."""
         return self.gradients.rates()
 
     def step(self) -> PendingExchange | None:
@@ -55,4 +50,4 @@ class RowsPayload:
         return self.gradients.step()
 
     def finish(self) -> None:
-        """None: every gradient was exchanged at its step."""
+        """Every gradient was exchanged at its step."""

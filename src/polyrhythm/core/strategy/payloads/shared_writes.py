@@ -1,4 +1,4 @@
-"""Nothing is exchanged: the worker's own optimizer steps on weights that all workers share."""
+"""No payload: the worker's own optimizer steps on weights that all workers share."""
 
 from __future__ import annotations
 
@@ -21,23 +21,21 @@ class SharedWritesPayload:
 
     @property
     def optimize(self) -> Optimize | None:
-        """Nothing is merged."""
         return None
 
     @property
     def steps_here(self) -> bool:
-        """It takes the local steps."""
+        """True: the worker's optimizer takes the steps."""
         return True
 
     def recipe(self) -> str:
-        """The optimizer stays here."""
+        """Empty: the optimizer stays here."""
         return ""
 
-    def begin(self) -> None:
-        """Nothing is counted."""
+    def begin(self) -> None: ...
 
     def rates(self) -> tuple[float, ...]:
-        """Those with which the steps were taken."""
+        """The learning rates with which the steps were taken."""
         return self.part.optimizer.rates()
 
     def step(self) -> PendingExchange | None:
@@ -48,7 +46,7 @@ class SharedWritesPayload:
         return part.exchange(self.touched())
 
     def touched(self) -> Tensor:
-        """The rows (k,) of which there is a gradient, counted over all parameters; each once."""
+        """The rows (k,) that have a gradient, numbered over all parameters; each once."""
         found = [torch.empty(0, dtype=torch.int64)]
         for parameter, start, rows in zip(self.part.parameters.parameters, self.starts, self.all_rows, strict=True):
             grad = parameter.grad

@@ -1,4 +1,4 @@
-"""What the worker's own optimizer did to the weights is exchanged, with the sign of a gradient."""
+"""The payload of updates: changes of the weights by the worker's own optimizer, with the sign of a gradient."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _INSTEAD = "a system that adds updates up as they are, or whose outer optimizer 
 
 
 class UpdatePayload:
-    """Every step is taken locally; what was done since the last exchange is exchanged when the consistency says so."""
+    """Takes every step locally, and exchanges the change since the last exchange when the consistency says so."""
 
     def __init__(self, part: ExchangingPart) -> None:
         self.part = part
@@ -23,29 +23,28 @@ class UpdatePayload:
 
     @property
     def optimize(self) -> Optimize | None:
-        """Updates are subtracted."""
         return None
 
     @property
     def steps_here(self) -> bool:
-        """It takes the local steps."""
+        """True: the worker's optimizer takes the local steps."""
         return True
 
     def recipe(self) -> str:
-        """The optimizer stays here."""
+        """Empty: the optimizer stays here."""
         return ""
 
     def begin(self) -> None:
-        """Updates count from the weights as they are. Refuse several learning rates where the merge takes one."""
+        """Count updates from the current weights. Refuse several learning rates where the merge takes one."""
         self._refused(self.part.optimizer.rates())
         self.part.state.set_anchor()
 
     def rates(self) -> tuple[float, ...]:
-        """Those with which the last step was taken: a scheduler may have others for the next. Raises CompositionError as `begin`."""
+        """The learning rates of the last step: a scheduler may have set others for the next. Raises CompositionError as `begin` does."""
         return self._refused(self.part.taken_rates)
 
     def step(self) -> PendingExchange | None:
-        """Step, and exchange the update if it is time, or take over what came of one that was sent before."""
+        """Step, and exchange the update if it is time, or collect the response to an earlier one."""
         part = self.part
         step_locally(part)
         self.taken = part.clock
@@ -55,9 +54,9 @@ class UpdatePayload:
         return part.exchange(part.state.moved())
 
     def finish(self) -> PendingExchange | None:
-        """Exchange what was done since the last exchange; while the response to that is awaited, it would not count alike at all."""
+        """Exchange the rest since the last exchange, unless a response to that is awaited: replicas would count the rest differently."""
         part = self.part
-        # a controller may have decided since, after which the consistency would not say of the last step what it said then
+        # a controller may have decided since, and the consistency would now answer differently for the last step
         done = exchanges_now(part) if self.taken is None else self.exchanged == self.taken
         return part.exchange(part.state.moved()) if part.clock and not done and not part.awaits_response else None
 

@@ -1,4 +1,4 @@
-"""The weights themselves are exchanged."""
+"""The payload of weights: the weights themselves are exchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polyrhythm.core.weights.state import Optimize
 
 
 class WeightsPayload:
-    """Every step is taken locally; weights are exchanged when the consistency says so."""
+    """Takes every step locally, and exchanges weights when the consistency says so."""
 
     def __init__(self, part: ExchangingPart) -> None:
         self.part = part
@@ -17,38 +17,37 @@ class WeightsPayload:
 
     @property
     def optimize(self) -> Optimize | None:
-        """Weights are mixed."""
         return None
 
     @property
     def steps_here(self) -> bool:
-        """It takes the local steps."""
+        """True: the worker's optimizer takes the local steps."""
         return True
 
     def recipe(self) -> str:
-        """The optimizer stays here."""
+        """Empty: the optimizer stays here."""
         return ""
 
     def begin(self) -> None:
-        """Where the merge or the rule for local steps looks at what these did, that counts from the weights as they are."""
+        """Count from the current weights, where the merge or the local rule looks at the change by local steps."""
         agreement = self.part.agreement
         local = agreement.local
         if agreement.merge.traits.sees_moved or local.traits.corrects or local.traits.settles or local.mixing is not None:
             self.part.state.set_anchor()
 
     def rates(self) -> tuple[float, ...]:
-        """Those with which the steps were taken."""
+        """The learning rates with which the steps were taken."""
         return self.part.optimizer.rates()
 
     def step(self) -> PendingExchange | None:
         """Step, and exchange the weights if it is time."""
         part = self.part
-        if part.defers():  # the step was taken too
+        if part.defers():  # the local step was taken too
             return None
         step_locally(part)
         return part.exchange(part.state.weights) if exchanges_now(part) else None
 
     def finish(self) -> PendingExchange | None:
-        """A server has seen only what was exchanged; among workers, the end of the run averages the weights."""
+        """The last exchange with a server, which has seen only what was exchanged; workers average their weights at the end of the run."""
         part = self.part
         return part.exchange(part.state.weights) if self.served and part.clock and not exchanges_now(part) else None

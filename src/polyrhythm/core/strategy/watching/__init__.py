@@ -1,1 +1,1 @@
-"""Writes of the user's code to weights and gradients: noticed, kept where they are meant, refused where they would be lost."""
+"""Writes of the user's code to weights and gradients: noticed, kept where they have an effect, refused where they would be lost."""

@@ -1,4 +1,4 @@
-"""What must be alike at all workers: their models when they begin."""
+"""A check that all workers start with the same model and optimizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REMEDY = "attach the same model and optimizer at every worker, equally often an
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """What one call of worker.attach was given, the `number`-th from 0; `trained` are the ids of the parameters that are exchanged."""
+    """The arguments of one call of worker.attach, the `number`-th from 0; `trained` are the ids of the parameters that are exchanged."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer

@@ -1,4 +1,4 @@
-"""What weights must satisfy after every update: functions of the user's, which run where the weights are held."""
+"""Constraints that weights must satisfy after every update: functions of the user, which run where the weights are held."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Constraint = Callable[[Any], object]
 
 
 class ConstrainedPart(Protocol):
-    """A part of a replica."""
+    """A part of a replica whose weights are constrained."""
 
     @property
     def states(self) -> Sequence[ModelState]:
-        """The weights, with what each exchange of the part counts from."""
+        """The weights of the part's exchanges, each with its anchor."""
 
     @property
     def shifts(self) -> bool:
-        """Whether each worker adds up what all others did: what a constraint does is done by each for itself, and sent to nobody."""
+        """True if each worker adds up all others' changes: it then applies constraints for itself, and sends their effect to nobody."""
 
     @property
     def writes(self) -> HandWrites:
-        """Who else writes to the weights."""
+        """The watch for writes to the weights by hand."""
 
 
 class Constraints:
@@ -43,7 +43,7 @@ class Constraints:
         return bool(self.functions)
 
     def add(self, function: Constraint, parts: Sequence[ConstrainedPart], system: str) -> None:
-        """Apply `function` now, and from now on. Raises CompositionError where others than the workers hold the weights."""
+        """Apply `function` now, and from now on. Raises CompositionError where the weights are not held by the workers."""
         if any(part.writes.begun_elsewhere for part in parts):
             raise CompositionError(
                 f"worker.constrain: under {system} the weights are held by servers, hubs or streams, which have parts of them and cannot "
@@ -54,7 +54,7 @@ class Constraints:
         self.apply(parts)
 
     def apply(self, parts: Sequence[ConstrainedPart]) -> None:
-        """Have the weights satisfy all of them. Where all workers agree on the weights, they agree on what comes of them."""
+        """Apply all functions to the weights. Workers that agree on the weights before also agree on them afterwards."""
         if not self.functions:
             return
         apart = [(state, part.shifts) for part in parts for state in part.states if state.anchor is not state.weights]

@@ -1,7 +1,7 @@
-"""Replicas that must be equal when the run ends, and are not: how far apart rounding may bring them.
+"""Replicas that must be equal when the run ends, and are not: the distance that rounding can explain.
 
-Workers that exchange gradients get the same gradient and step by themselves. On like processors they stay equal bit for bit; others
-round some steps otherwise, because their vector instructions add in another order.
+Workers that exchange gradients get the same gradient and step by themselves. On like processors they stay equal bit for bit; others round
+some steps differently, because their vector instructions add in another order.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from polyrhythm.errors import DriftWarning
 _TOPIC = ASIDE + "final"
 _DIGITS = 12
 _ROUNDINGS = 8.0
-"""In one step: an element of the weights is rounded once, what is added to it a few times before."""
+"""Roundings in one step: an element of the weights is rounded once, its change a few times before that."""
 _UNDONE = 4
-"""Steps whose roundings there may be in a change that was undone."""
+"""Steps whose roundings a change that was undone may leave."""
 _MOST = 1e-3
-"""Of the norm. Beyond it nothing counts as rounding: a thousandth can be seen in a loss."""
+"""The largest relative distance that counts as rounding: a thousandth of the norm can be seen in a loss."""
 _REMEDY = (
     "the replicas have drifted apart, and none of them is the result; look for what one worker does between steps and others do not, "
     "such as a learning rate of its own, random numbers in the optimizer, or weights that are written by hand."
@@ -39,13 +39,13 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far `weights` (numel,) are from those of worker 0 after so many `steps`, on processors that are like or not."""
+    """The distance of `weights` (numel,) from those of worker 0 after so many `steps`, on processors of the same kind or not."""
 
     weights: Tensor
     steps: int
 
     def judge(self, shown: Message) -> Facts:
-        """The same of all whose distance is explained; else the distance."""
+        """The same fact for all weights whose distance is explained; else the distance."""
         relative = distance(self.weights, shown.tensors[0])
         if relative <= rounding(self.weights.dtype, self.steps) or shown.text != processor(self.weights.device):
             return {"final weights": "those of worker/0 up to rounding"}
@@ -60,26 +60,26 @@ def distance(weights: Tensor, others: Tensor) -> float:
 
 
 def rounding(dtype: torch.dtype, steps: int) -> float:
-    """What rounding differently at each of `steps` may amount to: independent errors grow as a random walk does."""
+    """The largest distance that rounding differently at each of `steps` explains: independent errors grow as a random walk."""
     return min(_MOST, _ROUNDINGS * torch.finfo(dtype).eps * math.sqrt(steps))
 
 
 def is_put_back(weights: Tensor, before: Tensor) -> bool:
-    """Whether they differ from `before` by no more than after a change that was undone, as noise that is added and subtracted again."""
+    """True if the weights differ from `before` only by the rounding of a change that was undone, such as noise added and subtracted."""
     return torch.equal(weights, before) or distance(weights, before) <= rounding(weights.dtype, _UNDONE)
 
 
 def processor(device: torch.device) -> str:
-    """The kind of processor on which a worker steps: what decides how it rounds."""
+    """The kind of processor on which a worker steps, which determines its rounding."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"a CPU with {torch.backends.cpu.get_cpu_capability()} instructions" if device.type == "cpu" else device.type
 
 
 def end_alike(context: WorkerContext, group: Group, layout: Layout, weights: Tensor, steps: int) -> None:
-    """Have all end with the weights of worker 0 where their final `weights` (numel,) differ in no more than rounding explains.
+    """Give all workers the weights of worker 0 where their final `weights` (numel,) differ by no more than rounding explains.
 
-    Then there is a DriftWarning; else CompositionError is raised at all workers.
+    Issues a DriftWarning where they differed; else CompositionError is raised at all workers.
     """
     mine = processor(weights.device)
     held = Message(_TOPIC, text=mine, tensors=(weights.detach().cpu(),))

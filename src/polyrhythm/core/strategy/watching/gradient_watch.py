@@ -1,4 +1,4 @@
-"""Whether a worker computes gradients, and for what: one that trains does, one that evaluates only does not."""
+"""A check that a worker computes gradients for the model it steps: training does, evaluation alone computes none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polyrhythm.errors import WorkloadError
 
 @dataclass(slots=True)
 class _Turn:
-    """Whose looks were the last of this process, which in the simulator has all workers."""
+    """The watch that looked last in this process, which has all workers in the simulator."""
 
     watch: GradientWatch | None = None
 
@@ -23,10 +23,10 @@ _TURN = _Turn()
 
 
 class GradientWatch:
-    """Watches one worker: whether it has `computed` gradients since it attached a model, and one has `reached` an attached parameter.
+    """Watches one worker: it has `computed` gradients since it attached a model, and one has `reached` an attached parameter.
 
-    Of the former torch says nothing, but it numbers what it computes in a process. What it did between two looks of a worker was this
-    worker's doing if no other has looked meanwhile; else nothing is concluded.
+    Torch does not report the former, but numbers the backward passes of a process. New numbers between two looks of one worker are this
+    worker's if no other worker has looked in between; else nothing is concluded.
     """
 
     def __init__(self) -> None:
@@ -37,25 +37,25 @@ class GradientWatch:
         self._since: int | None = None
 
     def attached(self, watch: StepWatch) -> None:
-        """Another model was; gradients that it has from before are none of the run's."""
+        """Watch another attached model too; gradients that it has already do not count."""
         self.watches.append(watch)
         self._pass(watch.parameters)
         self.go_on()
 
     def stepped(self) -> None:
-        """A step is over; gradients that it has left, such as merged ones, are the library's."""
+        """Note that a step is over; gradients that it has left, such as merged ones, do not count."""
         if not self.reached:
             self._pass(self._parameters())
         self.go_on()
 
     def go_on(self) -> None:
-        """From here on what is computed is the worker's."""
+        """Count gradients from here on as the worker's."""
         _TURN.watch = self
         if self.watches and not self.computed:
             self._since = _next_number()
 
     def look(self) -> None:
-        """What the worker did up to here is over."""
+        """Note what the worker has computed up to here."""
         if not self.reached and any(map(self._has_gradient, self._parameters())):
             self.reached = self.computed = True
         if not self.computed and self._since is not None and _TURN.watch is self:
@@ -66,7 +66,7 @@ class GradientWatch:
         """Raise WorkloadError if the worker has trained something else than what it steps, or has not `stepped`.
 
         Steps without a gradient are no training where they leave the weights as they were; a worker that has not computed any may be one
-        without samples. One that goes on where another run had ended has steps, and has taken none itself.
+        without samples. A worker that resumes where another run had ended has steps, but has taken none itself.
         """
         self.look()
         if not self.computed or not self.watches:
@@ -102,7 +102,7 @@ _OTHER_GRADIENTS = "Gradients that are not for training are computed before work
 
 
 def _next_number() -> int:
-    """The number that torch gives to a computation of gradients; those of a process follow each other, and this is one of them."""
+    """The number of a new backward pass in this process; torch numbers them consecutively."""
     found: list[int] = []
     with torch.inference_mode(False), torch.enable_grad():
         probe = torch.zeros((), device="cpu", requires_grad=True)

@@ -1,4 +1,4 @@
-"""Weights that change although the attached `optimizer.step()` was not called: nothing of that would be exchanged."""
+"""Weights that change although the attached `optimizer.step()` was not called: such changes would not be exchanged."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from polyrhythm.core.weights.wrapped_optimizer import advice
 from polyrhythm.errors import WorkloadError
 
 _SAMPLE = 1024
-"""Elements of the weights that are kept, over all of them: a step of an optimizer changes nearly all."""
+"""The number of elements in a sample of the weights: a step of an optimizer changes nearly all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What was there at one moment: the worker's steps, those that the library took, torch's count of writes, and a sample of weights.
+    """The state at one moment: the worker's steps, those that the library took, torch's count of writes, and a sample of weights.
 
-    `awaited` is whether something of a step was still to come, so that the library writes weights until the next one.
+    `awaited` is True if part of a step was still to come, so that the library writes weights until the next one.
     """
 
     clock: int
@@ -37,14 +37,14 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class OutsideStep:
-    """A step of an optimizer on the parameters of another that is attached, and what was there before it."""
+    """A step of another optimizer on the parameters of an attached one, and the state before it."""
 
     optimizer: torch.optim.Optimizer
     before: Glance
 
 
 class OptimizerSteps:
-    """Hears of every step of every optimizer of this process. `strangers` is how many were on parameters that nobody watches."""
+    """Is notified of every step of every optimizer of this process; `strangers` counts steps on parameters that nobody watches."""
 
     def __init__(self) -> None:
         self.strangers = 0
@@ -52,13 +52,13 @@ class OptimizerSteps:
         self._hook: Any = None
 
     def enter(self, watch: StepWatch) -> None:
-        """From now on tell `watch` of steps on its parameters, which it keeps in memory, so that their ids are theirs."""
+        """Notify `watch` of steps on its parameters from now on. It keeps them in memory, so that no other tensor gets their ids."""
         if self._hook is None:
             self._hook = register_optimizer_step_pre_hook(self._note)
         self._watches.update((id(parameter), watch) for parameter in watch.parameters)
 
     def leave(self, watch: StepWatch) -> None:
-        """Tell it no more."""
+        """Notify `watch` no more."""
         for parameter in watch.parameters:
             self._watches.pop(id(parameter), None)
 
@@ -75,10 +75,10 @@ _STEPS = OptimizerSteps()
 
 
 class StepWatch:
-    """Watches the parameters of one attached `optimizer`, which are in `shares`. `shared`: whether other workers write to them as well.
+    """Watches the parameters of one attached `optimizer`, which are in `shares`; `shared` is True if other workers write to them too.
 
-    What a worker does in its own steps is none of its business: `own` makes the step of the optimizer one of the library's. `taken` counts
-    the steps since it was attached, also those that are passed over.
+    The worker's own steps are ignored: `own` marks the step of the optimizer as one of the library's. `taken` counts the steps since it was
+    attached, including skipped ones.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, shares: Sequence[Parameters], shared: bool) -> None:
@@ -98,25 +98,25 @@ class StepWatch:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the weights are others than at the beginning, whoever has written them."""
+        """True if the weights differ from those at the start, by whatever write."""
         return self._began is not None and self._changed(self._began, written=True)
 
     def begin(self, clock: Callable[[], int], awaits: Callable[[], bool]) -> None:
-        """The weights are those of the beginning. `clock` says how many steps there were, `awaits` whether something of them is to come."""
+        """Start with the current weights. `clock` returns the number of steps, `awaits` True if part of them is still to come."""
         _STEPS.enter(self)
         self._clock, self._awaits = clock, awaits
         self.restart()
 
     def restart(self) -> None:
-        """The weights are those with which training goes on."""
+        """Compare with the current weights from now on: training continues from them."""
         self._outside, self._began, self._shown, self._used, self._strangers = None, self.look(), None, False, _STEPS.strangers
 
     def close(self) -> None:
-        """The run is over, and what is done with the weights from now on is the user's alone."""
+        """End the watch: the run is over, and the weights are the user's."""
         _STEPS.leave(self)
 
     def own(self, step: Callable[..., Any]) -> Callable[[], None]:
-        """`step` of the optimizer, as one that the library takes."""
+        """`step` of the optimizer, marked as one that the library takes."""
 
         def take() -> None:
             with self._step_inside():
@@ -126,12 +126,12 @@ class StepWatch:
         return take
 
     def attached(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """`step` in the place of the optimizer's: the hooks of all optimizers, which it calls, are no sign of another step."""
+        """The replacement of the optimizer's `step`: hooks of all optimizers, which it calls, do not count as another step."""
 
         def take(*given: Any, **options: Any) -> Any:
             with self._step_inside():
                 result = step(*given, **options)
-            self.taken += 1  # also one that is passed over
+            self.taken += 1  # also one that is skipped
             return result
 
         return take
@@ -145,11 +145,11 @@ class StepWatch:
             self._inside -= 1
 
     def look(self) -> Glance:
-        """What is there now."""
+        """The state at this moment."""
         return Glance(self._clock(), self.taken, self._versions(), self._sample(), self._awaits())
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
-        """`optimizer` is about to step on parameters that are watched here."""
+        """Note that `optimizer` is about to step on parameters that are watched here."""
         wraps = any(held is self.optimizer for held in vars(optimizer).values())  # it steps by the one that is attached
         if not (self._inside or wraps) and self._outside is None:
             self._outside = OutsideStep(optimizer, self.look())
@@ -157,21 +157,21 @@ class StepWatch:
     def refuse_batch(self, before: Glance) -> None:
         """Raise WorkloadError if the batch that was drawn `before` has changed the weights, and no step was taken.
 
-        Where others write to them too, nobody can say that of one batch.
+        Where other workers write to the weights too, that cannot be determined for one batch.
         """
         self._used = True
         if not self.shared and self._clock() == before.clock and self.taken == before.taken and self._changed(before):
             raise WorkloadError(self._sentence("A batch has changed the weights"))
 
     def refuse_step(self) -> None:
-        """A step begins: raise WorkloadError if another optimizer has changed the weights since the last one."""
+        """Raise WorkloadError, at the start of a step, if another optimizer has changed the weights since the last one."""
         outside, self._outside = self._outside, None
         if outside is not None and self._changed(outside.before, written=True):
             self._outside = outside
             raise WorkloadError(self._sentence("The weights were changed beside the steps that are exchanged"))
 
     def refuse_shown(self) -> None:
-        """The training function says something of its training: raise WorkloadError if that goes on without a step."""
+        """Raise WorkloadError, when the training function reports, if the weights change without a step."""
         self._used = True
         self._refuse_outside()
         if not self.shared and self._clock() == 0 and self.taken == 0:
@@ -181,7 +181,7 @@ class StepWatch:
                 raise WorkloadError(self._sentence("The weights have changed since the last report"))
 
     def refuse_end(self) -> None:
-        """The training function is over: raise WorkloadError if it has changed the weights without a step."""
+        """Raise WorkloadError, at the end of the training function, if it has changed the weights without a step."""
         self._refuse_outside()
         if self._clock() or self.taken or self._began is None:
             return
@@ -205,7 +205,7 @@ class StepWatch:
         return [flat[:: max(1, len(flat) // _SAMPLE) | 1].clone() for flat in map(Parameters.values, self.shares)]
 
     def _changed(self, before: Glance, written: bool = False) -> bool:
-        """Whether the weights are others than they were, by more than rounding, and this worker has written them.
+        """True if the weights differ by more than rounding, and this worker has written them.
 
         Where others write to them too, torch's count says whether it has, if it is not known that it must have `written`.
         """

@@ -1,4 +1,7 @@
-"""Whether somebody else has written to the weights since the library last did, and what becomes of that."""
+"""Writes to the weights by others than the library since its last one, and their effect: kept, or refused.
+
+Each part has a `HandWrites`, and notes there all writes of the library; constraints and deferred steps use it too.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from polyrhythm.core.strategy.watching.drift import is_put_back
 from polyrhythm.errors import CompositionError
 
 _WHOLE = 8
-"""So many looks compare every element. A loop that writes after each step is found in these; later ones compare a sample."""
+"""The first looks, which compare every element and find a loop that writes after each step; later ones compare a sample."""
 _SMALL = 1 << 14
-"""Elements that every look compares."""
+"""The number of elements up to which every look compares all."""
 _SPREAD = 64
 _CONSTRAIN = "for a bound on weights that is to hold after every step call worker.constrain(function) once."
 _INTEGERS = {4: torch.int32, 8: torch.int64}
@@ -26,16 +29,16 @@ _MIXED = frozenset({Pattern.COLLECTIVE, Pattern.NEIGHBOURS, Pattern.SOME_PEERS})
 
 
 class Written(Protocol):
-    """What is known of who wrote to the weights."""
+    """The facts about writes to the weights since the last `note`."""
 
     def note(self) -> None:
-        """What the weights are now is what the library made of them."""
+        """Note the current weights as those that the library wrote."""
 
     def changed(self) -> bool:
-        """Whether they are something else than at the last `note`."""
+        """True if the weights differ from those at the last `note`."""
 
     def touched(self) -> bool:
-        """Whether torch has counted a write since the last `note`."""
+        """True if torch has counted a write since the last `note`."""
 
 
 class _Seen(NamedTuple):
@@ -61,12 +64,10 @@ class WatchedWeights:
         self._seen: _Seen | None = None
 
     def note(self) -> None:
-        """What the weights are now is what the library made of them."""
         self.looks += 1
         self._seen = self._look(self.looks <= _WHOLE or self.parameters.flat.numel() <= _SMALL)
 
     def changed(self) -> bool:
-        """Whether they are something else than at the last `note`."""
         seen = self._seen
         if seen is None:
             return False
@@ -81,7 +82,6 @@ class WatchedWeights:
         return not is_put_back(_floats(now.sample, dtype), _floats(seen.sample, dtype))
 
     def touched(self) -> bool:
-        """Whether torch has counted a write since the last `note`."""
         return self._seen is not None and self._versions() != self._seen.versions
 
     def _versions(self) -> int:
@@ -99,17 +99,16 @@ class WatchedWeights:
 
 
 class UnwatchedWeights:
-    """Weights to which others write at any time: a write is a write, whoever makes it."""
+    """Weights to which other workers write at any time: nobody can tell the writes apart."""
 
-    def note(self) -> None:
-        """Nothing is kept."""
+    def note(self) -> None: ...
 
     def changed(self) -> bool:
-        """Nobody could say."""
+        """False, because nobody could say."""
         return False
 
     def touched(self) -> bool:
-        """As `changed`."""
+        """False, because nobody could say."""
         return False
 
 
@@ -118,7 +117,7 @@ def _floats(sample: bytes, dtype: torch.dtype) -> torch.Tensor:
 
 
 def keeps_writes(agreement: Agreement, traits: TopologyTraits) -> bool:
-    """Whether weights that every worker writes between two steps, all alike, are from then on the weights of the run.
+    """True if weights that every worker writes alike between two steps become the weights of the run.
 
     They are where workers themselves hold the weights, and what others or an earlier step are still to bring does not count from the
     weights that were there before.
@@ -136,7 +135,7 @@ def keeps_writes(agreement: Agreement, traits: TopologyTraits) -> bool:
 
 
 def begun_elsewhere(agreement: Agreement, traits: TopologyTraits) -> bool:
-    """Whether others than the workers know the weights since worker.attach, and count from them: servers, hubs, shared memory, streams.
+    """True if others than the workers hold the weights since worker.attach: servers, hubs, shared memory, streams.
 
     Memory in which the parameters themselves lie is not elsewhere.
     """
@@ -146,18 +145,18 @@ def begun_elsewhere(agreement: Agreement, traits: TopologyTraits) -> bool:
 
 
 class Base(Protocol):
-    """What a part of a replica counts from."""
+    """The part of a replica whose weights are written."""
 
     @property
     def clock(self) -> int:
-        """Steps taken."""
+        """The number of steps taken."""
 
     def count_from_here(self) -> None:
-        """The weights as they are now are those that all agree on."""
+        """Make the current weights those on which all workers agree."""
 
 
 class HandWrites:
-    """What becomes of weights that the training function writes itself, between two steps, at the worker `name`.
+    """Handles writes of the training function to the weights, between two steps, at the worker `name`.
 
     Before the first step they are what training begins with, where that is not already known elsewhere; later they stay where
     `keeps_writes` has them, and are refused where they would be lost. `early` is whether part of the next step was taken in backward().
@@ -171,22 +170,22 @@ class HandWrites:
         self.resumed = False
         self.early = False
         self.changes = self.touches = self.last = 0
-        """How often the training function wrote weights so that torch counted it and they changed, how often at all, and when last."""
+        """Writes that torch counted and that changed the weights, all counted writes, and the step of the last change."""
 
     def note(self, resumed: bool = False) -> None:
-        """The library has written the weights, as they were in a checkpoint or in a step."""
+        """Note that the library has written the weights, as they were in a checkpoint or in a step."""
         self.resumed, self.early = resumed, False
         self.watched.note()
 
     def take(self, base: Base) -> None:
-        """A step begins, and gradients were computed with the weights that there are. Raises CompositionError for a write that is lost."""
+        """Handle writes at the start of a step, whose gradients were computed with them. Raises CompositionError for a lost write."""
         if self.early:
             return
         touched = self.watched.touched()
         self.touches += touched
         if not self.watched.changed():
             if touched:
-                self.watched.note()  # roundings of what was changed and put back add up else
+                self.watched.note()  # else the roundings of changes that were undone add up
             return
         if self.resumed:
             raise self._refused(
@@ -205,7 +204,7 @@ class HandWrites:
             )
 
     def refuse_under_way(self, clock: int) -> None:
-        """Part of a step is about to be taken late. Raises CompositionError for a write since the part before it."""
+        """Raise CompositionError, before a late part of a step, for a write since the part before it."""
         if self.watched.changed():
             raise self._refused(
                 f"after optimizer.step() had returned from step {clock}",
@@ -213,7 +212,7 @@ class HandWrites:
             )
 
     def refuse_end(self, clock: int) -> None:
-        """The run ends. Raises CompositionError for a write since the last step that is not part of the result."""
+        """Raise CompositionError, at the end of the run, for a write since the last step that is not part of the result."""
         if not self.keeps and self.watched.changed():
             raise self._refused(
                 f"after the last step, {clock}", "the run's result does not have that: call worker.finish() first, and write them after it."
@@ -224,7 +223,7 @@ class HandWrites:
 
 
 def sampled_places(parameters: Parameters) -> np.ndarray:
-    """Places in the vector: some of every tensor, and some spread over all."""
+    """Indices of a sample of the vector: some of every tensor, and some spread over all."""
     sizes = [parameter.numel() for parameter in parameters.parameters]
     ends = list(accumulate(sizes))
     places = {place for end, size in zip(ends, sizes, strict=True) if size for place in (end - size, end - 1 - size // 2, end - 1)}

@@ -13,7 +13,7 @@ _TUPLE = 1
 
 
 def encoded(value: object) -> bytes:
-    """`value` as msgpack. Raises WorkloadError for what would not come out as it went in."""
+    """`value` as msgpack. Raises WorkloadError for a value that would be changed by it."""
     try:
         data = msgspec.msgpack.encode(_marked(value))
         kept = _same(decoded(data), value)
@@ -25,7 +25,7 @@ def encoded(value: object) -> bytes:
 
 
 def decoded(data: bytes) -> Any:
-    """What was `encoded`."""
+    """The value that `encoded` was given, from its bytes."""
     return msgspec.msgpack.decode(data, ext_hook=_unmarked)
 
 
@@ -44,7 +44,7 @@ def _unmarked(code: int, data: memoryview) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether the two are of the same types throughout and equal; a number that is none is equal to itself."""
+    """True if the two are equal and of the same types throughout; NaN is equal to itself."""
     if type(a) is not type(b):
         return False
     if isinstance(a, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Sums that go on while workers compute, in runs that continue without a lost worker: worker 0 adds up what has come, in the background."""
+"""Background sums, in runs that continue without a lost worker: worker 0 adds up the values that arrive, while workers compute."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SurvivorTotals:
         await self._answer()
 
     async def result(self, number: float, topic: str) -> tuple[Tensor, int]:
-        """The sum, and how many workers it is over."""
+        """The sum, and the number of workers in it."""
         if self._group.rank:
             delivery = await self._port.receive(topic, self._group.members[0])
             assert delivery is not None

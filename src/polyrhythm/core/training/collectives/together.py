@@ -48,11 +48,11 @@ class Together:
         return total.item() / workers
 
     def any(self, value: object) -> bool:
-        """Whether it holds at one worker or more."""
+        """True at every worker if `value` is true at one worker or more."""
         return self._total("any", torch.tensor([float(holds("worker.any", value))]))[0].item() > 0
 
     def begin(self, value: Tensor) -> PendingSum:
-        """As `pieces.sharded.BackgroundSums`."""
+        """Start the sum of `value` over the workers, in the background; implements `BackgroundSums`."""
         return _Pending(self.perform, self.perform(self.collective.begin(value, self._next("batches"))))
 
     def broadcast(self, value: Value) -> Value:
@@ -72,15 +72,15 @@ class Together:
         place = torch.zeros(self.group.size, dtype=torch.int64)
         place[self.group.rank] = len(own)
         sizes = self._total("gather", place)[0].tolist()
-        # everybody's bytes in places of their own, so that their sum is all of them
+        # each worker's bytes in a range that is zero at all others, so that the sum has all of them
         whole = torch.zeros(sum(sizes), dtype=torch.uint8)
         begin = sum(sizes[: self.group.rank])
         whole[begin : begin + len(own)] = own
         parts = torch.split(self._total("gather", whole)[0].to(torch.uint8), sizes)  # a sum of bytes may be of a wider type
-        return [_unpacked(part) for part in parts if part[:1].any()]  # nobody's message begins with a zero, and who is lost has sent none
+        return [_unpacked(part) for part in parts if part[:1].any()]  # no message begins with a zero, and a lost worker has sent none
 
     def _total(self, kind: str, value: Tensor) -> tuple[Tensor, int]:
-        """The sum over the workers that are left, the same bits for all, on the CPU; and how many they are."""
+        """The sum over the workers that are left, the same bits for all, on the CPU; and the number of these workers."""
         summed: tuple[Tensor, int] = self.perform(self.collective.total(value.detach().cpu().contiguous(), self._next(kind)))
         return summed
 
@@ -95,7 +95,6 @@ class _Pending:
     end: Callable[[], Any]
 
     def result(self) -> Tensor:
-        """As in the protocol."""
         total: Tensor = self.perform(self.end())[0]
         return total
 

@@ -28,7 +28,7 @@ from polyrhythm.errors import WorkloadError
 KINDS = ("barrier", "mean", "any", "broadcast", "batches", "gather")
 
 Summed = tuple[Tensor, int]
-"""A sum over the workers, and how many they were."""
+"""A sum over the workers, and their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class UserCall:
 
     @property
     def topic(self) -> str:
-        """Of its messages."""
+        """The topic of the messages of this call."""
         return f"{CALL}/{self.kind}/{self.number}"
 
     @property
     def code(self) -> tuple[float, float]:
-        """As numbers of a message."""
+        """The number and the kind of the call, as numbers of a message."""
         return float(self.number), float(KINDS.index(self.kind))
 
 
@@ -53,10 +53,10 @@ class UserCollectives(Protocol):
     """One worker's side. All workers make the same calls, which are numbered."""
 
     async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
-        """The sum over the workers, the same bits for all, and how many they were."""
+        """The sum over the workers, the same bits for all, and the number of these workers."""
 
     async def begin(self, value: Tensor, call: UserCall) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
-        """Begin a `total`; the result is to be called once, and ends with it."""
+        """Start a `total` in the background. The returned function is to be called once; its coroutine returns the total."""
 
     async def broadcast(self, message: Message, call: UserCall) -> Message:
         """Worker 0's message; its topic is ignored."""
@@ -70,11 +70,11 @@ class TreeCollectives:
         self.group = group
 
     async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
-        """As in the protocol; a tree reduction."""
+        """The sum by a tree reduction."""
         return await Tree().reduce(self.port, self.group, value, call.topic), self.group.size
 
     async def begin(self, value: Tensor, call: UserCall) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
-        """As in the protocol; it goes on while the worker computes."""
+        """Start the sum, which is computed while the worker computes."""
         summed, ended = list[Tensor](), Latch()
 
         async def run() -> None:
@@ -89,13 +89,13 @@ class TreeCollectives:
         return end
 
     async def broadcast(self, message: Message, call: UserCall) -> Message:
-        """As in the protocol; over a binomial tree."""
+        """Worker 0's message, sent over a binomial tree."""
         message.topic = call.topic
         return await broadcast_message(self.port, self.group, message)
 
 
 class SurvivorCollectives:
-    """For runs that go on without a lost worker: all send to worker 0, without which no run goes on, and worker 0 sends to all.
+    """For runs that continue without a lost worker, except worker 0: all send to worker 0, and worker 0 sends to all.
 
     2 (P - 1) messages and two latencies for a sum. A lost worker counts if its message reached worker 0 before the notice of its loss.
     """
@@ -109,7 +109,7 @@ class SurvivorCollectives:
         self.totals = SurvivorTotals(port, group, losses)
 
     async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
-        """As in the protocol; worker 0 adds up in the order of ranks."""
+        """The sum, which worker 0 computes in the order of ranks."""
         if self.group.rank:
             await self.port.send(self.group.members[0], Message(CALL, call.code, tensors=(value,)))
             result = await self.broadcast(Message(""), call)
@@ -120,12 +120,12 @@ class SurvivorCollectives:
         return result.tensors[0], int(result.numbers[0])
 
     async def begin(self, value: Tensor, call: UserCall) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
-        """As in the protocol; it goes on while the worker computes."""
+        """Start the sum, which is computed while the worker computes."""
         await self.totals.begin(value, call.code[0], call.topic)
         return partial(self.totals.result, call.code[0], call.topic)
 
     async def broadcast(self, message: Message, call: UserCall) -> Message:
-        """As in the protocol; worker 0 sends to every worker itself."""
+        """Worker 0's message, which it sends to every worker directly."""
         message.topic = call.topic
         return await flat_broadcast_message(self.port, self.group, message)
 
@@ -141,7 +141,7 @@ class SurvivorCollectives:
                 self.gone |= {message.text}.intersection(self.group.members)
             elif message.numbers == call.code:
                 values[delivery.sender] = message.tensors[0]
-            elif message.numbers[0] == call.number:  # an earlier one is of a lost worker, and came after the notice of its loss
+            elif message.numbers[0] == call.number:  # an earlier number is from a lost worker, and came after the notice of its loss
                 raise WorkloadError(
                     f"{self.port.name} calls worker.{call.kind}() where {delivery.sender} calls worker.{KINDS[int(message.numbers[1])]}(): "
                     "every worker must make the same calls in the same order."

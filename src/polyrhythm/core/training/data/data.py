@@ -1,4 +1,4 @@
-"""Where a worker takes its samples: whole batches, a sampler for a loader of one's own, or a share of any iterable."""
+"""The samples of a worker: whole batches, a sampler for the user's own loader, or a share of any iterable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from polyrhythm.core.training.position import DataPosition, Skip
 from polyrhythm.errors import DataError, UnshardedWarning
 
 Drawn = Callable[[DataFacts, bool], Callable[[], None]]
-"""Called when a batch is drawn of such data, the first of a pass or not; what it returns is called when the next one is."""
+"""Called when a batch is drawn, with facts about its data and True for the first of a pass; the result is called at the next draw."""
 
 
 class StreamBatches:
@@ -59,7 +59,7 @@ class Batches:
 class Data:
     """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used.
 
-    The owner may put something else for `drawn`, which looks at what is done with batches.
+    The owner may replace `drawn`, which checks what is done with batches.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Data:
         self._sources: WeakKeyDictionary[DataLoader[Any], LoaderSource | LoaderStream] = WeakKeyDictionary()
 
     def batches(self, wanted: DataRequest, port: Port, perform: Perform) -> Batches | StreamBatches:
-        """As `Worker.batches`."""
+        """This worker's batches for a call of `Worker.batches`."""
         size = wanted.batch_size
         if size is not None and not is_whole(size):
             raise DataError(f"batch_size={shown(size)} is not a whole number: give the number of samples, 1 or more.")
@@ -108,7 +108,7 @@ class Data:
         return _iterable(epoch, count, wanted)
 
     def sampler(self, dataset: Any, shuffle: bool, counts: bool) -> ShareSampler:
-        """As `Worker.sampler`."""
+        """This worker's sampler for a call of `Worker.sampler`."""
         if not isinstance(dataset, Sized):
             raise DataError(f"worker.sampler was given {shown(dataset)}, which has no length: give a map-style data set, or a sampler.")
         shuffle, counts = holds("worker.sampler", shuffle), holds("worker.sampler", counts)
@@ -120,14 +120,14 @@ class Data:
         return ShareSampler(lambda number: self._shuffle.share(order, self._group, number), length // workers, count)
 
     def shard(self, iterable: Iterable[Any]) -> StreamShard:
-        """As `Worker.shard`."""
+        """This worker's elements of `iterable`, for a call of `Worker.shard`."""
         if not isinstance(iterable, Iterable) and not hasattr(type(iterable), "__getitem__"):
             raise DataError(f"worker.shard was given {shown(iterable)}, which cannot be iterated: give files, batches or samples.")
         self.used = True
         return StreamShard(iterable, self._group)
 
     def warn_if_unused(self) -> None:
-        """Warn, at worker 0, if a step comes and no sample has."""
+        """Warn once, at worker 0, if a step is taken and no sample came through the worker."""
         if self.used or self._group.size == 1:
             return
         self.used = True
@@ -140,7 +140,7 @@ class Data:
             )
 
     def numbered(self, batches: Any, start: int) -> Iterator[tuple[int, Any]]:
-        """As `Worker.enumerate`."""
+        """The batches with their numbers from `start`, for a call of `Worker.enumerate`."""
         if not isinstance(batches, (Batches, StreamBatches)):
             raise DataError(f"worker.enumerate was given a {type(batches).__name__}: give it what worker.batches(...) returns.")
         first = whole("worker.enumerate was given start =", start, "the number of the first batch, a whole number")
@@ -167,7 +167,7 @@ class Data:
         for samples, batch in self.position.follow(facts, begin, skip):
             if self.position.joined:
                 self.position.joined = False
-                if self._group.rank == 0:  # the others have the same code, and looking for who holds an object takes a while
+                if self._group.rank == 0:  # the others have the same code, and the search for holders of an object takes a while
                     refuse_counters(this[0]())
             self._count(samples)
             used, first = self.drawn(facts, first), False
@@ -175,7 +175,7 @@ class Data:
             used()
 
     def _shards(self, wanted: DataRequest) -> tuple[ShardFeed, int] | None:
-        """The feed of data that divide themselves, and the batch size; of a loader the source is kept as that of others is."""
+        """The feed of data that divide themselves, and the batch size; None for other data. The source of a loader is kept with it."""
         data, size = wanted.data, wanted.batch_size
         source: ShardedSource | None
         if isinstance(data, DataLoader):
@@ -191,7 +191,7 @@ class Data:
         return self._shuffle.sharded(source, self._group, self._totals, size), size
 
     def _source(self, data: Any) -> Sources | Streams:
-        """What `data` are; of a loader it is kept as long as the loader, for the processes that it may keep (persistent_workers)."""
+        """The source or stream of `data`; that of a loader is kept as long as the loader, for persistent processes (persistent_workers)."""
         if not isinstance(data, DataLoader):
             return stream_of(data) or source_of(data)
         source = self._sources.get(data)
@@ -200,7 +200,7 @@ class Data:
         return source
 
     def _feed(self, data: Any, port: Port, perform: Perform) -> Feed:
-        """The feed of `data`, which goes on where it was when the same data were given before."""
+        """The feed of `data`, which continues where it was when the same data were given before."""
         parts = parts_of(data)
         for group, (held, feed) in enumerate(self._feeds):
             if len(held) == len(parts) and all(a is b for a, b in zip(held, parts, strict=True)):
@@ -212,20 +212,20 @@ class Data:
 
 
 def _unwatched(facts: DataFacts, first: bool) -> Callable[[], None]:
-    """Nothing is trained."""
+    """Check nothing: no model is trained on the batch."""
     return lambda: None
 
 
 def _uncounted(samples: int) -> None:
-    """Whoever draws counts."""
+    """Count nothing: the code that draws the samples counts them."""
 
 
 def _nothing(number: int, taken: int) -> None:
-    """Streams and shards are read anew in every epoch."""
+    """Skip nothing: streams and shards are read from the beginning in every epoch."""
 
 
 def _read(begin: Begin, number: int, taken: int) -> None:
-    """An iterator has what it gave in earlier passes only once."""
+    """Skip what earlier passes took by reading it: an iterator gives each element only once."""
     for _ in islice(begin(number, 0), taken):
         pass
 
@@ -248,4 +248,4 @@ def _size(source: Sources | Streams, given: int | None) -> int:
 
 
 _FEEDS = 8
-"""How many data sets keep their position: a script that makes new ones all the time must not keep the old ones in memory."""
+"""Data sets that keep their position, at most: a script that makes new ones all the time must not keep the old ones in memory."""

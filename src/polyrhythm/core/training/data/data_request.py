@@ -1,4 +1,4 @@
-"""What `worker.batches` was asked for, and what of it a checkpoint records, so that a resumed run goes on with the same."""
+"""The arguments of `worker.batches`, and the facts about them that a checkpoint records, so that a resumed run continues with the same."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from polyrhythm.core.training.numbers import is_whole
 from polyrhythm.errors import DataError
 
 Begin = Callable[[int, int], Iterator[Batch]]
-"""The batches of a pass of that number, of which so many were taken."""
+"""Makes the batches of a pass, from its number and the number of batches that were taken from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataRequest:
-    """As the arguments of `Worker.batches`. Raises DataError for a number of steps that is none."""
+    """The arguments of `Worker.batches`. Raises DataError for `steps` that is no number of batches."""
 
     data: Any
     batch_size: int | None
@@ -40,14 +40,14 @@ class DataRequest:
             raise DataError(f"steps={shown(self.steps)} is not a number of batches: give 1 or more, or leave it out.")
 
     def limited(self, begin: Begin) -> Begin:
-        """`begin`, with passes of so many batches at most as were wanted."""
+        """`begin`, with passes of at most `steps` batches."""
         if self.steps is None:
             return begin
         return lambda number, taken: islice(begin(number, taken), self.steps)
 
 
 def facts_of(data: Any, batch_size: int) -> DataFacts:
-    """What is known of `data`."""
+    """The facts about `data` that a checkpoint records."""
     if isinstance(data, DataLoader):
         inner = facts_of(data.dataset, batch_size)
         if isinstance(data.dataset, (ShardedSource, IterableDataset)):
@@ -72,7 +72,7 @@ def _tensors(data: Any) -> list[Any]:
 
 
 def _digest(tensors: list[Any]) -> str:
-    """Of a few elements of each: enough to notice that data are others, in a time that no pass notices."""
+    """A digest of a few elements of each tensor: enough to notice other data, at a cost that is small next to a pass."""
     found = blake2b(digest_size=8)
     for given in tensors:
         tensor = torch.as_tensor(given)

@@ -1,4 +1,7 @@
-"""A torch DataLoader as a source of samples: its options for batches are kept; the shuffle decides which worker gets which sample."""
+"""A torch DataLoader as a source of samples: its options for batches are kept; the shuffle decides which worker gets which sample.
+
+`Data` makes a `LoaderSource` for each loader of the user's; streams, shards and integrations use the helpers.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ KEPT = (
     "prefetch_factor",
     "persistent_workers",
 )
-"""Options of a loader that its copy takes over as they are. (`pin_memory` is, where there is something to pin for.)"""
+"""Options of a loader that its copy takes over as they are. (`pin_memory` is kept too, where there is an accelerator.)"""
 
 
 class LoaderSource:
@@ -57,7 +60,7 @@ class LoaderSource:
 
 
 class LoadOrder:
-    """What a copy of a loader loads at its next pass: the samples of each batch, or samples one by one."""
+    """The (batch) sampler of a copy of a loader: the samples of each batch of its next pass, or samples one by one."""
 
     def __init__(self) -> None:
         self.loads: Sequence[Any] = ()
@@ -70,7 +73,7 @@ class LoadOrder:
 
 
 class Loads:
-    """How a loader loads, without the choice of samples."""
+    """The options and the random generator by which copies of a loader load, without the choice of samples."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.options: dict[str, Any] = {name: getattr(loader, name) for name in KEPT}
@@ -85,9 +88,9 @@ class Loads:
 
     @contextmanager
     def one_pass(self, copy: DataLoader[Any], seed: int) -> Iterator[Iterator[Any]]:
-        """What `copy` loads in one pass, its processes seeded with `seed`; a generator of the user's has its part in it.
+        """The batches that `copy` loads in one pass, with processes seeded by `seed` and by the user's generator, if there is one.
 
-        The processes are ended with the pass, unless they are to persist: an error that somebody keeps would keep them too.
+        The processes are ended with the pass, unless they are persistent: an exception that somebody keeps would keep them alive.
         """
         self.generator.manual_seed(rng.derive(seed, *self.salt))
         batches: Any = iter(copy)
@@ -139,7 +142,7 @@ def refuse_own_ways(loader: DataLoader[Any]) -> None:
 
 
 def length(batch: Any) -> int:
-    """How many samples a batch of the user's has: the length of its first part."""
+    """The number of samples in a batch of the user's: the length of its first part."""
     first = batch
     while isinstance(first, (tuple, list)) and first:
         first = first[0]

@@ -1,4 +1,7 @@
-"""Which samples an epoch has, and in which order: the intent of a loader's sampler, for all workers together."""
+"""The samples of an epoch and their order: the intent of a loader's sampler, for all workers together.
+
+Sources of `worker.batches` take their order from here; `worker.sampler` returns a `ShareSampler`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class Permuted:
 
 @lru_cache(maxsize=2)
 def _permutation(length: int, seed: int, epoch: int) -> Sequence[int]:
-    """Drawn once for all workers of the process: a thousand of them would else draw the same one each, over all samples."""
+    """A permutation, drawn once for all workers of the process: otherwise each of a thousand would draw the same one, of all samples."""
     drawn = rng.stream(seed, "shuffle", epoch).permutation(length)
     return array("q", drawn.astype(np.int64).tobytes())
 
@@ -57,13 +60,13 @@ class Listed:
         return len(self.listed)
 
     def indices(self, seed: int, epoch: int) -> list[int]:
-        """As they were given."""
+        """The indices as they were given."""
         return list(self.listed)
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What one of torch's samplers draws from the run's seed, in place of a generator of its own, which workers may not have in common."""
+    """The draw of one of torch's samplers from the run's seed; the sampler's own generator may differ between workers."""
 
     draw: Callable[[torch.Generator], Iterable[int]]
     length: int
@@ -128,7 +131,7 @@ def _refusal(sampler: Any) -> str:
 
 
 class ShareSampler(Sampler[int]):
-    """One worker's indices of a data set, for a DataLoader of one's own: equally many at every worker, a new epoch at each pass.
+    """One worker's indices of a data set, for the user's own DataLoader: equally many at every worker, a new epoch at each pass.
 
     An index counts as a sample of the next step when it is drawn; a loader with worker processes draws ahead of the steps.
     """
@@ -140,7 +143,7 @@ class ShareSampler(Sampler[int]):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next pass be that of `epoch`, from 0; without it each pass is the next epoch's."""
+        """Make the next pass that of `epoch`, from 0; without this call each pass is the next epoch's."""
         self._epoch = epoch
 
     def __len__(self) -> int:

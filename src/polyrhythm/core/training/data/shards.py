@@ -18,7 +18,7 @@ from polyrhythm.errors import DataError
 
 
 def sharded(data: Any) -> ShardedSource | None:
-    """The source that `data` are, if they divide themselves; None for other data. Raises DataError for data that must be divided before."""
+    """`data` as a source, if they divide themselves; None for other data. Raises DataError for data that must be divided before the run."""
     if isinstance(data, ShardedSource):
         return data
     if isinstance(data, Dividing):
@@ -30,9 +30,9 @@ def sharded(data: Any) -> ShardedSource | None:
 
 
 class LoadedShards:
-    """A source that is read by the processes of a DataLoader: each reads a shard of its own, and the worker's are taken in turn.
+    """A source that is read by the processes of a DataLoader: each process reads its own shard, and the worker takes from them in turn.
 
-    How many samples a worker gets is not known before, since the loader's processes have shards of other sizes.
+    The number of samples of a worker is not known in advance, since the loader's processes have shards of different sizes.
     """
 
     samples = None
@@ -49,13 +49,13 @@ class LoadedShards:
         self.copy = self.loads.copy(self.part, batch_size=None, collate_fn=_as_they_are)
 
     def shard(self, request: ShardRequest) -> Iterator[Rows]:
-        """What the loader's processes read, in their order."""
+        """The rows that the loader's processes read, in the loader's order."""
         self.part.ask(request)
         with self.loads.one_pass(self.copy, rng.derive(request.seed, "loading", request.rank, request.epoch)) as chunks:
             yield from chunks
 
     def batch(self, rows: Rows) -> Any:
-        """As the source would, in pinned memory where the loader has it so."""
+        """The source's batch of `rows`, in pinned memory if the loader has that option."""
         batch = self.source.batch(rows)
         return pin_memory(batch) if self.loads.options["pin_memory"] else batch  # type: ignore[no-untyped-call]
 
@@ -74,7 +74,7 @@ class _LoadedPart(IterableDataset[Any]):
         self._request = torch.zeros(4, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
     def ask(self, request: ShardRequest) -> None:
-        """What the next pass reads, by all processes together."""
+        """Set the shard that all processes together read in the next pass."""
         self._request.copy_(torch.tensor([request.rank, request.workers, request.seed, request.epoch]))
 
     def __iter__(self) -> Iterator[Any]:

@@ -1,4 +1,7 @@
-"""Data without a length, read once an epoch by every worker; and one worker's share of anything that can be iterated."""
+"""Data without a length, read once an epoch by every worker; and one worker's share of anything that can be iterated.
+
+`Data` makes streams for `worker.batches`; `worker.shard` returns a `StreamShard`.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,13 @@ class PlainStream:
 
     @property
     def once(self) -> bool:
-        """Whether a pass goes on where the one before was left, as that over an iterator does."""
+        """True if a pass continues where the one before stopped, as with an iterator."""
         return isinstance(self.data, Iterator)
 
     def elements(self, seed: int) -> Iterator[Any]:
-        """One pass."""
         return alone(self.data)
 
     def batch(self, samples: Sequence[Any]) -> Batch:
-        """`samples`, stacked."""
         return len(samples), default_collate(list(samples))
 
 
@@ -77,10 +78,10 @@ class LoaderStream:
 
 
 class StreamShard(IterableDataset[Any]):
-    """One worker's elements of an iterable: of each round of as many as there are workers, one. What is left over is dropped.
+    """One worker's elements of an iterable: one of each round, of as many elements as there are workers; an incomplete round is dropped.
 
-    In the processes of a DataLoader the rounds are dealt out among these. Each then reads the whole iterable, as if it were alone:
-    one that shares itself out among a loader's processes, as torch recommends, must not do so a second time.
+    In the processes of a DataLoader the rounds are divided among these. Each then reads the whole iterable as if it were the only one,
+    so that an iterable that divides itself among a loader's processes, as torch recommends, does not do so a second time.
     """
 
     def __init__(self, data: Iterable[Any], group: Group) -> None:

@@ -30,9 +30,9 @@ class VariablePath(NamedTuple):
 
 
 class _Region(NamedTuple):
-    """A loop: the offsets of its first and last instruction, what it carries on, and all variables that it sets.
+    """A loop: the offsets of its first and last instruction, the variables that it carries to the next iteration, and all that it sets.
 
-    The `targets` of a `for` are numbers at most.
+    Of the `targets` of a `for`, only whole numbers are recorded.
     """
 
     start: int
@@ -72,14 +72,14 @@ def held(frame: FrameType) -> Iterator[Held]:
 
 
 def bound(frame: FrameType) -> Iterator[Held]:
-    """All of them that have a value."""
+    """The variables of `frame`, without those of the functions around it, that have a value."""
     for name, value in list(frame.f_locals.items()):
         if name not in frame.f_code.co_freevars and not name.startswith("__"):
             yield Held(name, value)
 
 
 def numbers(frame: FrameType) -> dict[str, Any]:
-    """The values, by name, of the variables that the loops of `frame` which are under way carry on: numbers, and lists of numbers."""
+    """The values, by name, of variables that loops under way in `frame` carry to the next iteration: numbers, and lists of numbers."""
     local: Mapping[str, Any] = frame.f_locals
     found: dict[str, Any] = {}
     for region in _regions(frame.f_code):
@@ -137,12 +137,12 @@ def _regions(code: CodeType) -> tuple[_Region, ...]:
 
 
 def _at_begin(inside: list[dis.Instruction], code: CodeType) -> frozenset[str]:
-    """What may be read, when an iteration begins, before it is written."""
+    """The variables that may be read, when an iteration begins, before they are written."""
     return live(code)[inside[1 if inside[0].opname == "FOR_ITER" and len(inside) > 1 else 0].offset]
 
 
 def _carried(code: CodeType) -> frozenset[VariablePath]:
-    """What is read before it is written."""
+    """The variables that are read before they are written."""
     first: dict[str, str] = {}
     stored = set()
     for deed, name in accesses(instructions(code)):

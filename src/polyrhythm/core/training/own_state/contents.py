@@ -1,4 +1,4 @@
-"""What a variable holds, as a tree that a checkpoint can hold; `own_state` asks."""
+"""The content of a variable, as a tree that a checkpoint can hold, for `own_state`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _THEIR_OWN = (nn.Module, Optimizer, LRScheduler, Dataset, DataLoader, Enum, Base
 
 @lru_cache(maxsize=512)
 def _of_user(kind: Any) -> bool:
-    """Whether the class is no library's."""
+    """True for a class of the user's that is not a kind of module, optimizer, data set, enum or exception, and for plain namespaces."""
     if kind in (SimpleNamespace, argparse.Namespace):
         return True
     return not issubclass(kind, (*_THEIR_OWN, type)) and _by_user(kind)
@@ -49,7 +49,7 @@ def _of_user(kind: Any) -> bool:
 
 @lru_cache(maxsize=512)
 def _by_user(kind: Any) -> bool:
-    """Whether the user has written the class."""
+    """True if the user has written the class."""
     name = str(kind.__module__)
     if name == "builtins" or is_ours(name) or name == "torch" or name.startswith("torch."):
         return False
@@ -66,7 +66,7 @@ def _is_of_user(value: Any) -> bool:
 
 
 class ObjectTree:
-    """Makes the tree of one variable, without what is in `mine`; tensors that are `known` from the beginning have been changed in place."""
+    """Makes the tree of one variable, without the objects in `mine`; tensors that are `known` from the start were changed in place."""
 
     def __init__(self, mine: Collection[int], known: Mapping[int, weakref.ref[Tensor]] = _NONE) -> None:
         self.mine = mine
@@ -149,7 +149,7 @@ class ObjectTree:
         return name not in _OF_MODULES and not isinstance(held, nn.Module)
 
     def behind(self, value: Any) -> Node:
-        """The tree of what a callable changes."""
+        """The tree of the objects that a callable may change."""
         return self.parts("callable", of_callable(value) or (), None, value)
 
     def iterator(self, value: Any) -> Node:
@@ -185,7 +185,7 @@ def _sequence(value: Any) -> list[Any]:
 
 
 def _unseen(values: Collection[Any]) -> Node:
-    """What is too large or too deep to be looked into: which objects it holds is seen while they are there, and not in a later run."""
+    """A node for a container that is too large or too deep: a hash that shows changes in this run, and means nothing in a later one."""
     held = sorted(values, key=repr) if isinstance(values, bytearray) else values
     return {"kind": "long", "count": len(values), "value": hash(tuple(map(_identity, held)))}
 
@@ -195,7 +195,7 @@ def _identity(value: Any) -> int:
 
 
 def _is_key(value: Any) -> bool:
-    """Whether a key is the same in another process: others, such as parameters or their id(), are told by their place."""
+    """True if a key is the same in another process: others, such as parameters or their id(), are identified by their place."""
     parts = value if type(value) is tuple else (value,)
     return all(type(each) in _PLAIN and not (type(each) is int and each >= _ADDRESSES) for each in parts)
 
@@ -215,7 +215,7 @@ def _array(kind: str, value: Any) -> Node:
 
 
 def _names(value: Any) -> set[str]:
-    """Of the attributes that an object has itself."""
+    """The names of the attributes that an object has itself."""
     slots = (each.__dict__.get("__slots__", ()) for each in type(value).__mro__)
     named = {name for each in slots for name in ((each,) if isinstance(each, str) else each) if attribute(value, name) is not _NOTHING}
     held = [name for name in attribute(value, "__dict__", {}) if isinstance(name, str)]

@@ -1,4 +1,7 @@
-"""What callables and iterators hold that a step may change; `contents` asks, and `renewal` to put it back."""
+"""The objects inside callables and iterators that a step may change.
+
+`contents` describes variables by them, `renewal` puts them back, and `own_variables` skips proxies.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from typing import Any, NamedTuple
 from polyrhythm.core.training.callers import is_ours, users
 
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
-"""The types of what stands for another object, which may be there no longer: nothing can be asked of them."""
+"""The types of proxies of an object, which may have been deleted: they cannot be inspected."""
 
 
 class Position(NamedTuple):
-    """How far an iterator is, as a `mark` and `parts` that say so together; not `known` for an iterator that does not tell."""
+    """The position of an iterator, given by a `mark` and `parts` together; not `known` for an iterator that does not show it."""
 
     mark: int
     parts: Sequence[Any]
@@ -37,7 +40,7 @@ def of_callable(value: Any) -> list[Any] | None:
 
 
 def cells_of(value: Any) -> Sequence[CellType]:
-    """The variables that a function of the user's has from the one that made it, where this has returned: others are found as its own."""
+    """The closure cells of a function of the user's, if the function that made it has returned; before that they are its variables."""
     if not isinstance(value, FunctionType) or not value.__closure__ or is_ours(str(value.__module__)):
         return ()
     maker = value.__qualname__.rpartition(".<locals>.")[0]
@@ -45,13 +48,13 @@ def cells_of(value: Any) -> Sequence[CellType]:
 
 
 def is_iterator(value: Any) -> bool:
-    """Whether it is an iterator, and neither a file nor one of the library's."""
+    """True for an iterator that is neither a file nor one of the library's."""
     kind: Any = type(value)
     return hasattr(kind, "__next__") and not isinstance(value, io.IOBase) and not is_ours(str(kind.__module__))
 
 
 def position(value: Any) -> Position | None:
-    """How far an iterator is; None for one over the library's, such as those of batches, which are put where they were."""
+    """The position of an iterator; None for one over an iterator of the library's, such as batches, which the library restores."""
     if any(map(_is_librarys, beneath(value))):
         return None
     if isinstance(value, GeneratorType):
@@ -66,7 +69,7 @@ def position(value: Any) -> Position | None:
 
 
 def beneath(iterator: Any, depth: int = 4) -> Iterator[Any]:
-    """An iterator, and those from which it takes what it gives."""
+    """An iterator, and the iterators that it draws from."""
     yield iterator
     if depth:
         for each in gc.get_referents(iterator):
@@ -80,7 +83,7 @@ def _is_librarys(iterator: Any) -> bool:
 
 
 def _reduced(value: Any) -> Position:
-    """By what it is made of again where it is copied, which not every version of Python says."""
+    """The position of a built-in iterator from the arguments of `__reduce__`, which not every version of Python has."""
     reduce: Callable[[], Any] = value.__reduce__
     try:
         with warnings.catch_warnings():

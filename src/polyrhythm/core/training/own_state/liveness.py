@@ -1,4 +1,4 @@
-"""Which variables of a function may be read before they are written, from each of its instructions on: `carried` asks."""
+"""Live variables of a function: those that may be read before they are written, from each of its instructions on, for `carried`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 
 @lru_cache(maxsize=512)
 def instructions(code: CodeType) -> tuple[dis.Instruction, ...]:
-    """Those of a function, without the prefixes of long arguments: each stands where its first prefix does, to which jumps go."""
+    """The instructions of a function, without the prefixes of long arguments: each has the offset of its first prefix, as jumps have."""
     found: list[dis.Instruction] = []
     begin: int | None = None
     for each in dis.get_instructions(code):
@@ -29,7 +29,7 @@ def instructions(code: CodeType) -> tuple[dis.Instruction, ...]:
 
 
 def accesses(several: Iterable[dis.Instruction]) -> Iterator[tuple[str, str]]:
-    """LOAD or STORE, and the name, in the order of the code."""
+    """Pairs of LOAD or STORE and a variable's name, in the order of the code."""
     for each in several:
         names = each.argval if isinstance(each.argval, tuple) else (each.argval,)
         deeds = [part for part in each.opname.split("_") if part in ("LOAD", "STORE")]
@@ -39,7 +39,7 @@ def accesses(several: Iterable[dis.Instruction]) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=512)
 def live(code: CodeType) -> Mapping[int, frozenset[str]]:
-    """By the offset of an instruction, the variables that are read on some way from it before they are written.
+    """By the offset of an instruction, the variables that are read on some path from it before they are written.
 
     Every `for` is taken to have an item, since what only its body sets is no state where it has none. A call reads the variables that
     functions defined here read.
@@ -67,7 +67,7 @@ def live_at(code: CodeType, offset: int) -> frozenset[str]:
 
 
 def _deeds(each: dis.Instruction, inner: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """What an instruction reads first, and what it writes."""
+    """The variables that an instruction reads before it writes them, and those that it writes."""
     if each.opname.startswith("CALL"):
         return inner, frozenset()
     if each.opname == "LOAD_CLOSURE":
@@ -108,7 +108,7 @@ def _following(code: CodeType) -> dict[int, list[int]]:
 
 
 def _handlers(code: CodeType) -> Iterator[tuple[int, int, int]]:
-    """From where to where exceptions are handled, and where that is: not by `with`, as only contextlib.suppress ends one."""
+    """Ranges of offsets whose exceptions are handled, with the handler's offset; those of `with` only where contextlib.suppress is used."""
     following = {one.offset: other.opname for one, other in pairwise(instructions(code))}
     for each in dis.Bytecode(code).exception_entries:  # type: ignore[attr-defined]
         if following.get(each.target) != "WITH_EXCEPT_START" or "suppress" in code.co_names:

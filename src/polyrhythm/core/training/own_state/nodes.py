@@ -1,4 +1,4 @@
-"""Trees of what variables hold, which `contents` makes: compared, kept within bounds and said in a sentence; `own_state` asks."""
+"""Trees of the content of variables, which `contents` makes: compared, limited in size, and shown in messages, for `own_state`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def numpy_of(node: Node) -> Any:
 
 
 def content_of(tensor: Tensor) -> Tensor:
-    """The bytes of a tensor, in the memory of the processor."""
+    """The bytes of a tensor (nbytes,), on the CPU."""
     return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1).view(torch.uint8)
 
 
@@ -46,7 +46,7 @@ def tensors(node: Node) -> Iterator[Node]:
 
 
 def fingerprint(node: Node) -> bytes:
-    """Another one if what the tree was made of has changed since: of a large tensor, some of the numbers are looked at."""
+    """A digest that differs if the content of the tree has changed: of a large tensor, only some elements are read."""
     digest = hashlib.blake2b(digest_size=16)
 
     def add(each: Node) -> None:
@@ -58,7 +58,7 @@ def fingerprint(node: Node) -> bytes:
             digest.update(repr((tuple(value.shape), value.dtype, counted and (value._version, value.data_ptr()))).encode())
             digest.update(content_of(flat).numpy().tobytes())
         if each["kind"] == "iterator" and value is None:
-            digest.update(os.urandom(16))  # it may have gone on
+            digest.update(os.urandom(16))  # it may have advanced
         parts = (*each.get("keys", ()), *each.get("items", ()))
         if all(part["kind"] == "value" for part in parts):
             digest.update(repr([part["value"] for part in parts]).encode())
@@ -72,7 +72,7 @@ def fingerprint(node: Node) -> bytes:
 
 
 def bounded(node: Node, room: int) -> tuple[Node, int]:
-    """The tree with digests in the place of what needs more than `room` bytes, and the room that is left."""
+    """The tree with digests in place of tensors that need more than `room` bytes in all, and the room that is left."""
     for each in list(tensors(node)):
         nbytes = each["value"].numel() * each["value"].element_size()
         if nbytes > room:
@@ -89,7 +89,7 @@ def _digest(node: Node) -> str:
 
 
 def same(there: Node, here: Node) -> bool:
-    """Whether two trees are equal to the bit, as far as they are described."""
+    """True if two trees are equal to the bit, as far as they are described."""
     if there["kind"] == "large" and here["kind"] in ("tensor", "array", "number"):
         return bool(there["digest"] == _digest(here))
     if (
@@ -110,7 +110,7 @@ def same(there: Node, here: Node) -> bool:
 
 
 def plain(node: Node) -> Any:
-    """The value that `Worker.variables` takes; None for what it does not."""
+    """The value as `Worker.variables` takes it; None for a content that it does not take."""
     kind = node["kind"]
     if kind in ("value", "tensor", "values"):
         return node["value"]
@@ -124,7 +124,7 @@ def plain(node: Node) -> Any:
 
 
 def shown(node: Node) -> str:
-    """In a sentence."""
+    """The content in a few words, for a message."""
     kind = node["kind"]
     if kind in ("value", "member"):
         return repr(node["value"])

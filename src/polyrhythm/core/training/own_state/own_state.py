@@ -1,4 +1,4 @@
-"""What the user's own variables hold without having a state: noticed where a step changes it, put back in place, or refused."""
+"""Content of the user's variables that have no state to export: changes by a step are noticed, and restored in a resumed run or refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHARED = ("list", "deque", "set", "dict", "values", "extended", "object", "modu
 
 
 class Holder(NamedTuple):
-    """A variable by the name that it has in checkpoints. `owner` is the object of which it is an attribute, else it is `set_here`, or not.
+    """A variable by the name that it has in checkpoints. `owner` is the object if it is an attribute; else it may be `set_here`, by a loop.
 
     It is `carried` if an iteration takes its value from the one before, and `lasting` if it is not of the iteration under way alone.
     """
@@ -41,8 +41,8 @@ class Holder(NamedTuple):
 class OwnState:
     """Compares what variables hold, when a checkpoint is written, with what they held when the first loop began.
 
-    `before` is what another run's checkpoint has of them. `skipped` says which objects are none of these: those of the worker, and those
-    that have a state of their own. Names in `accept` may differ.
+    `before` has their content in the checkpoint that is resumed. `skipped` is true for objects that are not compared: those of the worker,
+    and those that have a state to export. Names in `accept` may differ.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class OwnState:
         self._known: dict[int, weakref.ref[Tensor]] = {}
 
     def begin(self) -> None:
-        """A loop begins: remember what the variables of functions hold in which none has begun yet."""
+        """A loop begins: remember the content of the variables of functions in which no loop was started yet."""
         mine = self.mine()
         for frame in users():
             function = called(frame)
@@ -71,7 +71,7 @@ class OwnState:
                     self._known |= description.tensors
 
     def look(self) -> dict[str, StateTree]:
-        """What has changed, for a checkpoint that is written now."""
+        """The content of variables that have changed, for a checkpoint that is written now."""
         found: dict[str, StateTree] = {}
         room = MOST_BYTES
         for each, node in self._described():
@@ -81,7 +81,7 @@ class OwnState:
         return found
 
     def _tell(self, name: str, node: Node) -> None:
-        """Say once of a variable that a resumed run will be refused because of it."""
+        """Warn once, for a variable, that a resumed run will be refused because of it."""
         lost = next(filter(None, map(_lost, _all(node))), None)
         if lost is not None and name not in self._told and _variable(name) not in self.accept:
             self._told.add(name)
@@ -94,7 +94,7 @@ class OwnState:
             )
 
     def arrived(self) -> None:
-        """The training function is where the checkpoint was written: put back what can be, and refuse what has begun anew otherwise."""
+        """The training function is where the checkpoint was written: put variables back, and refuse those that differ and cannot be."""
         for frame in users():
             self._set_missing(called(frame), frame.f_locals.get("self"))
         for each, node in self._described():
@@ -105,7 +105,7 @@ class OwnState:
                 raise CheckpointError(_refusal(each.name, there, node))
 
     def _set_missing(self, function: str, owner: Any) -> None:
-        """Give the `self` of a function the attributes that it had got in a loop."""
+        """Set the attributes of a function's `self` that the broken-off run had set in a loop."""
         if hasattr(owner, "__dict__"):
             for name in self.before:
                 there, _, attribute = name.rpartition(":self.")
@@ -125,16 +125,16 @@ class OwnState:
         return same(there, ObjectTree(self.mine()).of(value))
 
     def moved_on(self) -> None:
-        """The first step was taken by a run that did not arrive where the checkpoint was written: refuse what has begun anew."""
+        """The first step was taken by a run that did not arrive where the checkpoint was written: refuse variables that were reset."""
         for each, node in self._described():
             there = self.before.get(each.name)
             if there is None or not each.lasting or _variable(each.name) in self.accept or _is_number(there):
-                continue  # `OwnVariables.moment` sees whether a number goes on
+                continue  # `OwnVariables.moment` checks that a number continues
             if not same(lasting(there), lasting(node)):
                 raise CheckpointError(_refusal(each.name, there, node))
 
     def recorded(self, name: str) -> StateTree:
-        """What the checkpoint has of a variable of this name; None where `Worker.variables` could not hold it."""
+        """The value of a variable of this name in the checkpoint; None where `Worker.variables` could not hold it."""
         for each, node in self.before.items():
             if _variable(each).rpartition(".")[2] == name and node["kind"] != "object":
                 return plain(node)
@@ -156,7 +156,7 @@ class OwnState:
                 yield each, node
 
     def _of(self, frame: FrameType, variables: Iterator[carried.Held]) -> Iterator[Holder]:
-        """Those of a function or a script; attributes of `self` by themselves."""
+        """The variables of a function or a script; each attribute of `self` separately."""
         function = called(frame)
         for name, value, goes_on, set_here, lasts in variables:
             if self.skipped(value):
@@ -173,7 +173,7 @@ class OwnState:
 
 
 def called(frame: FrameType) -> str:
-    """The function of a frame, in a sentence; with a number where others of its name, such as decorators', are under way around it."""
+    """The name of a frame's function for messages; with a number where others of that name, such as decorators', have called it."""
     name, around, outer = frame.f_code.co_qualname, 1, frame.f_back
     while outer is not None:
         around += outer.f_code.co_qualname == name and not is_ours(str(outer.f_globals.get("__name__")))

@@ -1,4 +1,4 @@
-"""Variables of the training function that a resumed run begins anew: those with a state are restored, and counters are noticed."""
+"""Variables of the training function that a resumed run makes anew: those with a state are restored, and reset counters are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from polyrhythm.errors import CheckpointError, CompositionError, RecordWarning, 
 
 
 class KeptState(NamedTuple):
-    """How the state of an object is exported and restored; it `follows_steps` if it is changed after each.
+    """The functions that export and restore an object's state; it `follows_steps` if it changes after each step.
 
     It may be a learning-rate `schedule`. The state of a `foreign` class may be more than a checkpoint can hold.
     """
@@ -43,7 +43,7 @@ class Variables:
         self.__dict__.update(values)
 
     def state_dict(self) -> dict[str, Any]:
-        """Their values."""
+        """A copy of the values, by name."""
         return dict(self.__dict__)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ class Variables:
 
 
 class OwnVariables:
-    """What the training function's variables hold at a checkpoint, and whether they go on from there.
+    """The values of the training function's variables at a checkpoint, and the check that they continue from there.
 
     `mine` are objects that the worker restores itself. `accept` names variables that may differ.
     """
@@ -127,7 +127,7 @@ class OwnVariables:
             self._first, self._kind = None, STEP if kind == STEP else REQUEST
 
     def moment(self, kind: str) -> None:
-        """Look at the first two moments after arriving elsewhere than where the checkpoint was written: do counters go on?"""
+        """Check that counters continue, at the first two moments after an arrival at another place than that of the checkpoint."""
         if kind != self._kind:
             return
         now = _numbers()
@@ -196,7 +196,7 @@ def multiply(schedules: Iterable[LRScheduler], factors: Sequence[float]) -> None
 
 
 def _plain_name(variable: str) -> str:
-    """Of the variable alone, without the object that has it."""
+    """The name of the variable alone, without the object that has it."""
     return variable.rpartition(".")[2].rpartition("['")[2].removesuffix("']")
 
 
@@ -205,7 +205,7 @@ def _numbers() -> dict[str, Any]:
 
 
 def _variables(frame: FrameType) -> Iterator[tuple[str, Any]]:
-    """Those of a function, without those of the functions around it; those of a script; attributes of `self`."""
+    """The variables of a function, without those of the functions around it, or of a script; and the attributes of `self`."""
     outside = frame.f_code.co_freevars
     for name, value in list(frame.f_locals.items()):
         if name not in outside and not name.startswith("__"):
@@ -215,7 +215,7 @@ def _variables(frame: FrameType) -> Iterator[tuple[str, Any]]:
 
 
 def _kept(value: Any, mine: Collection[int]) -> KeptState | None:
-    """How to keep an object that has a state; None for others."""
+    """Export and restore of an object that has a state; None for others."""
     if type(value) in PROXIES:
         return None
     if isinstance(value, torch.Generator):
@@ -237,7 +237,7 @@ def _kept(value: Any, mine: Collection[int]) -> KeptState | None:
 
 
 def _method(value: Any, name: str) -> Any:
-    """Also one that an object passes on from another; what its own __getattr__ raises says that there is none."""
+    """A method of an object, or of one that it forwards to; None where its __getattr__ raises."""
     try:
         return getattr(value, name, None)
     except Exception:

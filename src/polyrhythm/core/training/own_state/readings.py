@@ -1,6 +1,6 @@
 """Variables and attributes that hold readings of a clock, and attributes that are set anew, found in the code.
 
-Readings of another run mean nothing. `carried` and `contents` ask.
+Readings of another run mean nothing, so `carried` and `contents` leave such variables out.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ def _read(code: CodeType, ends: tuple[str, ...]) -> set[str]:
 
 
 def _statement(before: Sequence[dis.Instruction]) -> Sequence[dis.Instruction]:
-    """Without the statements before that one, of which the last instruction is a STORE, a POP or a jump."""
+    """The instructions of the last statement alone; the statement before it ends with a STORE, a POP or a jump."""
     ends = [place for place, each in enumerate(before) if each.opname.startswith(("STORE_", "POP_", "JUMP", "FOR_", "UNPACK"))]
     last = next((place for place in reversed(ends) if place == 0 or before[place - 1].opname != "COPY"), -1)
     return before[last + 1 :]
 
 
 def _is_reading(before: Sequence[dis.Instruction], known: set[str], ends: tuple[str, ...]) -> bool:
-    """Whether the instructions before a STORE leave a reading; to a variable, also what is computed from one."""
+    """True if the instructions before a STORE leave a reading; for a variable, also a value that is computed from one."""
     attribute = ends == ("_ATTR",)
     while before and (before[-1].opname == "COPY" or (len(before) > 1 and before[-2].opname == "COPY")):
         before = before[:-1]  # of a = b = reading
@@ -86,7 +86,7 @@ def _is_reading(before: Sequence[dis.Instruction], known: set[str], ends: tuple[
 
 
 def _calls(before: Sequence[dis.Instruction]) -> bool:
-    """Whether what was loaded last, besides variables, is a clock."""
+    """True if the object that was loaded last, besides variables, is a clock."""
     return any(
         each.opname.startswith(("LOAD_GLOBAL", "LOAD_METHOD", "LOAD_ATTR", "LOAD_NAME")) and each.argval in _CLOCKS for each in before[-4:]
     )

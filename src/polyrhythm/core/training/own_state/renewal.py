@@ -1,4 +1,4 @@
-"""What a checkpoint has of a variable, put back into the objects that it holds, so that other names of theirs see it; `own_state` asks."""
+"""Puts the content of a variable back into the objects that it holds, so that other references to them see it, for `own_state`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from polyrhythm.core.training.own_state.inner_parts import cells_of, of_callable
 from polyrhythm.core.training.own_state.nodes import Node, numpy_of
 
 _NOTHING: Any = object()
-"""Stands where nothing is."""
+"""Stands for an object that is missing."""
 
 
 def renewed(old: Any, node: Node, whole: bool = True) -> Any:
-    """`old` itself, changed in place, where it can hold what the tree says; else what is to stand in its place.
+    """`old` itself, changed in place, if it can hold the content of the tree; else an object to replace it.
 
-    What is not described stays as it is, so a caller compares afterwards. `whole` is set where nothing can stand in its place.
+    Content that is not described stays as it is, so a caller compares afterwards. `whole` is set where `old` cannot be replaced.
     """
     return _KINDS.get(node["kind"], _unchanged)(old, node, whole)
 
@@ -100,7 +100,7 @@ def _set(old: Any, node: Node, whole: bool) -> Any:
 
 
 def _values(old: Any, node: Node, whole: bool) -> Any:
-    """What holds nothing but plain values."""
+    """Renew a container of nothing but plain values."""
     value, kind = node["value"], node["of"]
     if kind == "list" and isinstance(old, list):
         old[:] = value
@@ -120,7 +120,7 @@ def _extended(old: Any, node: Node, whole: bool) -> Any:
 
 
 def _callable(old: Any, node: Node, whole: bool) -> Any:
-    """What it changes, in the objects behind it, and in the variables that it has from the function that made it."""
+    """Renew the objects that a callable changes: those behind it, and the variables of its closure."""
     cells = cells_of(old)
     for place, (before, part) in enumerate(zip(of_callable(old) or (), node["items"], strict=False)):
         after = renewed(before, part, not cells)
@@ -144,7 +144,7 @@ def _dict(old: Any, node: Node, whole: bool) -> Any:
 
 
 def _keyed(places: list[Any], keys: list[Node]) -> list[tuple[Any, Node]]:
-    """Keys that are not described, such as parameters, are told by their place."""
+    """Nodes of keys, with the present keys: those that are not described, such as parameters, are identified by their place."""
     return [(places[k] if k < len(places) else _NOTHING, each) for k, each in enumerate(keys)]
 
 

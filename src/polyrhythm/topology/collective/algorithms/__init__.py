@@ -1,1 +1,1 @@
-"""How a sum over a group is made, and how values get round in it."""
+"""All-reduce algorithms, such as ring and butterfly, and the encodings of a compressed ring."""

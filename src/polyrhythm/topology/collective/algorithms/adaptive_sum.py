@@ -20,13 +20,13 @@ class AdaptiveSum:
 
     At level k a worker exchanges half of what it holds with the one at distance 2^k, and the 2^(k+1) workers that hold two vectors
     between them add up their dot products. 2 (1 - 1 / P) M and 24 bytes a tensor, level and partner: about what a ring sends. The workers
-    beyond the last power of two have a partner combine their vector with its own first, and are sent the end.
+    beyond the last power of two have a partner combine their vector with its own first, and are sent the result.
     """
 
     layout: Layout
 
     async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
-        """P times the adaptive sum: what a mean over workers makes the adaptive sum of."""
+        """P times the adaptive sum, so that a mean over workers gives the adaptive sum."""
         core = 1 << (group.size.bit_length() - 1)
         rank, mine = group.rank, value.reshape(-1)
         assert mine.numel() == self.layout.numel, "one number for each of the layout"
@@ -85,7 +85,7 @@ def combine(a: Tensor, b: Tensor, layout: Layout, start: int, dots: Tensor) -> T
 
 
 def _parts(layout: Layout, start: int, numel: int) -> list[tuple[int, slice]]:
-    """Which tensors lie in `numel` elements of the vector from `start` on, and where there."""
+    """The tensors that lie in `numel` elements of the vector from `start` on, by number, and their ranges there."""
     parts, begin = [], -start
     for tensor, end in enumerate(_ends(layout)):
         low, high = max(0, begin), min(numel, end - start)

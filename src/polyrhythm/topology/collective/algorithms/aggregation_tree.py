@@ -21,7 +21,7 @@ _DEEPEST = 64
 @dataclass(frozen=True, slots=True)
 @checked
 class AggregationTree:
-    """Of `depth` levels between the driver and the last worker, and as wide as that takes (Spark's `treeAggregate`; its tasks are workers).
+    """A tree of `depth` levels below the driver, and as wide as that takes (Spark's `treeAggregate`; its tasks are workers).
 
     With P workers groups are of ⌈P^(1 / depth)⌉: the first of a group adds up what its members have, the first of so many groups what
     these have, in the order of ranks, and the sum is sent back the same way. A depth of 1 is a driver that all send to. 2 (P - 1)
@@ -70,7 +70,7 @@ class AggregationTree:
         return total
 
     def _width(self, workers: int) -> int:
-        """The least number of which `depth` factors make at least as many as there are workers."""
+        """The least w, of at least 2, for which w ** `depth` is at least the number of workers."""
         width = 1
         while width**self.depth < workers:
             width += 1
@@ -94,7 +94,7 @@ class _Shape:
         return [(n, child) for n, child in below if child < self.workers]
 
     def climb(self, level: int, rank: int, latency: float, transfer: float) -> float:
-        """When `rank` has the sum of all below it: its line is busy whenever one that is done has not been received from."""
+        """Seconds until `rank` has the sum of all below it: its line is busy while a child that is done has not been received from."""
         starts = sorted(self.climb(n, child, latency, transfer) for n, child in self.children(level, rank))
         busy = 0.0
         for start in starts:
@@ -102,7 +102,7 @@ class _Shape:
         return busy + latency if starts else 0.0
 
     def descend(self, level: int, rank: int, latency: float, transfer: float) -> float:
-        """When the last one below `rank` has what is sent from there, to one after another."""
+        """Seconds until the last one below `rank` has the sum, which is sent to one child after another."""
         below = reversed(self.children(level, rank))
         ends = [order * transfer + latency + self.descend(n, child, latency, transfer) for order, (n, child) in enumerate(below, 1)]
         return max(ends, default=0.0)

@@ -19,7 +19,7 @@ from polyrhythm.topology.collective.algorithms.hops import Hop, Truncated
 @dataclass(frozen=True, slots=True)
 @checked
 class CompressedRing:
-    """Ring, in which each worker decodes what comes, adds its own part and encodes the sum again (Pipe-SGD; Li et al., 2018).
+    """Ring, in which each worker decodes the sum that arrives, adds its own part and encodes the sum again (Pipe-SGD; Li et al., 2018).
 
     A sum that is complete is encoded once, and goes round as it is; its owner takes the decoded one too, so that all have the same bits.
     Sums are rounded P - 1 times more than those of Ring, and what is rounded off is lost: they equal its sums only as far as `hop` keeps
@@ -31,7 +31,6 @@ class CompressedRing:
 
     @property
     def rounding(self) -> Rounding:
-        """As its hops."""
         return self.hop.rounding
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:

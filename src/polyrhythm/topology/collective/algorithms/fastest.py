@@ -57,15 +57,15 @@ class Fastest:
         return max((algorithm.rounding for algorithm in self.among), key=list(Rounding).index)
 
     def seconds(self, nbytes: int, workers: int, latency: float, bandwidth: float) -> float:
-        """What the algorithm that is picked takes on links of this `latency` and `bandwidth`."""
+        """Seconds of the algorithm that is picked, on links of this `latency` and `bandwidth`."""
         return self.pick(nbytes, workers).seconds(nbytes, workers, latency, bandwidth)
 
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
-        """What the algorithm that is picked sends."""
+        """Traffic of the algorithm that is picked."""
         return self.pick(value.numel() * value.element_size(), workers).traffic(value, workers, topic)
 
     def first(self, part: int, workers: int, nbytes: int) -> int | None:
-        """Where the sum of the algorithm that is picked for `nbytes` begins."""
+        """The first rank in the sum of the algorithm that is picked for `nbytes`."""
         return self.pick(nbytes, workers).first(part, workers, nbytes)
 
     async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""How the parts of a sum are encoded on each hop of a ring."""
+"""Encodings of the parts of a sum on each hop of a ring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Hop(Protocol):
 
     @property
     def rounding(self) -> Rounding:
-        """Whether an element is rounded by itself or by its part."""
+        """BY_ELEMENT if an element is rounded by itself, BY_PART if the rest of its part matters."""
 
     def encode(self, part: Tensor) -> Packet:
         """A part (numel,) as it is sent; its size depends on that of the part alone."""
@@ -46,7 +46,6 @@ class Truncated:
         return (words.to(torch.int32) << 16).view(torch.float32).to(like.dtype)
 
     def nbytes(self, nbytes: int) -> float:
-        """Half."""
         return nbytes / 2
 
 

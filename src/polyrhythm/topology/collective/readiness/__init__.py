@@ -1,1 +1,1 @@
-"""How workers that compute gradients in different orders agree on which to sum next."""
+"""Negotiations by which workers that compute gradients in different orders agree on which to sum next."""

@@ -35,16 +35,15 @@ class ResponseCache:
         _check(self, self.capacity, self.notice)
 
     def negotiator(self, port: Port, group: Group) -> Negotiator:
-        """A worker's side."""
         return _ByBit(self.first.negotiator(port, group), at_root, port, group, self.capacity, self.notice)
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class BitVector:
-    """As `ResponseCache`, but the bits of all are combined by an all-reduce, without a root (Laanait et al., 2019, arXiv:1909.11150).
+    """The bits of `ResponseCache`, combined by an all-reduce instead of at a root (Laanait et al., 2019, arXiv:1909.11150).
 
-    One bitwise AND of ready bits gives what is ready at all; in the same message goes the AND of valid bits, which is the OR of the
+    One bitwise AND of ready bits gives what is ready everywhere; in the same message goes the AND of valid bits, which is the OR of the
     invalid ones. ⌈log2 P⌉ messages of each worker a cycle.
     """
 
@@ -56,7 +55,6 @@ class BitVector:
         _check(self, self.capacity, self.notice)
 
     def negotiator(self, port: Port, group: Group) -> Negotiator:
-        """A worker's side."""
         return _ByBit(self.first.negotiator(port, group), by_doubling, port, group, self.capacity, self.notice)
 
 

@@ -1,4 +1,4 @@
-"""Readiness by names: worker 0 collects what is ready at each, and tells all what is ready at all."""
+"""Readiness by names: worker 0 collects what is ready at each worker, and tells all what is ready everywhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RootCoordinator:
 
     2 (P - 1) messages a cycle over worker 0's line, whose text grows with workers and tensors. A tensor that some workers wait for longer
     than `notice` seconds is recorded with the workers that do not have it. With a `limit` the run fails with them after so many seconds;
-    without one, as in Horovod, it goes on for as long as the slowest worker takes.
+    without one, as in Horovod, it continues for as long as the slowest worker takes.
     """
 
     notice: float = 60.0
@@ -38,13 +38,12 @@ class RootCoordinator:
             )
 
     def negotiator(self, port: Port, group: Group) -> Negotiator:
-        """A worker's side."""
         return _ByName(self, port, group)
 
 
 @dataclass(slots=True)
 class _Asked:
-    """What has been asked for: when first, with which signature, by which ranks. `noticed` once it counted as stalled."""
+    """A requested tensor: since when, with which signature, and by which ranks. `noticed` once it counted as stalled."""
 
     since: float
     signature: str
@@ -105,7 +104,7 @@ class _ByName:
             asked.ranks.add(rank)
 
     def _inspect(self) -> None:
-        """Name what some have waited for too long."""
+        """Record tensors that some have waited for too long; raise DeadlockError beyond the limit."""
         now = self.port.now()
         for name, asked in self.asked.items():
             waited = now - asked.since

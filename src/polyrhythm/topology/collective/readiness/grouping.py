@@ -1,4 +1,4 @@
-"""Which tensors are reported together, when the last of them is there."""
+"""Groups of tensors that are reported together, once the last of them is ready."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from polyrhythm.errors import CompositionError
 
 
 class Grouping(Protocol):
-    """Frozen settings."""
+    """The grouping of tensors; frozen settings."""
 
     def cut(self, names: Sequence[str]) -> list[list[str]]:
         """The groups of `names`, which come in the order of the layout; each name is in one."""
@@ -23,7 +23,6 @@ class Separately:
     """Every tensor by itself."""
 
     def cut(self, names: Sequence[str]) -> list[list[str]]:
-        """Groups of one."""
         return [[name] for name in names]
 
 

@@ -1,4 +1,4 @@
-"""What a negotiation of readiness is: cycles in which all workers take part, whether or not they have something new."""
+"""The negotiation of readiness, in cycles in which all workers take part, whether or not they have something new."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from polyrhythm.core.kernel.port import Port
 
 
 class ReadyTensor(NamedTuple):
-    """A tensor whose gradient is there at this worker, and what must be alike at all: its type and shape."""
+    """A tensor whose gradient this worker has computed, and what must be alike at all workers: its type and shape."""
 
     name: str
     signature: str
 
 
 class Negotiator(Protocol):
-    """One worker's side."""
+    """One worker's side of the negotiation."""
 
     async def negotiate(self, ready: Sequence[ReadyTensor]) -> list[str]:
-        """One cycle: `ready` are all that are there and were not released yet; the names that are now released.
+        """One cycle: `ready` are all that were computed and not released yet. Returns the names that are now released.
 
         The list is the same at all workers, in the same order, and each name on it is ready at each of them.
         """
