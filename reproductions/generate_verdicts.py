@@ -14,10 +14,10 @@ import msgspec
 
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.systems.published_verdicts import FILE, MEDIAN_ONLY, NOT_REPRODUCED, REPRODUCED, PublishedVerdict, shown
-from polyrhythm_reproductions import REPRODUCTIONS
 from polyrhythm_reproductions.findings import Finding, ReproductionReport, renewed, summed
 from polyrhythm_reproductions.kept import keep, kept
 from polyrhythm_reproductions.protocol import ClaimKind, Efficiency
+from polyrhythm_reproductions.registry import REPRODUCTIONS
 from polyrhythm_reproductions.rules import refuse
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reproductions"

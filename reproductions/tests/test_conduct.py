@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import polyrhythm_reproductions as reproductions
+import polyrhythm_reproductions.registry as reproductions
 from polyrhythm_reproductions.arm import ArmPoint
 from polyrhythm_reproductions.conduct import ReproductionPlan, conduct, measure, tune
 from polyrhythm_reproductions.findings import ReproductionReport, renewed

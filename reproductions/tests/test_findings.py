@@ -8,9 +8,9 @@ import pytest
 
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.systems import SYSTEMS
-from polyrhythm_reproductions import REPRODUCTIONS, find
 from polyrhythm_reproductions.findings import interval, judge, verdict_of
 from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction
+from polyrhythm_reproductions.registry import REPRODUCTIONS, find
 from polyrhythm_reproductions.trial import ArmTrial
 
 HALF = Claim(paper="It loses little.", ours="points lost", figure="lost", unit="points", most=1.0, kind=ClaimKind.NO_WORSE)

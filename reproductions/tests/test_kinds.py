@@ -10,10 +10,10 @@ import pytest
 from crafted import claim, report
 
 from polyrhythm.errors import CompositionError
-from polyrhythm_reproductions import REPRODUCTIONS
 from polyrhythm_reproductions.findings import NOT_REPRODUCED, REPRODUCED, Finding, verdict_on
 from polyrhythm_reproductions.kept import kept
 from polyrhythm_reproductions.protocol import Claim, ClaimKind, swapped, without_effect
+from polyrhythm_reproductions.registry import REPRODUCTIONS
 from polyrhythm_reproductions.rules import problems
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -6,10 +6,10 @@ import importlib.util
 from pathlib import Path
 
 from polyrhythm.systems.published_verdicts import FILE
-from polyrhythm_reproductions import REPRODUCTIONS
 from polyrhythm_reproductions.findings import renewed
 from polyrhythm_reproductions.kept import kept
 from polyrhythm_reproductions.page import page
+from polyrhythm_reproductions.registry import REPRODUCTIONS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

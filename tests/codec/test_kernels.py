@@ -88,7 +88,7 @@ def test_rounding_chunk_by_chunk_is_rounding(dtype: torch.dtype, small: torch.dt
 def test_without_the_extension_codecs_work() -> None:
     script = (
         "import sys; sys.modules['polyrhythm.codec.kernels._kernels'] = None\n"
-        "from polyrhythm.codec import kernels, portable\n"
+        "from polyrhythm.codec.kernels import kernels, portable\n"
         "assert kernels.above is portable.above"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -73,9 +73,9 @@ def test_a_command_is_told_to_end_when_the_driver_is_killed(tmp_path: Path) -> N
     """The driver is a process of its own here, which starts a command, says its number and is killed."""
     code = (
         "import os, signal\n"
-        "from polyrhythm.launchers.program import Program\n"
+        "from polyrhythm.launchers.program import CommandProcess\n"
         f"script = 'echo $$ > {tmp_path}/number.new; mv {tmp_path}/number.new {tmp_path}/number; sleep 60'\n"
-        "program = Program(['sh', '-c', script], os.environ)\n"
+        "program = CommandProcess(['sh', '-c', script], os.environ)\n"
         f"while not os.path.exists('{tmp_path}/number'): pass\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

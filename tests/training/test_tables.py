@@ -27,7 +27,7 @@ BOUNDED_0 = pr.Strategy(consistency=pr.consistency.Bounded(0), topology=pr.topol
 SERVED = [
     name
     for name, preset in systems.SYSTEMS.items()
-    if preset().topology.service is not None and preset().topology.service.count(2) > 0  # type: ignore[union-attr]
+    if preset().exchange.topology.service is not None and preset().exchange.topology.service.count(2) > 0
 ]
 
 

@@ -51,7 +51,7 @@ def reproduce(
     """Run the experiments that test the claims of papers, and write a page for each; without a NAME, list them."""
     from polyrhythm.errors import CompositionError
     from polyrhythm.tools.cli.output import print_json
-    from polyrhythm_reproductions import REPRODUCTIONS, find
+    from polyrhythm_reproductions.registry import REPRODUCTIONS, find
 
     if not names and not every:
         _list(as_json)
@@ -147,7 +147,7 @@ def _list(as_json: bool) -> None:
 
     from polyrhythm.systems.published_verdicts import shown, verdicts
     from polyrhythm.tools.cli.output import console, print_json
-    from polyrhythm_reproductions import REPRODUCTIONS
+    from polyrhythm_reproductions.registry import REPRODUCTIONS
 
     known = {each.reproduction: shown(each) for each in verdicts()}
     rows = [

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from polyrhythm.core.records.outcome import versions
-from polyrhythm_reproductions import find
 from polyrhythm_reproductions.arm import Arm
 from polyrhythm_reproductions.findings import Circumstances, ReproductionReport, judge, verdict_of
 from polyrhythm_reproductions.protocol import Reproduction
+from polyrhythm_reproductions.registry import find
 from polyrhythm_reproductions.rules import HonestyError, refuse, too_few_seeds
 from polyrhythm_reproductions.trial import ArmTrial
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from polyrhythm.core.atomic import write
-from polyrhythm_reproductions import find
 from polyrhythm_reproductions.findings import ReproductionReport
 from polyrhythm_reproductions.page import page
 from polyrhythm_reproductions.picture import picture
+from polyrhythm_reproductions.registry import find
 
 _SELDOM = ("changed", "beside", "beside_values")
 """What few claims have is left out where it is empty."""

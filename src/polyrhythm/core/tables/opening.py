@@ -31,7 +31,7 @@ class TableOpening(msgspec.Struct, frozen=True, tag="table"):
     def of(scope: str, shape: TableShape) -> TableOpening:
         """The opening of a table of `shape`. Raises WorkloadError for rows of a class that servers do not know."""
         if type(shape.kind) not in ROW_KINDS:
-            known = " or ".join(f"pr.{kind.__name__}()" for kind in ROW_KINDS)
+            known = " or ".join(f"pr.tables.{kind.__name__}()" for kind in ROW_KINDS)
             raise WorkloadError(f"worker.table was given row={shape.kind!r}: give {known}.")
         return TableOpening(
             scope, shape.rows, shape.columns, ROW_KINDS.index(type(shape.kind)), str(shape.kind.dtype).removeprefix("torch.")
