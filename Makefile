@@ -18,10 +18,10 @@ demo: install
 	$(BIN)/python examples/demo.py
 
 test: install
-	$(BIN)/python -m pytest -m "not long" --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not long" --in-turns --numprocesses 2 --dist loadfile --durations 25
 
 test-all: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --record-durations
 
 # The engines and frameworks live in an environment of their own; torch is pinned for both. SLURM, MPI and Java are Debian's: as root.
 .venv-engines/installed: requirements.txt requirements-engines.txt pyproject.toml reproductions/pyproject.toml $(NATIVE)

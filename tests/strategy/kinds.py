@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -49,10 +49,14 @@ FEWEST = _covering(_patterns)
 
 
 def sampled(names: Iterable[str]) -> list[Any]:
-    """`names` as parameters of a test; those that are not representative are left to the long tests."""
-    return [name if name in REPRESENTATIVE else pytest.param(name, marks=pytest.mark.long) for name in names]
+    """`names` as parameters of a test: the cover in every turn, other representative systems in turns, the rest in the long tests."""
+    return [_in_turns(name, REPRESENTATIVE) for name in names]
 
 
 def fewest(names: Iterable[str]) -> list[Any]:
-    """As `sampled`, of fewer systems."""
-    return [name if name in FEWEST else pytest.param(name, marks=pytest.mark.long) for name in names]
+    """`names` as `sampled` gives them, with fewer systems outside of the long tests."""
+    return [_in_turns(name, FEWEST) for name in names]
+
+
+def _in_turns(name: str, often: Sequence[str]) -> Any:
+    return pytest.param(name, marks=pytest.mark.cover if name in FEWEST else [] if name in often else pytest.mark.long)

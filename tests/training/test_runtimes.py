@@ -121,7 +121,7 @@ LATE = ("li-ps",)
 """A worker takes over what has come when it has come, up to its delay."""
 UNASKED = ("rudra-adv-star",)
 """Nobody waits for weights that come unasked."""
-AWAITED = [name for name in OTHERS if name not in (*LATE, *UNASKED) and systems.find(name).consistency.traits.waits]
+AWAITED = [name for name in OTHERS if name not in (*LATE, *UNASKED) and systems.find(name).exchange.agreement.consistency.traits.waits]
 
 
 @pytest.mark.parametrize("system", fewest(AWAITED))
