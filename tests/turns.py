@@ -1,9 +1,9 @@
 """Turns: `pytest --in-turns` runs as much of each test as takes about a second, and other cases every day.
 
-`make test` asks for it; `make test-all` runs everything. A law over a list of members keeps the members of the cover (`mark.cover`) in every
+`make test` asks for it; `make test-all` runs everything. A law over a list of members keeps those of the cover (`mark.cover`) in every
 turn; its other cases take turns, as do single tests that take long. The turn is the day, or what TURN says: its number is printed, and
-`TURN=739946 make test` runs the same cases again. How long a case takes is in tests/durations.json, which `pytest --record-durations`
-writes anew.
+`TURN=739946 make test` runs the same cases again. tests/durations.json has how long a case takes; `pytest --record-durations` writes it
+anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 DURATIONS = Path(__file__).with_name("durations.json")
-BUDGET = 1.0
+BUDGET = 0.8
 """Seconds of a test in one turn, without the cover."""
 WORTH_NOTING = 0.05
 """Seconds from which on a duration is kept."""

@@ -86,7 +86,7 @@ def test_a_worker_that_sends_nothing_learns_of_no_bandwidth(controller: Controll
 def test_what_cannot_be_is_refused() -> None:
     for piece, wrong, reason in (
         (SharedRanges, {"every": 0}, "never decide"),
-        (LinkRanges, {"most": 0}, "fewer than one partition"),
+        (LinkRanges, {"most": 0}, "fewer than one range"),
         (StepBytes, {"share": 0.0}, "send nothing"),
         (BatchShares, {"growth": 0.5}, "growth"),
         (Several, {"controllers": (StepBytes(), StepBytes())}, "two controllers of bytes"),

@@ -154,8 +154,8 @@ async def late(channel: Channel, state: ModelState, values: Sequence[Tensor]) ->
     for number, value in enumerate(values, 1):
         (await channel.exchange(value, 4 * number, (0.1,))).apply(state)
         for clock in range(4 * number, 4 * number + 4):
-            if channel.late is not None and channel.late.due(clock):
-                (await channel.late.collect()).apply(state)
+            if channel.offers.late is not None and channel.offers.late.due(clock):
+                (await channel.offers.late.collect()).apply(state)
     (await channel.finish()).apply(state)
 
 

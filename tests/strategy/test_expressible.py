@@ -23,7 +23,7 @@ from polyrhythm.core.protocols.merge import AnyContribution, Direction
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import (
     DIFFERENCES,
     MergeTraits,
@@ -157,12 +157,7 @@ class SendAndMix:
 
 
 class _Mailbox:
-    buckets = None
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
-    collective = None
+    offers = NOTHING
 
     def __init__(self, endpoint: WorkerEndpoint) -> None:
         self.group, self.port, self.rounds = endpoint.group, endpoint.port, 0

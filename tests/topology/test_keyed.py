@@ -37,9 +37,9 @@ def rounds(topology: Any, count: int, codec: Any = None, pause: float = 1e-4) ->
         for turn in range(count):
             parts = list(reversed(torch.split(given + turn + group.rank, [6, 3, 5, 1])))
             for number in draw.permutation(len(parts)):
-                await channel.buckets.exchange_bucket(int(number), parts[number])
+                await channel.offers.buckets.exchange_bucket(int(number), parts[number])
                 await context.port.sleep(pause * draw.random())
-            totals.append((await channel.buckets.conclude((0.1,))).contributions[0].value)
+            totals.append((await channel.offers.buckets.conclude((0.1,))).contributions[0].value)
         return totals
 
     return ask(WORKERS, live)[0]

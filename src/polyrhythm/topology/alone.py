@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import ApplyContributions, ApplyInPlace, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Offers, WorkerEndpoint
 from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
@@ -43,14 +43,8 @@ class _OwnGradient:
 
 
 class _Lone:
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    tensors = None
-
     def __init__(self, in_place: _OwnGradient | None) -> None:
-        self.in_place = in_place
+        self.offers = Offers(in_place=in_place)
 
     async def establish(self, initial: InitialState) -> Response:
         return ApplyContributions([])

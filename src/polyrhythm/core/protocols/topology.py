@@ -165,32 +165,34 @@ class RowWrites(NamedTuple):
     lost: int
 
 
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Other ways to exchange that a channel offers; None for each that it does not."""
+
+    buckets: Buckets | None = None
+    """A value in parts, each as soon as it is known."""
+    collective: CollectiveOperations | None = None
+    """Sums of other values than the exchange's, among its workers."""
+    in_place: InPlace | None = None
+    """Gradients where they lie, without one vector of them."""
+    late: Late | None = None
+    """Responses to updates some steps later; without it `exchange` returns them itself."""
+    tensors: Tensors | None = None
+    """Gradients tensor by tensor."""
+    writes: RowWrites | None = None
+    """The workers' writes to shared weights, where they are counted."""
+
+
+NOTHING = Offers()
+"""The offers of a channel that has `exchange` alone."""
+
+
 class Channel(Protocol):
     """A worker's side of a topology, for one run. Its coroutines only communicate; responses change the replica."""
 
     @property
-    def in_place(self) -> InPlace | None:
-        """Another way to `exchange` gradients; None where they must be one vector."""
-
-    @property
-    def buckets(self) -> Buckets | None:
-        """Another way to `exchange`, in parts; None where a value is sent as a whole. Known after `establish`."""
-
-    @property
-    def tensors(self) -> Tensors | None:
-        """Another way to `exchange` gradients, tensor by tensor; None where a value is sent as a whole."""
-
-    @property
-    def late(self) -> Late | None:
-        """The responses to `exchange` of updates where these come some steps later; None where `exchange` returns them itself."""
-
-    @property
-    def collective(self) -> CollectiveOperations | None:
-        """Sums of other values than the exchange's, among its workers; None where they do not act together."""
-
-    @property
-    def writes(self) -> RowWrites | None:
-        """The workers' writes to shared weights; known after `finish`, at the first worker. None where nothing is counted."""
+    def offers(self) -> Offers:
+        """Other ways to exchange than `exchange`. Known after `establish`; `writes` after `finish`, at the first worker."""
 
     async def establish(self, initial: InitialState) -> Response:
         """Make all workers start with the weights of worker 0."""

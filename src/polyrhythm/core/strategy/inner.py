@@ -47,10 +47,12 @@ class Inner:
             return
         self.state.clock = clock
         channel = self.channel
-        if channel.in_place is not None:
+        if channel.offers.in_place is not None:
             parts = self.parameters.parts()
             self.check(parts)
-            self.context.perform(channel.in_place.exchange_parts(parts))  # the response would step, which is left to the outer exchange
+            self.context.perform(
+                channel.offers.in_place.exchange_parts(parts)
+            )  # the response would step, which is left to the outer exchange
             self.parameters.drop_nothing()
         else:
             gradient = self.parameters.gradient()

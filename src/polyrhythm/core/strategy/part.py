@@ -108,7 +108,7 @@ class Part:
     @property
     def steps_once(self) -> bool:
         """True if the optimizer itself takes one step for each of the worker's, inside its `optimizer.step()`."""
-        waits = self.channel.tensors is None and not self.planned.exchange.topology.traits.late
+        waits = self.channel.offers.tensors is None and not self.planned.exchange.topology.traits.late
         return self.payload.steps_here and (waits or not self.agreement.payload.is_gradient)
 
     def look(self) -> None:
@@ -124,7 +124,7 @@ class Part:
         """Raise CompositionError for an optimizer that would ignore the weight of a contribution, or an exchange at all."""
         refuse_modes(self.optimizer.optimizer, self.agreement, self.level.pattern)
         refuse_unscaled(self.optimizer.optimizer, self.agreement, self.level.group.size)
-        if self.channel.tensors is not None:
+        if self.channel.offers.tensors is not None:
             refuse_coupled(self.optimizer.optimizer)
 
     def establish(self) -> None:
@@ -147,10 +147,10 @@ class Part:
 
     def begin_overlap(self, model: nn.Module) -> None:
         """From now on exchange the gradients of `model` as backward() computes them, where the topology can."""
-        if self.channel.buckets is not None:
-            self.overlap = Overlap(self.parameters, self.channel.buckets, self.context, self.check_early)
-        if self.channel.tensors is not None:
-            self.deferral = Deferral(model, self.channel.tensors, self)
+        if self.channel.offers.buckets is not None:
+            self.overlap = Overlap(self.parameters, self.channel.offers.buckets, self.context, self.check_early)
+        if self.channel.offers.tensors is not None:
+            self.deferral = Deferral(model, self.channel.offers.tensors, self)
 
     @property
     def overlaps(self) -> bool:
@@ -208,12 +208,12 @@ class Part:
             return None
         if self.overlap is not None:
             return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
-        if self.channel.in_place is None:
+        if self.channel.offers.in_place is None:
             return self.exchange(self.parameters.gradient())
-        sends = self.channel.in_place.sends
+        sends = self.channel.offers.in_place.sends
         parts = self.parameters.parts() if sends else self.parameters.present()
         self.check(parts)
-        return PendingExchange(partial(self.channel.in_place.exchange_parts, parts), self._apply_in_place if sends else self._apply)
+        return PendingExchange(partial(self.channel.offers.in_place.exchange_parts, parts), self._apply_in_place if sends else self._apply)
 
     def defers(self) -> bool:
         """True if this step's exchange is under way tensor by tensor, and forward passes wait for its results."""
@@ -241,11 +241,11 @@ class Part:
     @property
     def awaits_response(self) -> bool:
         """True if an update was sent whose response has not been collected."""
-        return self.channel.late is not None and self.channel.late.under_way
+        return self.channel.offers.late is not None and self.channel.offers.late.under_way
 
     def collect(self) -> PendingExchange | None:
         """The response to an update that was sent some steps ago, if it is due; None where there is none."""
-        late = self.channel.late
+        late = self.channel.offers.late
         return PendingExchange(late.collect, self._conclude) if late is not None and late.due(self.clock) else None
 
     def finish(self) -> None:
@@ -261,14 +261,14 @@ class Part:
         pending = self.payload.finish()
         if pending is not None:
             pending.conclude(self.context.perform(pending.start()))
-        if self.channel.late is not None and self.channel.late.under_way:
-            self._conclude(self.context.perform(self.channel.late.collect()))
+        if self.channel.offers.late is not None and self.channel.offers.late.under_way:
+            self._conclude(self.context.perform(self.channel.offers.late.collect()))
         self.rule.end()
         for inner in self.inner:
             self.context.perform(inner.channel.finish()).apply(inner.state)
         self._apply(self.context.perform(self.channel.finish()))
         self._follow_weights()
-        if (writes := self.channel.writes) is not None:
+        if (writes := self.channel.offers.writes) is not None:
             self.context.record(Overwritten(self.port.now(), self.port.name, writes.written, writes.lost))
 
     def end_alike(self) -> None:
@@ -325,7 +325,7 @@ class Part:
     def _conclude(self, response: Response) -> None:
         if self.awaits_response and not response.contributions:
             return  # the update was sent; its response will be collected
-        self.rule.follow(partial(self._apply, response), self.channel.collective, self.context)
+        self.rule.follow(partial(self._apply, response), self.channel.offers.collective, self.context)
         self._rebase()
 
     def _follow_weights(self) -> None:

@@ -12,7 +12,7 @@ from polyrhythm.core.protocols.codec import packets
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
@@ -35,12 +35,7 @@ from polyrhythm.topology.servers.server_records import Done, Drain, ShardRecipe
 class BlockClient:
     """One worker. `kept` are the blocks that it published last of each slice: they need not be sent back to it."""
 
-    buckets = None
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
-    collective = None
+    offers = NOTHING
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.agreement = agreement

@@ -11,10 +11,9 @@ from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.collectives.tree import Tree
 from polyrhythm.core.protocols.algorithm import Algorithm
 from polyrhythm.core.protocols.merge import Contribution
-from polyrhythm.core.protocols.requests import CollectiveOperations
 from polyrhythm.core.protocols.responses import AdoptWeights, ReplaceSent, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Offers, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
@@ -50,21 +49,12 @@ class AverageWeights:
 class _Averaging:
     """One worker in one group with all others."""
 
-    buckets = None
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
-
     def __init__(self, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.client = client
         self.group = endpoint.group
         self.port = endpoint.port
+        self.offers = Offers(collective=client if self.group.size > 1 else None)
         self.initial: InitialState
-
-    @property
-    def collective(self) -> CollectiveOperations | None:
-        return self.client if self.group.size > 1 else None
 
     async def establish(self, initial: InitialState) -> Response:
         self.initial = initial

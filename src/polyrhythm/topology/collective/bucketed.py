@@ -14,7 +14,7 @@ from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Buckets, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Offers, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.settings import checked
@@ -67,12 +67,6 @@ class _Parts:
     `turn`, which is the same at all workers.
     """
 
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
-    collective = None
-
     def __init__(self, settings: Bucketed, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.settings = settings
         self.agreement = agreement
@@ -80,15 +74,12 @@ class _Parts:
         self.group = endpoint.group
         self.port = endpoint.port
         self.clients: list[CollectiveClient] = []
+        self.offers = Offers(buckets=self)
         self.numel = 0
         self.clock = 1
         self.came: dict[int, tuple[Tensor, float]] = {}
         self.turn = 0
         self.total: Tensor | None = None
-
-    @property
-    def buckets(self) -> Buckets:
-        return self
 
     @property
     def layouts(self) -> list[Layout]:

@@ -15,7 +15,7 @@ from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.protocols.merge import AnyContribution, Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
@@ -84,12 +84,7 @@ class _Pipeline:
     concurrently do not have.
     """
 
-    buckets = None
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
-    collective = None
+    offers = NOTHING
 
     def __init__(self, settings: Delayed, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.settings = settings

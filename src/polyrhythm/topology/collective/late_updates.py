@@ -10,9 +10,8 @@ from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.kernel.effects import Wait
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.protocols.merge import Contribution
-from polyrhythm.core.protocols.requests import CollectiveOperations
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import InitialState, Late, WorkerEndpoint
+from polyrhythm.core.protocols.topology import InitialState, Offers, WorkerEndpoint
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.collective.collective_client import CollectiveClient
@@ -34,11 +33,6 @@ class LateUpdates:
     Sums are made by messages, as in `topology.collective.delayed`.
     """
 
-    buckets = None
-    in_place = None
-    tensors = None
-    writes = None
-
     def __init__(self, steps: int, warmup: int, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.steps = steps
         self.warmup = warmup
@@ -46,15 +40,8 @@ class LateUpdates:
         self.group = endpoint.group
         self.port = endpoint.port
         self.sending: _Sum | None = None
-
-    @property
-    def late(self) -> Late | None:
-        return self if self.steps else None
-
-    @property
-    def collective(self) -> CollectiveOperations | None:
-        """Used only when a response has been collected, and so between two sums."""
-        return self.client if self.group.size > 1 else None
+        # the other sums are made only when a response has been collected, and so between two sums of updates
+        self.offers = Offers(late=self if steps else None, collective=client if self.group.size > 1 else None)
 
     @property
     def under_way(self) -> bool:

@@ -15,7 +15,7 @@ from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.protocols.algorithm import AnyReduction
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import Agreement, Buckets, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, InitialState, Offers, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
@@ -63,26 +63,17 @@ class TensorChannel:
     Sums are made by messages: a runtime's own have no names, and must come in one order at all workers.
     """
 
-    in_place = None
-    tensors = None
-    writes = None
-    late = None
-    collective = None
-
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, reduction: AnyReduction, launcher: SumLauncher) -> None:
         self.agreement = agreement
         self.endpoint = endpoint
         self.group = endpoint.group
         self.port = endpoint.port
         self.reduction = reduction
+        self.offers = Offers(buckets=self)
         self.launcher = launcher
         self.clients: list[CollectiveClient] = []
         self.sums: dict[int, TensorSum] = {}
         self.clock = 1
-
-    @property
-    def buckets(self) -> Buckets:
-        return self
 
     @property
     def layouts(self) -> list[Layout]:

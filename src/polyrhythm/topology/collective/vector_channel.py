@@ -10,7 +10,7 @@ from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.requests import CollectiveOperations
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import InitialState, InPlace, WorkerEndpoint
+from polyrhythm.core.protocols.topology import InitialState, InPlace, Offers, WorkerEndpoint
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.collective.collective_client import CollectiveClient
@@ -43,11 +43,6 @@ class VectorChannel:
     `collective` makes sums of other values than the exchange's, `in_place` is another way to exchange, and `servers` take part in sums.
     """
 
-    buckets = None
-    tensors = None
-    writes = None
-    late = None
-
     def __init__(
         self,
         client: CollectiveClient,
@@ -60,8 +55,7 @@ class VectorChannel:
         self.group = endpoint.group
         self.port = endpoint.port
         self.servers = servers
-        self.in_place = in_place
-        self.collective = collective if self.group.size > 1 else None
+        self.offers = Offers(in_place=in_place, collective=collective if self.group.size > 1 else None)
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)

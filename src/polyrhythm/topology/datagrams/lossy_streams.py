@@ -14,7 +14,7 @@ from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import DATAGRAM_BYTES, Message
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
@@ -70,12 +70,7 @@ class _StreamingChannel:
     that were sent or taken. `stepped` opens with a step, `idle` at the end of a round of the loop.
     """
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, settings: LossyStreams, endpoint: WorkerEndpoint) -> None:
         self.settings = settings

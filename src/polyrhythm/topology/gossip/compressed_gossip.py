@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
@@ -61,12 +61,7 @@ class CompressedGossip:
 class _Compressed:
     """`copy` is x̂ of this worker, and `taken` Σ_j w_ij (x̂_i - x̂_j)."""
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, near: Neighbourhood, gamma: float) -> None:
         self.near = near

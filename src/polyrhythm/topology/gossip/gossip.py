@@ -13,7 +13,7 @@ from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.local import PlainSteps
 from polyrhythm.core.protocols.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -55,12 +55,7 @@ class Gossip:
 class _Neighbour:
     """Exchanges are numbered, and the number is the topic: a fast neighbour's next one waits its turn."""
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.graph = graph

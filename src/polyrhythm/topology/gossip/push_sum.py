@@ -17,7 +17,7 @@ from polyrhythm.core.protocols.codec import packets
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -86,12 +86,7 @@ class _Held:
 class _Pusher:
     """`exchanges` were started, and their number, from 0, is the topic; `taken` of them are added. `came` has the shares of others."""
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, settings: PushSum, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.settings = settings

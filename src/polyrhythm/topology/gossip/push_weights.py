@@ -16,7 +16,7 @@ from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixParts, Response
 from polyrhythm.core.protocols.result_source import AllWorkers, FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -100,12 +100,7 @@ class _PushSender:
     Nothing is sent while something is `leaving`: on a line that is too slow it would pile up without end, and arrive ever later.
     """
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, graph: Graph, parts: int, end: End, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.graph = graph

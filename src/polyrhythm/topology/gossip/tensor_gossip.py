@@ -12,7 +12,7 @@ from polyrhythm.core.protocols.codec import packets
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import mixing
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
-from polyrhythm.core.protocols.topology import Agreement, InitialState, Tensors, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, InitialState, Offers, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
@@ -26,12 +26,6 @@ class TensorGossip:
     Exchanges are counted by the steps that they follow, and each tensor of one has a topic: a fast neighbour's next one waits its turn.
     """
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-
     def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.graph = graph
         self.codec = packets(agreement.codec)
@@ -40,6 +34,7 @@ class TensorGossip:
         self.port = endpoint.port
         self.company = PresentMembers(endpoint, self._lose)
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
+        self.offers = Offers(tensors=self)
         self.layouts: list[Layout] = []
         self.starts: list[int] = []
         self.memory: list[State] = []
@@ -47,10 +42,6 @@ class TensorGossip:
         self.clock = 0
         self.under_way: dict[int, tuple[int, Tensor]] = {}
         self.weights: WeightsView
-
-    @property
-    def tensors(self) -> Tensors:
-        return self
 
     async def establish(self, initial: InitialState) -> Response:
         self.weights, start = initial.model_state, 0

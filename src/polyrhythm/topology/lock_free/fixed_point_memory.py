@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, RowWrites, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, Offers, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.shared_memory.fixed_point import read_into
@@ -73,12 +73,6 @@ class FixedPointMemory:
 class _FixedPointChannel:
     """`shared` are the weights (numel,) in units of the `scales` of their tensors, which lie behind them."""
 
-    buckets = None
-    in_place = None
-    tensors = None
-    late = None
-    collective = None
-
     def __init__(self, settings: FixedPointMemory, endpoint: WorkerEndpoint) -> None:
         self.settings = settings
         self.group = endpoint.group
@@ -90,7 +84,7 @@ class _FixedPointChannel:
         self.scales: list[float] = []
         self.counters: RowCounters
         self.rows: Tensor
-        self.writes: RowWrites | None = None
+        self.offers = NOTHING
 
     async def establish(self, initial: InitialState) -> Response:
         weights, self.layout = initial.model_state.weights, initial.model_state.layout
@@ -137,7 +131,7 @@ class _FixedPointChannel:
         """Wait until nobody writes any more; then everyone reads."""
         await self.memory.end()
         if self.group.rank == 0 and self.memory.concurrent:
-            self.writes = self.counters.writes()
+            self.offers = Offers(writes=self.counters.writes())
         return AdoptWeights(self.read())
 
     async def drain(self, step: int) -> str:

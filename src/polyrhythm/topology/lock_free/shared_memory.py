@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyrhythm.core.protocols.responses import ApplyContributions, PlaceWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, RowWrites, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, Offers, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
@@ -40,19 +40,13 @@ class SharedMemory:
 class _SharedChannel:
     """`shared` are the weights (numel,)."""
 
-    buckets = None
-    in_place = None
-    tensors = None
-    late = None
-    collective = None
-
     def __init__(self, endpoint: WorkerEndpoint) -> None:
         self.group = endpoint.group
         self.port = endpoint.port
         self.memory = HostMemory(endpoint)
         self.shared: Tensor
         self.counters: RowCounters
-        self.writes: RowWrites | None = None
+        self.offers = NOTHING
 
     async def establish(self, initial: InitialState) -> Response:
         weights, layout = initial.model_state.weights, initial.model_state.layout
@@ -72,7 +66,7 @@ class _SharedChannel:
         """Wait until nobody writes any more; then everyone takes a copy."""
         await self.memory.end()
         if self.group.rank == 0 and self.memory.concurrent:
-            self.writes = self.counters.writes()
+            self.offers = Offers(writes=self.counters.writes())
         return PlaceWeights(self.shared.clone())
 
     async def drain(self, step: int) -> str:

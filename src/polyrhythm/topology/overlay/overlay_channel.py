@@ -13,7 +13,7 @@ from polyrhythm.core.protocols.codec import packets
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyOnTop, Response
-from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
@@ -34,12 +34,7 @@ class OverlayChannel:
     line; at the end, and before a checkpoint, it goes at once (`hurries`).
     """
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, groups: HubGroups, barrier: Barrier, clock: MirrorClock) -> None:
         self.consistency = agreement.consistency

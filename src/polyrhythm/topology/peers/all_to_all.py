@@ -15,7 +15,7 @@ from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, ApplyOnTop, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, PeerChannel, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, PeerChannel, WorkerEndpoint
 from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, Payload, TopologyTraits
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import State
@@ -99,12 +99,7 @@ def _applied(inbox: PeerInbox, own: Contribution, packet: Packet) -> None:
 class _Peer:
     """Every packet goes to all; `respond` makes a response of those that have come, and `keep` treats the worker's own."""
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, respond: Respond, keep: Keep) -> None:
         self.respond = respond

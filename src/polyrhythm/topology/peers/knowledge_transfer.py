@@ -12,7 +12,7 @@ from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.protocols.controller import AS_COMPOSED, ControlledSetting, Controls
 from polyrhythm.core.protocols.responses import ApplyAndLearn, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Topology, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, Topology, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
@@ -64,12 +64,7 @@ class KnowledgeTransfer:
 class _Learner:
     """`initial` has the weights with which the run began, and those of now."""
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, inner: Channel, endpoint: WorkerEndpoint, settings: KnowledgeTransfer) -> None:
         self.inner = inner

@@ -10,7 +10,7 @@ from torch import Tensor
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTraits
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import State
@@ -39,12 +39,7 @@ class LinkExchange:
 
 
 class _Sender:
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.inbox = PeerInbox(agreement, endpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import Agreement, InitialState
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, InitialState
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.task_graph import TaskGraph
@@ -21,12 +21,7 @@ class DelayedClient:
     whether a response is on its way, and `fresh` what came before a checkpoint and is not taken over yet.
     """
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
         self.agreement = agreement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from polyrhythm.core.protocols.responses import Response
-from polyrhythm.core.protocols.topology import Channel, InitialState
+from polyrhythm.core.protocols.topology import NOTHING, Channel, InitialState
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.driven import driven
@@ -15,12 +15,7 @@ from polyrhythm.topology.server_ring.ring_link import RingLink
 class RingChannel:
     """The client's coroutines, with the link between them and the runtime."""
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, client: Channel, link: RingLink) -> None:
         self.client = client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from polyrhythm.core.protocols.responses import AdoptWeights, RebaseUpdate, Response, StepLocally
-from polyrhythm.core.protocols.topology import Agreement, InitialState
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, InitialState
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.servers.server_records import Wanted
@@ -20,12 +20,7 @@ class BackgroundClient:
     before a checkpoint and is not taken over yet; `due` is what a last push needs: clock and rates.
     """
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
         self.agreement = agreement

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import Shards
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
@@ -55,12 +55,7 @@ class Blockwise:
 
 
 class _BlockwiseClient:
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
         self.waits = not agreement.consistency.may_proceed(_FAR, 0)

@@ -15,7 +15,7 @@ from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.core.protocols.result_source import Shards
 from polyrhythm.core.protocols.served_weights import WeightLog
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
 from polyrhythm.core.protocols.traits import GRADIENTS, Pattern, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -77,12 +77,7 @@ class BroadcastTree:
 class _TreeClient:
     """`fresh` are weights that have come and were not taken over yet, of `version`; `members` are the workers that are left."""
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, fan_out: int, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.fan_out = fan_out

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from polyrhythm.core.protocols.consistency import Consistency
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import Channel, InitialState
+from polyrhythm.core.protocols.topology import NOTHING, Channel, InitialState
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.servers.server_requests import ServerRequests
@@ -18,12 +18,7 @@ class HeldClient:
     That is at its first exchange at or after the last step that these take alone; `pushed` is the last step until then that is pushed.
     """
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, consistency: Consistency, client: Channel, requests: ServerRequests) -> None:
         self.consistency = consistency

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import Agreement, InitialState
+from polyrhythm.core.protocols.topology import Agreement, InitialState, Offers
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.servers.server_records import Wanted
@@ -18,21 +18,12 @@ class SampledClient:
     It is its own `late`: between two of its rounds it is `under_way`, and `clock` is the last step for which `due` was called.
     """
 
-    buckets = None
-    writes = None
-    collective = None
-    in_place = None
-    tensors = None
-
     def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
         self.rule = agreement.consistency
         self.requests = requests
+        self.offers = Offers(late=self)
         self.under_way = not self._chosen(1)
         self.clock = 0
-
-    @property
-    def late(self) -> SampledClient:
-        return self
 
     def _chosen(self, clock: int) -> bool:
         return self.rule.takes_part(clock, self.requests.group.rank, self.requests.group)

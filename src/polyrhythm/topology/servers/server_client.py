@@ -6,7 +6,7 @@ from torch import Tensor
 
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixWeights, Response
-from polyrhythm.core.protocols.topology import Agreement, InitialState
+from polyrhythm.core.protocols.topology import NOTHING, Agreement, InitialState
 from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
@@ -21,12 +21,7 @@ class ServerClient:
     requests newer weights only, as long as what it last read lies unchanged in its model_state's anchor.
     """
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
         self.agreement = agreement

@@ -12,7 +12,7 @@ from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import Agreement, InitialState, Tensors, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, InitialState, Offers, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
@@ -22,15 +22,9 @@ from polyrhythm.topology.summation.sum_source import SingleTensor, SumSource, Te
 class EachTensor:
     """A client for each tensor of `source`. `arrived` is opened when the sum of a tensor lies in `totals`.
 
-    Tensors are numbered in the order of the layout, and the least number is sent first. `averages`: whether
+    Tensors are numbered in the order of the layout, and the least number is sent first. Single tensors are offered if
     the next forward pass may wait for single tensors: the topology `defers`, and the merge does nothing with the mean but to step on it.
     """
-
-    buckets = None
-    in_place = None
-    writes = None
-    late = None
-    collective = None
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, source: SumSource, defers: bool) -> None:
         self.group = endpoint.group
@@ -40,12 +34,8 @@ class EachTensor:
         self.sizes: list[int] = []
         self.arrived: dict[int, Latch] = {}
         self.totals: dict[int, Tensor] = {}
-        self.averages = defers and agreement.merge.traits.averages and self.group.size > 1
-
-    @property
-    def tensors(self) -> Tensors | None:
-        """None where the next forward pass may not wait for single tensors: see `averages`."""
-        return self if self.averages else None
+        averages = defers and agreement.merge.traits.averages and self.group.size > 1
+        self.offers = Offers(tensors=self if averages else None)  # None where the next forward pass may not wait for single tensors
 
     async def establish(self, initial: InitialState) -> Response:
         state, start = initial.model_state, 0

@@ -17,7 +17,7 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.factors import Factors
 from polyrhythm.core.protocols.response_messages import joined, packed, unpacked
 from polyrhythm.core.protocols.responses import Response
-from polyrhythm.core.protocols.topology import Channel, InitialState
+from polyrhythm.core.protocols.topology import NOTHING, Channel, InitialState
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
@@ -28,12 +28,7 @@ _RESPONSE = "response"
 class LeaderChannel:
     """The leader of `group`, its member of rank 0, exchanges through `outer`, and broadcasts the responses; the others have no `outer`."""
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, group: Group, port: Port, outer: Channel | None) -> None:
         self.group = group
@@ -107,12 +102,7 @@ class _Range:
 class StripeChannel:
     """Each member of `group` exchanges a stripe, a range of the vector, with the same rank in other groups; all gather the results."""
 
-    buckets = None
-    writes = None
-    late = None
-    collective = None
-    in_place = None
-    tensors = None
+    offers = NOTHING
 
     def __init__(self, group: Group, port: Port, outer: Channel) -> None:
         self.group = group
