@@ -13,10 +13,10 @@ from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.tools.cli.compare import exit_code
 from polyrhythm.tools.cli.comparison import ComparisonResult
+from polyrhythm.tools.cli.groups import RuntimeOptions
 from polyrhythm.tools.cli.prepare import typed
 from polyrhythm.tools.cli.record import ComparisonRecord
 from polyrhythm.tools.cli.request import ComparisonOptions, requested
-from polyrhythm.tools.cli.runtimes import RuntimeOptions
 
 FRAGILE = """
 import math, torch
@@ -64,7 +64,7 @@ def test_the_same_arguments_give_the_same_bytes_in_another_process(program: Any,
 
 def test_all_leaves_out_systems_that_share_memory_where_workers_are_at_several_sites() -> None:
     for network, left_out in (("wan-3", {"hogwild", "elephas-hogwild", "buckwild"}), ("lan", set())):
-        given = typed("digits-cnn", None, 4, RuntimeOptions(None, network, None, None, ()))
+        given = typed("digits-cnn", None, 4, RuntimeOptions(network=network))
         request = requested(given, ComparisonOptions("all", None, None, None, (), (), (), None, None, 1, "host"))
         assert set(request.strategies) == set(SYSTEMS) - left_out
 

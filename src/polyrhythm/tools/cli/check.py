@@ -28,15 +28,15 @@ def check(
 ) -> None:
     """Run the first steps of JOB in virtual time, and list what it lacks of the recipe for many workers."""
     from polyrhythm.core.job_files.settings import with_settings
+    from polyrhythm.tools.cli.groups import RuntimeOptions
     from polyrhythm.tools.cli.output import print_json, reserved
     from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.prepare import prepared, typed
     from polyrhythm.tools.cli.presets import compose
-    from polyrhythm.tools.cli.runtimes import RuntimeOptions
     from polyrhythm.tools.recipes.recipe_check import check_recipe
 
     strategy = compose(system, pairs(options or [], "--option"))
-    given_options = typed(job, arguments, workers, RuntimeOptions("simulator", None, None, None, ()))
+    given_options = typed(job, arguments, workers, RuntimeOptions("simulator"))
     with reserved(as_json), prepared(given_options) as loaded:
         train = with_settings(loaded.train, job, pairs(settings or [], "--set"))
         findings = check_recipe(train, strategy, workers, seed)

@@ -11,7 +11,8 @@ from polyrhythm.core.kernel.stopping import exit_code as interrupted
 from polyrhythm.core.kernel.stopping import notify, told
 from polyrhythm.tools.cli.complete import complete_systems
 from polyrhythm.tools.cli.failures import guarded, notice, show_error
-from polyrhythm.tools.cli.options import Arguments, DeviceName, Engine, Job, Json, NetworkName, On, Options, Out, Quiet, Timeout, Workers
+from polyrhythm.tools.cli.groups import PrintOptions, RuntimeOptions, grouped
+from polyrhythm.tools.cli.options import Arguments, Job, Options, Out, Workers
 
 if TYPE_CHECKING:
     from polyrhythm.tools.cli.comparison import ComparisonResult, Settings, SystemComparison
@@ -52,16 +53,14 @@ Each = Annotated[
 
 
 @guarded
+@grouped
 def compare(
     job: Job,
     arguments: Arguments = None,
     systems: Systems = "all",
     workers: Workers = 2,
-    on: On = None,
-    network: NetworkName = None,
-    device: DeviceName = None,
-    timeout: Timeout = None,
-    engine: Engine = None,
+    *,
+    where: RuntimeOptions,
     seed: OneSeed = None,
     seeds: Seeds = None,
     global_batch: Batch = None,
@@ -73,8 +72,7 @@ def compare(
     jobs: Jobs = 1,
     jobs_on: JobsOn = "host",
     out: Out = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    shown: PrintOptions,
 ) -> None:
     """Train JOB with each of several systems, with the same seeds and settings, and compare them."""
     from polyrhythm.core.records.directory import RUN
@@ -82,15 +80,14 @@ def compare(
     from polyrhythm.tools.cli.output import reserved
     from polyrhythm.tools.cli.prepare import directory, prepared, typed
     from polyrhythm.tools.cli.request import ComparisonOptions, requested
-    from polyrhythm.tools.cli.runtimes import RuntimeOptions
 
     apart = (settings or (), options or (), tune or (), tune_seed)
     given = ComparisonOptions(systems, seed, seeds, global_batch, *apart, target, jobs, jobs_on)
-    request = requested(typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout, tuple(engine or ()))), given)
-    with reserved(as_json), prepared(request.typed) as loaded:
+    request = requested(typed(job, arguments, workers, where), given)
+    with reserved(shown.as_json), prepared(request.typed) as loaded:
         own = request.settings(loaded)
-        result = _make(SystemComparison(request, loaded, directory(out, RUN), watched=not (as_json or quiet)), own)
-    _show(result, as_json)
+        result = _make(SystemComparison(request, loaded, directory(out, RUN), watched=shown.watched), own)
+    _show(result, shown.as_json)
     raise typer.Exit(exit_code(result, kept=out is None or _keep(result, out)))
 
 

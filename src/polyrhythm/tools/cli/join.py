@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from polyrhythm.tools.cli.failures import guarded, notice
-from polyrhythm.tools.cli.options import Arguments, Job, Json, Options, Out, Seed, Settings, Timeout
-from polyrhythm.tools.cli.run import Checkpoint, Every, Grace, Keep, Override, Resume, System
+from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, grouped
+from polyrhythm.tools.cli.options import Arguments, Job, Json, Out, Seed, System, Timeout
 
 Bind = Annotated[
     str | None, typer.Option("--bind", metavar="ADDRESS", help="The address of this host to listen at; default: the one towards worker 0.")
@@ -20,6 +20,7 @@ Bind = Annotated[
 
 
 @guarded
+@grouped
 def join(
     job: Job,
     arguments: Arguments = None,
@@ -27,15 +28,10 @@ def join(
     timeout: Timeout = None,
     bind: Bind = None,
     seed: Seed = 0,
-    settings: Settings = None,
-    options: Options = None,
+    *,
+    own: JobOptions,
     out: Out = None,
-    checkpoint: Checkpoint = None,
-    every: Every = None,
-    keep: Keep = 2,
-    grace: Grace = 20.0,
-    resume: Resume = False,
-    override: Override = None,
+    checkpoints: CheckpointOptions,
     as_json: Json = False,
 ) -> None:
     """Be one of the workers that train JOB: to be started once for each, by torchrun, srun, mpirun or a Kubernetes Job.
@@ -43,7 +39,6 @@ def join(
     The rank and the number of workers come from the variables of what has started it. Worker 0 prints the result; with --out each worker
     writes its record to a directory below that one.
     """
-    from polyrhythm.core.checkpoints.request import Checkpoints
     from polyrhythm.core.training import join as training
     from polyrhythm.errors import Stopped
     from polyrhythm.tools.cli.output import print_json, print_outcomes, reserved
@@ -53,17 +48,10 @@ def join(
     from polyrhythm.workloads.load import load
 
     sys.excepthook = _show_users_part
-    strategy = compose(system, pairs(options or [], "--option"))
+    strategy = compose(system, pairs(own.options or [], "--option"))
     with reserved(as_json), own_arguments(job, arguments or []):
-        train = load(job, pairs(settings or [], "--set"))
-        worker = training.join(
-            strategy,
-            seed=seed,
-            directory=out,
-            timeout=timeout,
-            checkpoints=Checkpoints(checkpoint, every, keep, resume, grace, override or []),
-            bind=bind,
-        )
+        train = load(job, pairs(own.settings or [], "--set"))
+        worker = training.join(strategy, seed=seed, directory=out, timeout=timeout, checkpoints=checkpoints.wanted(), bind=bind)
         try:
             train(worker)
             run = worker.leave()

@@ -8,8 +8,8 @@ import typer
 
 from polyrhythm.tools.cli.complete import complete_launchers
 from polyrhythm.tools.cli.failures import guarded
-from polyrhythm.tools.cli.options import Arguments, Engine, Job, Json, Options, Out, Seed, Settings, Timeout, Workers, repeated
-from polyrhythm.tools.cli.run import Checkpoint, Every, Grace, Keep, Resume, System
+from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, grouped
+from polyrhythm.tools.cli.options import Arguments, Engine, Job, Json, Out, Seed, System, Timeout, Workers
 
 On = Annotated[
     str,
@@ -19,6 +19,7 @@ Print = Annotated[bool, typer.Option("--print", help="Print the batch script, th
 
 
 @guarded
+@grouped
 def launch(
     job: Job,
     on: On,
@@ -28,14 +29,10 @@ def launch(
     system: System = "allreduce",
     timeout: Timeout = None,
     seed: Seed = 0,
-    settings: Settings = None,
-    options: Options = None,
+    *,
+    own: JobOptions,
     out: Out = None,
-    checkpoint: Checkpoint = None,
-    every: Every = None,
-    keep: Keep = 2,
-    grace: Grace = 20.0,
-    resume: Resume = False,
+    checkpoints: CheckpointOptions,
     as_json: Json = False,
     print_only: Print = False,
 ) -> None:
@@ -52,12 +49,10 @@ def launch(
         ("--timeout", timeout),
         ("--out", out),
     ]
-    named += [("--checkpoint", checkpoint), ("--every", every), ("--keep", keep if keep != 2 else None)]
-    named.append(("--grace", grace if grace != 20.0 else None))
     flags = [part for name, value in named if value is not None for part in (name, str(value))]
-    flags += [*repeated("--set", settings), *repeated("--option", options), *(["--json"] if as_json else [])]
-    wanted = LaunchRequest(job, arguments or [], workers, flags, resume, checkpoint is not None)
-    wanted.check(system, options or [], settings or [])
+    flags += [*checkpoints.arguments(), *own.arguments(), *(["--json"] if as_json else [])]
+    wanted = LaunchRequest(job, arguments or [], workers, flags, checkpoints.resume, checkpoints.checkpoint is not None)
+    wanted.check(system, own.options or [], own.settings or [])
     submitted = submission(on, engine or [], wanted)
     if print_only:
         typer.echo(submitted.text, nl=False)

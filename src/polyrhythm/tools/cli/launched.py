@@ -12,10 +12,11 @@ from typing import Any
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.launchers import ENGINES, LAUNCHED
 from polyrhythm.launchers.submission import Submission, WorkerCommand
+from polyrhythm.tools.cli.groups import RuntimeOptions
 from polyrhythm.tools.cli.pairs import pairs
 from polyrhythm.tools.cli.prepare import own_arguments
 from polyrhythm.tools.cli.presets import compose
-from polyrhythm.tools.cli.runtimes import RuntimeOptions, runtime
+from polyrhythm.tools.cli.runtimes import runtime
 from polyrhythm.workloads.load import file_of, is_bundled, load
 
 _LONGEST_NAME = 40
@@ -80,7 +81,7 @@ def submission(on: str, options: Sequence[str], wanted: LaunchRequest) -> Submis
         raise CompositionError(f"{on} starts workers for a driver only: use polyrhythm run --on {on}, or give --on {', '.join(LAUNCHED)}.")
     if on not in LAUNCHED:
         raise unknown("engine", on, LAUNCHED)
-    chosen: Any = runtime(RuntimeOptions(on=on, engine=tuple(options)), 0)
+    chosen: Any = runtime(RuntimeOptions(on=on, engine=list(options)), 0)
     submitted: Submission = chosen.submission(wanted.command())
     return submitted
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from polyrhythm.tools.cli.complete import complete_devices, complete_jobs, complete_networks, complete_runtimes
+from polyrhythm.tools.cli.complete import complete_devices, complete_jobs, complete_networks, complete_runtimes, complete_systems
 
 Job = Annotated[
     str,
@@ -76,9 +76,34 @@ def path_given(text: str) -> Path:
     return Path(text)
 
 
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", metavar="DIR", parser=path_given, help="Where to write checkpoints, and from where --resume continues."),
+]
+Every = Annotated[
+    int | None, typer.Option("--every", metavar="STEPS", min=1, help="Write a checkpoint after every STEPS steps of each worker.")
+]
+Keep = Annotated[int, typer.Option("--keep", metavar="N", min=1, help="How many of the latest checkpoints to keep.")]
+Grace = Annotated[
+    float,
+    typer.Option("--grace", metavar="SECONDS", help="How long SIGTERM and SIGHUP wait for a last checkpoint; 0 writes none."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue from the newest checkpoint in --checkpoint; from the beginning if there is none yet.")
+]
+Override = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--override", metavar="NAME", help="Resume with this run's own NAME: lr or another option, data, a variable; may be repeated."
+    ),
+]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", parser=path_given, help="Write the record of the run to this directory.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+System = Annotated[
+    str,
+    typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.", autocompletion=complete_systems),
+]
 
 
 def repeated(flag: str, values: Sequence[str] | None) -> list[str]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polyrhythm.tools.cli.complete import complete_systems
 from polyrhythm.tools.cli.failures import guarded
-from polyrhythm.tools.cli.options import Arguments, DeviceName, Job, Json, NetworkName, Quiet, Seed, Settings, path_given
+from polyrhythm.tools.cli.groups import PrintOptions, RuntimeOptions, grouped
+from polyrhythm.tools.cli.options import Arguments, DeviceName, Job, NetworkName, Seed, Settings, path_given
+
+if TYPE_CHECKING:
+    from polyrhythm.tools.planner.plan import PlanRequest
 
 Goal = Annotated[str, typer.Option("--to", metavar="METRIC=VALUE", help="The target, such as accuracy=0.96.")]
 Counts = Annotated[
@@ -50,64 +55,70 @@ Where = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """The machines, the objective and the limits of a search."""
+
+    network: NetworkName = None
+    device: DeviceName = None
+    workers: Counts = "2..8"
+    budget: Budget = "100s"
+    objective: Least = "time"
+    worker_hour: Hour = 0.0
+    gigabyte: Traffic = 0.0
+    watts: Watts = 100.0
+    memory: Bound = None
+    verify: Verified = 0
+    systems: Systems = "all"
+    settings: Settings = None
+    seed: Seed = 0
+    jobs: Jobs = None
+    on: JobsOn = "host"
+
+    def request(self, target: str, out: Path | None) -> PlanRequest:
+        """The request for a plan. Raises PolyrhythmErrors for what cannot be."""
+        from polyrhythm.core.units import duration, size
+        from polyrhythm.errors import CompositionError
+        from polyrhythm.tools.cli.pairs import pairs
+        from polyrhythm.tools.planner.objective import Prices
+        from polyrhythm.tools.planner.plan import HERE, PlanRequest, workers_of
+
+        if self.verify < 0:
+            raise CompositionError(f"--verify {self.verify} runs nothing: give 1 or more, or leave it out.")
+        return PlanRequest(
+            target,
+            network=self.network or "lan",
+            devices=self.device or HERE,
+            workers=workers_of(self.workers),
+            objective=self.objective,
+            prices=Prices(self.worker_hour, self.gigabyte, self.watts),
+            budget=duration(self.budget),
+            memory=None if self.memory is None else size(self.memory),
+            systems=None if self.systems == "all" else [name.strip() for name in self.systems.split(",") if name.strip()],
+            settings=pairs(self.settings or (), "--set"),
+            seed=self.seed,
+            jobs=self.jobs,
+            pool=self.on,
+            cache=None if out is None else out / "measured",
+        )
+
+
 @guarded
-def plan(
-    job: Job,
-    target: Goal,
-    arguments: Arguments = None,
-    network: NetworkName = None,
-    device: DeviceName = None,
-    workers: Counts = "2..8",
-    budget: Budget = "100s",
-    objective: Least = "time",
-    worker_hour: Hour = 0.0,
-    gigabyte: Traffic = 0.0,
-    watts: Watts = 100.0,
-    memory: Bound = None,
-    verify: Verified = 0,
-    systems: Systems = "all",
-    settings: Settings = None,
-    seed: Seed = 0,
-    jobs: Jobs = None,
-    on: JobsOn = "host",
-    out: Where = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@grouped
+def plan(job: Job, target: Goal, arguments: Arguments = None, *, search: SearchOptions, out: Where = None, shown: PrintOptions) -> None:
     """Search for the way of training that brings JOB to a target with the least time, bytes, money or energy on given machines."""
     from polyrhythm.core.kernel.stopping import exit_code as interrupted
     from polyrhythm.core.kernel.stopping import latest
-    from polyrhythm.core.units import duration, size
-    from polyrhythm.errors import CompositionError
-    from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.planning import Planning
     from polyrhythm.tools.cli.prepare import directory, typed
-    from polyrhythm.tools.cli.runtimes import RuntimeOptions
     from polyrhythm.tools.planner.answer import INTERRUPTED as STOPPED
-    from polyrhythm.tools.planner.objective import Prices
-    from polyrhythm.tools.planner.plan import HERE, PlanRequest, workers_of
+    from polyrhythm.tools.planner.plan import HERE
 
-    request = PlanRequest(
-        target,
-        network=network or "lan",
-        devices=device or HERE,
-        workers=workers_of(workers),
-        objective=objective,
-        prices=Prices(worker_hour, gigabyte, watts),
-        budget=duration(budget),
-        memory=None if memory is None else size(memory),
-        systems=None if systems == "all" else [name.strip() for name in systems.split(",") if name.strip()],
-        settings=pairs(settings or (), "--set"),
-        seed=seed,
-        jobs=jobs,
-        pool=on,
-        cache=None if out is None else out / "measured",
-    )
-    asked = typed(job, arguments, max(request.workers), RuntimeOptions("simulator", network, None if device == HERE else device))
-    if verify < 0:
-        raise CompositionError(f"--verify {verify} runs nothing: give 1 or more, or leave it out.")
+    request = search.request(target, out)
+    device = None if search.device == HERE else search.device
+    asked = typed(job, arguments, max(request.workers), RuntimeOptions("simulator", search.network, device))
     again = shlex.join(["polyrhythm", *sys.argv[1:]])
-    made = Planning(request, asked, directory(out), verify, watched=not (as_json or quiet), asked=again).make(as_json)
+    made = Planning(request, asked, directory(out), search.verify, watched=shown.watched, asked=again).make(shown.as_json)
     if made.ended == STOPPED:
         raise typer.Exit(interrupted(latest()))
     raise typer.Exit(0 if made.best is not None else 1)

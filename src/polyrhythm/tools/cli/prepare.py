@@ -24,9 +24,10 @@ from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.files import located
 from polyrhythm.hardware.presets import PRESETS
+from polyrhythm.tools.cli.groups import RuntimeOptions
 from polyrhythm.tools.cli.planned_run import COMMAND, PlannedRun
 from polyrhythm.tools.cli.record import COMPARISON
-from polyrhythm.tools.cli.runtimes import RuntimeOptions, runtime
+from polyrhythm.tools.cli.runtimes import runtime, settled
 from polyrhythm.workloads.load import file_of, is_bundled, load
 
 
@@ -41,7 +42,7 @@ class Typed:
 
     def command(self, verb: str, *, before: Sequence[str], after: Sequence[str]) -> str:
         """The whole command line, with the arguments `before` the shared options and `after` them."""
-        shared = ["--workers", str(self.workers), *self.where.arguments_of_command()]
+        shared = ["--workers", str(self.workers), *self.where.arguments()]
         own = ["--", *self.arguments] if self.arguments else []
         return shlex.join(["polyrhythm", verb, self.job, *before, *shared, *after, *own])
 
@@ -50,7 +51,7 @@ def typed(job: str, given: Sequence[str] | None, workers: int, where: RuntimeOpt
     """The typed words and numbers, with the runtime chosen."""
     if workers < 1:
         raise CompositionError(f"--workers {workers} trains nothing: give 1 or more.")
-    return Typed(job, tuple(given or ()), workers, where.settled())
+    return Typed(job, tuple(given or ()), workers, settled(where))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def _facts(given_options: Typed) -> dict[str, str]:
 
 def _device_files(where: RuntimeOptions) -> list[Path]:
     """The files of a simulated device; a real one has none."""
-    return [] if where.device is None or where.settled().on != "simulator" else devices.files_of(where.device)
+    return [] if where.device is None or settled(where).on != "simulator" else devices.files_of(where.device)
 
 
 _WRITER = {COMPARISON: "compare", RUN: "run"}

@@ -37,7 +37,7 @@ class ComparisonOptions:
     jobs: int = 1
     jobs_on: str = pools.HOST
 
-    def arguments_of_command(self) -> list[str]:
+    def as_arguments(self) -> list[str]:
         """The options as arguments of a command, without those that do not affect the comparison."""
         named = [("--seed", self.seed), ("--seeds", self.seeds), ("--global-batch", self.global_batch)]
         named += [("--tune-seed", self.tune_seed), ("--to", self.target)]
@@ -66,7 +66,7 @@ class Request:
 
     def command(self) -> str:
         """The command line that makes the same comparison again."""
-        return self.typed.command("compare", before=["--systems", self.given.systems], after=self.given.arguments_of_command())
+        return self.typed.command("compare", before=["--systems", self.given.systems], after=self.given.as_arguments())
 
     def settings(self, loaded: Prepared) -> dict[str, dict[str, str]]:
         """The settings of each system; those that contradict one another are refused, and those that the JOB does not have."""

@@ -9,55 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyrhythm.tools.cli.complete import complete_systems
 from polyrhythm.tools.cli.failures import exit_code, guarded, notice, show_error
-from polyrhythm.tools.cli.options import (
-    Arguments,
-    DeviceName,
-    Engine,
-    Job,
-    Json,
-    NetworkName,
-    On,
-    Options,
-    Out,
-    Quiet,
-    Seed,
-    Settings,
-    Timeout,
-    Workers,
-    path_given,
-    repeated,
-)
+from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, PrintOptions, RuntimeOptions, grouped
+from polyrhythm.tools.cli.options import Arguments, Job, Out, Seed, System, Workers
 
 if TYPE_CHECKING:
     from polyrhythm.core.training.run import Attempt
 
-System = Annotated[
-    str,
-    typer.Option("--system", metavar="NAME", help="A published system; `polyrhythm systems` lists them.", autocompletion=complete_systems),
-]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option("--checkpoint", metavar="DIR", parser=path_given, help="Where to write checkpoints, and from where --resume continues."),
-]
-Every = Annotated[
-    int | None, typer.Option("--every", metavar="STEPS", min=1, help="Write a checkpoint after every STEPS steps of each worker.")
-]
-Keep = Annotated[int, typer.Option("--keep", metavar="N", min=1, help="How many of the latest checkpoints to keep.")]
-Grace = Annotated[
-    float,
-    typer.Option("--grace", metavar="SECONDS", help="How long SIGTERM and SIGHUP wait for a last checkpoint; 0 writes none."),
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Continue from the newest checkpoint in --checkpoint; from the beginning if there is none yet.")
-]
-Override = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--override", metavar="NAME", help="Resume with this run's own NAME: lr or another option, data, a variable; may be repeated."
-    ),
-]
 LogTo = Annotated[
     list[str] | None,
     typer.Option(
@@ -72,33 +30,23 @@ Timeline = Annotated[
 
 
 @guarded
+@grouped
 def run(
     job: Job,
     arguments: Arguments = None,
     system: System = "allreduce",
     workers: Workers = 2,
-    on: On = None,
-    network: NetworkName = None,
-    device: DeviceName = None,
-    timeout: Timeout = None,
-    engine: Engine = None,
+    *,
+    where: RuntimeOptions,
     seed: Seed = 0,
-    settings: Settings = None,
-    options: Options = None,
+    own: JobOptions,
     out: Out = None,
-    checkpoint: Checkpoint = None,
-    every: Every = None,
-    keep: Keep = 2,
-    grace: Grace = 20.0,
-    resume: Resume = False,
-    override: Override = None,
+    checkpoints: CheckpointOptions,
     log: LogTo = None,
     timeline: Timeline = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    shown: PrintOptions,
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
-    from polyrhythm.core.checkpoints.request import Checkpoints
     from polyrhythm.core.records.progress import progress
     from polyrhythm.tools.cli.loggers import loggers
     from polyrhythm.tools.cli.output import reserved
@@ -106,20 +54,17 @@ def run(
     from polyrhythm.tools.cli.prepare import directory, prepared, typed
     from polyrhythm.tools.cli.presets import compose
     from polyrhythm.tools.cli.record import COMPARISON
-    from polyrhythm.tools.cli.runtimes import RuntimeOptions
 
-    strategy, shown = compose(system, pairs(options or [], "--option")), loggers(log or ())
-    wanted = Checkpoints(checkpoint, every, keep, resume, grace, override or [])
-    given_options = typed(job, arguments, workers, RuntimeOptions(on, network, device, timeout, tuple(engine or ())))
-    changes = [*repeated("--set", settings), *repeated("--option", options)]
-    again = given_options.command("run", before=["--system", system], after=["--seed", str(seed), *changes])
-    with reserved(as_json), prepared(given_options) as loaded:
-        plan = replace(loaded.plan(system, "", strategy, pairs(settings or [], "--set"), seed, again), loggers=shown, timeline=timeline)
+    strategy, logged = compose(system, pairs(own.options or [], "--option")), loggers(log or ())
+    wanted, given = checkpoints.wanted(), typed(job, arguments, workers, where)
+    again = given.command("run", before=["--system", system], after=["--seed", str(seed), *own.arguments()])
+    with reserved(shown.as_json), prepared(given) as loaded:
+        plan = loaded.plan(system, "", strategy, pairs(own.settings or [], "--set"), seed, again)
         kept = directory(out, COMPARISON)
-        _announce(checkpoint if resume else None)
-        with progress(1, not (as_json or quiet)) as begin:
-            attempt = plan.attempt(kept, begin(system), wanted)
-    raise typer.Exit(_report(attempt, as_json, kept))
+        _announce(checkpoints.checkpoint if checkpoints.resume else None)
+        with progress(1, shown.watched) as begin:
+            attempt = replace(plan, loggers=logged, timeline=timeline).attempt(kept, begin(system), wanted)
+    raise typer.Exit(_report(attempt, shown.as_json, kept))
 
 
 def _announce(checkpoint: Path | None) -> None:

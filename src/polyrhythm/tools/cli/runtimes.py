@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import signature
 from typing import get_type_hints
 
@@ -18,34 +18,18 @@ from polyrhythm.errors import CompositionError, UnknownNameError, unknown
 from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
 from polyrhythm.launchers import ENGINES
-from polyrhythm.tools.cli.options import repeated
+from polyrhythm.tools.cli.groups import RuntimeOptions
 from polyrhythm.tools.cli.pairs import convert, pairs
 
 _CUDA = {"cpu": False, "cuda": True}
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeOptions:
-    """The typed options of the runtime: which one, and what applies to one of them only; None for what was not given."""
-
-    on: str | None = None
-    network: str | None = None
-    device: str | None = None
-    timeout: float | None = None
-    engine: tuple[str, ...] = ()
-
-    def arguments_of_command(self) -> list[str]:
-        """The options as arguments of a command."""
-        named = [("--on", self.on), ("--network", self.network), ("--device", self.device)]
-        named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
-        return [*(part for flag, value in named if value is not None for part in (flag, value)), *repeated("--engine", self.engine)]
-
-    def settled(self) -> RuntimeOptions:
-        """The options with the runtime filled in: the simulator for a network or device that only it has, else processes."""
-        if self.on is not None:
-            return self
-        virtual = self.network is not None or (self.device is not None and self.device not in _CUDA and _simulated(self.device))
-        return replace(self, on="simulator" if virtual else "processes")
+def settled(where: RuntimeOptions) -> RuntimeOptions:
+    """The options with the runtime filled in: the simulator for a network or device that only it has, else processes."""
+    if where.on is not None:
+        return where
+    virtual = where.network is not None or (where.device is not None and where.device not in _CUDA and _simulated(where.device))
+    return replace(where, on="simulator" if virtual else "processes")
 
 
 def _simulated(device: str) -> bool:
@@ -61,7 +45,7 @@ def _simulated(device: str) -> bool:
 
 def runtime(where: RuntimeOptions, seed: int) -> Runtime:
     """The runtime of these options. Raises UnknownNameError for names that do not exist, CompositionError for options it has no use for."""
-    on = where.settled().on
+    on = settled(where).on
     assert on is not None
     if on in ENGINES:
         return _engine(on, where, seed)
@@ -98,7 +82,7 @@ def _engine(name: str, where: RuntimeOptions, seed: int) -> Runtime:
             raise CompositionError(f"{flag} {given} has no meaning for --on {name}, which runs on the engine's own machines: leave it out.")
     kind = launchers.find(name)
     kinds = get_type_hints(kind)
-    options = pairs(where.engine, "--engine")
+    options = pairs(where.engine or (), "--engine")
     for key in options:
         if key not in kinds or key == "seed":
             raise unknown(f"option of {name}", key, [each for each in kinds if each != "seed"])
