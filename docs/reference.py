@@ -60,6 +60,8 @@ PAGES = {
 COPIES = {"changes.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 """Pages of the site that lie beside docs/ in the repository."""
 
+_OPTIONS = {"Worker": "    options:\n      inherited_members: true\n"}
+"""Options of single names."""
 _HIDDEN = "".join(f"      {option}\n" for option in ("show_root_heading: false", "show_root_toc_entry: false", "heading_level: 3"))
 """Options of a module whose heading the page writes itself."""
 
@@ -78,7 +80,10 @@ def pages() -> Iterator[tuple[str, str]]:
     """Each page of the reference: its place below docs/, and its Markdown."""
     for page, (title, about, modules) in PAGES.items():
         names = [name for module in modules.split() for name in public_names(module)]
-        yield f"api/{page}.md", f"# {title}\n\n{about}\n\n" + "".join(f"::: polyrhythm.{name}\n\n" for name in names)
+        yield (
+            f"api/{page}.md",
+            f"# {title}\n\n{about}\n\n" + "".join(f"::: polyrhythm.{name}\n{_OPTIONS.get(name, '')}\n" for name in names),
+        )
     yield "api/systems.md", _of_modules("Systems", "Published systems, as functions that return a `Strategy`.", "systems")
     yield (
         "api/protocols.md",

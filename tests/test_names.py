@@ -60,3 +60,14 @@ def test_the_root_has_few_names() -> None:
 def test_a_piece_that_is_asked_of_the_root_is_found_for_the_user() -> None:
     with pytest.raises(AttributeError, match=r"has no attribute 'TopK': did you mean pr.codec.TopK\?"):
         _ = polyrhythm.TopK
+
+
+def test_files_and_functions_are_short() -> None:
+    for folder in (ROOT / "src", ROOT / "reproductions" / "src"):
+        for file in sorted(folder.rglob("*.py")):
+            text = file.read_text(encoding="utf-8")
+            assert text.count("\n") <= 300, file
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno is not None:
+                    documented = (ast.get_docstring(node, clean=False) or "").count("\n") + 1
+                    assert node.end_lineno - node.lineno + 1 - documented <= 45, (file, node.name)

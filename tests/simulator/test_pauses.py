@@ -18,6 +18,7 @@ from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.congestion import Bbr, Fair
 from polyrhythm.hardware.faults import Cut
 from polyrhythm.hardware.network import Network, Site
+from polyrhythm.hardware.network_json import network_json
 from polyrhythm.tools.measuring.links import survey_job
 
 PLAIN = Network.uniform("plain", 100.0, 0.5)
@@ -177,12 +178,12 @@ def test_inside_a_host_nothing_pauses() -> None:
 
 def test_the_description_says_it_and_refuses_what_cannot_be(tmp_path: Path) -> None:
     file = tmp_path / "pausing.json"
-    file.write_text(networks.to_json(PAUSING))
+    file.write_text(network_json(PAUSING))
     assert networks.load(file).congestion == PAUSING.congestion
     assert PLAIN.congestion == Fair()
     for every, seconds in ((0.0, 0.2), (1e-20, 0.0), (math.inf, 0.2), (math.nan, 0.2), (10.0, -1.0), (10.0, math.inf)):
         with pytest.raises(CompositionError, match="is not possible: give finite numbers"):
             Bbr(every, seconds)
-    file.write_text(networks.to_json(PAUSING).replace('"every": 10.0', '"every": 0.0'))
+    file.write_text(network_json(PAUSING).replace('"every": 10.0', '"every": 0.0'))
     with pytest.raises(CompositionError, match="or more for every"):
         networks.load(file)

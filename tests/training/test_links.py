@@ -15,6 +15,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.congestion import Bbr, Congestion, Fair
 from polyrhythm.hardware.network import Network, Site
+from polyrhythm.hardware.network_json import network_json
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.tools.measuring import links
 from polyrhythm.tools.measuring.links import congestion_here, local_between, network_between, survey_job
@@ -105,7 +106,7 @@ def test_a_line_that_ends_before_another_does_not_count_twice() -> None:
 
 def test_a_measured_network_can_be_written_down_and_read(tmp_path: Path) -> None:
     found = measured("home", 2)[0]
-    (tmp_path / "network.json").write_text(networks.to_json(found))
+    (tmp_path / "network.json").write_text(network_json(found))
     assert networks.load(tmp_path / "network.json") == found
     assert found.placement == WithWorkers()
 

@@ -11,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from polyrhythm.core import units
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.congestion import Congestion, Fair
-from polyrhythm.hardware.description import HostEntry, LinkEntry, NetworkDescription, Quantity, SiteEntry, read
+from polyrhythm.hardware.description import NetworkDescription, Quantity, SiteEntry, read
 from polyrhythm.hardware.files import located
 from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
 from polyrhythm.hardware.presets import PRESETS
@@ -263,46 +261,6 @@ def load(path_or_name: str | Path) -> Network:
     if path is None:
         raise unknown("network", text, PRESETS)
     return Network.described(read(path))
-
-
-def to_json(network: Network) -> str:
-    """The description of `network`, as a file for `load`: numbers in bytes per second and seconds."""
-    names = [site.name for site in network.sites]
-    pairs = [(a, b) for a in range(len(names)) for b in range(len(names)) if a != b]
-    sites = [
-        SiteEntry(
-            site.name,
-            site.egress,
-            site.ingress,
-            site.latency,
-            _finite(site.uplink),
-            _finite(site.downlink),
-            _finite(site.medium),
-            site.jitter,
-        )
-        for site in network.sites
-    ]
-    links = [
-        LinkEntry(names[a], names[b], network.latency[a][b], _finite(network.capacity[a][b]), network.site_jitter(a, b)) for a, b in pairs
-    ]
-    hosts = [HostEntry(host, access.egress, access.ingress) for host, access in network.accesses]
-    written = NetworkDescription(
-        network.name,
-        sites,
-        links,
-        hosts,
-        network.deal,
-        network.placement,
-        network.local,
-        network.congestion,
-        list(network.changes),
-        network.loss,
-    )
-    return msgspec.json.format(msgspec.json.encode(written), indent=2).decode() + "\n"
-
-
-def _finite(rate: float) -> float | None:
-    return None if math.isinf(rate) else rate
 
 
 def _check_hosts(network: str, hosts: Sequence[int]) -> None:

@@ -14,6 +14,9 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.serial_queue import SerialQueue
 from polyrhythm.hardware.fleet import ComputeTimer
 
+PENDING = object()
+"""The result of an effect for which a task waits."""
+
 
 class BlockingProgram(Protocol):
     """The user's blocking loop as the scheduler drives it; `since` is when it was last continued, `line` what it has started in order."""

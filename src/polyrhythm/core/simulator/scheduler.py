@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -25,18 +24,17 @@ from polyrhythm.core.kernel.effects import (
 )
 from polyrhythm.core.kernel.events import Computed, Ended, Recorder, Waited
 from polyrhythm.core.kernel.job import Ending
-from polyrhythm.core.simulator.actors import BlockingProgram, VirtualActor, VirtualTask
+from polyrhythm.core.simulator.actors import PENDING, BlockingProgram, VirtualActor, VirtualTask
 from polyrhythm.core.simulator.background import BackgroundTasks
 from polyrhythm.core.simulator.collectives import Reductions
 from polyrhythm.core.simulator.deadlock import deadlock
 from polyrhythm.core.simulator.event_queue import EventQueue, Work
 from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_log import FaultLog
+from polyrhythm.core.simulator.flushes import Flushes
 from polyrhythm.core.simulator.mailroom import Carrier, Mailroom
 from polyrhythm.core.simulator.memories import VirtualMemories
 from polyrhythm.errors import Stopped
-
-_PENDING = object()
 
 
 @dataclass(eq=False)
@@ -59,8 +57,7 @@ class Scheduler:
         self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
         self.memories = VirtualMemories()
         self._running = 0
-        self._flushing: dict[tuple[str, str], list[tuple[int, VirtualTask]]] = {}
-        self._flushes = 0
+        self.flushes = Flushes(self.queue, self.mailroom, self.carrier, self.wake)
         self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
             **self.mailroom.handlers,
             Receive: self._receive,
@@ -71,7 +68,7 @@ class Scheduler:
             NativeReduceInPlace: lambda task, effect: None,
             Spawn: self._spawn,
             ShareMemory: lambda task, effect: self.memories.share(effect),
-            Flush: self._flush,
+            Flush: self.flushes.wait,
             Wait: self._wait,
         }
         self._timer = self._expire
@@ -87,7 +84,7 @@ class Scheduler:
                 action(first, second)
             if not self._running:
                 return
-            if carrier is not None and carrier.fell_silent and self._release():
+            if carrier is not None and carrier.fell_silent and self.flushes.release():
                 continue
             flow = math.inf if carrier is None else carrier.next_time()
             time = queue.advance(flow)
@@ -134,7 +131,7 @@ class Scheduler:
         error: Exception | SystemExit | None = None
         try:
             effect = step(value)
-            while (result := handlers[type(effect)](task, effect)) is not _PENDING:
+            while (result := handlers[type(effect)](task, effect)) is not PENDING:
                 effect = step(result)
             task.waiting = effect
             if not is_grad_enabled():
@@ -250,7 +247,7 @@ class Scheduler:
                 return None
             self.queue.at(self.queue.now + effect.timeout, (self._timer, task, task.serial))
         task.actor.wait(task, effect.topic)
-        return _PENDING
+        return PENDING
 
     def _expire(self, task: VirtualTask, serial: int) -> None:
         """A wait has reached its timeout."""
@@ -262,7 +259,7 @@ class Scheduler:
 
     def _sleep(self, task: VirtualTask, effect: Sleep) -> object:
         self.queue.at(self.queue.now + effect.seconds, (self.wake, task, None))
-        return _PENDING
+        return PENDING
 
     def _compute(self, task: VirtualTask, effect: Compute) -> object:
         timing = task.actor.timing
@@ -270,7 +267,7 @@ class Scheduler:
         if seconds <= 0:
             return None
         self._charge(task.actor, seconds, (self.wake, task, None))
-        return _PENDING
+        return PENDING
 
     def _spawn(self, task: VirtualTask, effect: Spawn) -> None:
         spawned = VirtualTask(task.actor, effect.coroutine, None, effect.name or "spawned")
@@ -280,35 +277,7 @@ class Scheduler:
     def _wait(self, task: VirtualTask, effect: Wait) -> object:
         if not effect.latch.is_open:
             effect.latch.when_open(lambda: self.queue.ready.append((self.wake, task, None)))
-        return None if effect.latch.is_open else _PENDING
-
-    def _flush(self, task: VirtualTask, effect: Flush) -> object:
-        name = task.actor.name
-        if (left := self.mailroom.left(name, effect.to)) > self.queue.now:
-            self.queue.at(left, (self._flush_on, task, effect))
-            return _PENDING
-        if self.carrier is None or not self.carrier.sending(name, effect.to):
-            return None
-        self._flushes += 1
-        self._flushing.setdefault((name, effect.to), []).append((self._flushes, task))
-        return _PENDING
-
-    def _flush_on(self, task: VirtualTask, effect: Flush) -> None:
-        """The messages to many have left: resume `task`, or wait again if more has been sent meanwhile."""
-        if self._flush(task, effect) is not _PENDING:
-            self._wake(task, None)
-
-    def _release(self) -> bool:
-        """Resume the tasks whose actor's last byte has left, in the order in which they began to wait."""
-        assert self.carrier is not None
-        released: list[tuple[int, VirtualTask]] = []
-        for way in self.carrier.fell_silent:
-            if way in self._flushing and not self.carrier.sending(*way):
-                released += self._flushing.pop(way)
-        self.carrier.fell_silent.clear()
-        for _, task in sorted(released, key=itemgetter(0)):
-            self.queue.ready.append((self.wake, task, None))
-        return bool(released)
+        return None if effect.latch.is_open else PENDING
 
     def _reduce(self, task: VirtualTask, effect: NativeReduce) -> object:
         if self.reductions is None:
@@ -321,7 +290,7 @@ class Scheduler:
                 share = nbytes // parts + (rank < nbytes % parts), messages // parts + (rank < messages % parts)
                 self.mailroom.charge(waiting.actor, *share)
                 self.queue.at(self.queue.now + seconds, (self._reduced, waiting, total))
-        return _PENDING
+        return PENDING
 
     def _reduced(self, task: VirtualTask, total: torch.Tensor) -> None:
         """Resume a worker with a separate copy of the sum, made only now."""

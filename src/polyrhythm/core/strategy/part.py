@@ -6,18 +6,12 @@ do the work.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.kernel.events import Merged, Overwritten
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.kernel.job import WorkerContext
-from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.responses import Response
 from polyrhythm.core.protocols.topology import InitialState
@@ -25,33 +19,21 @@ from polyrhythm.core.protocols.traits import Pattern
 from polyrhythm.core.strategy.companion import companions
 from polyrhythm.core.strategy.control_loop import ControlLoop
 from polyrhythm.core.strategy.deferral.deferral import Deferral
-from polyrhythm.core.strategy.deferral.deferred_steps import refuse_coupled
 from polyrhythm.core.strategy.deferral.overlap import Overlap
+from polyrhythm.core.strategy.finite import refuse_infinite
 from polyrhythm.core.strategy.gradients import Parameters
 from polyrhythm.core.strategy.inner import Inner
 from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.core.strategy.local_rule import LocalRuleOfPart
-from polyrhythm.core.strategy.optimizers.attachable import refuse_modes
-from polyrhythm.core.strategy.other_model import refuse_other_model
+from polyrhythm.core.strategy.part_seat import PartSeat
+from polyrhythm.core.strategy.part_state import drained, exported, restore
 from polyrhythm.core.strategy.payloads import PAYLOADS, PendingExchange
-from polyrhythm.core.strategy.rates import refuse_unscaled
 from polyrhythm.core.strategy.snapshots import new_snapshots
 from polyrhythm.core.strategy.strategy_plan import PlannedExchange
 from polyrhythm.core.strategy.watching.drift import end_alike
 from polyrhythm.core.strategy.watching.written import HandWrites
 from polyrhythm.core.trees import StateTree
 from polyrhythm.core.weights.state import ModelState
-from polyrhythm.errors import diverged
-
-
-@dataclass(frozen=True, slots=True)
-class PartSeat:
-    """The place of a part: its worker's context, a port with the part's topics (prefixed with `scope`), and all workers."""
-
-    context: WorkerContext
-    port: Port
-    scope: str
-    workers: Group
 
 
 class Part:
@@ -62,10 +44,7 @@ class Part:
         self.optimizer = optimizer
         self.planned = planned
         plan = planned.plan
-        self.context = seat.context
-        self.port = seat.port
-        self.scope = seat.scope
-        self.workers = seat.workers
+        self.context, self.port, self.scope, self.workers = seat.context, seat.port, seat.scope, seat.workers
         self.ends_alike = planned.exchange.ends_alike
         self.clock = 0
         self.taken_rates: tuple[float, ...] = ()
@@ -119,13 +98,6 @@ class Part:
         """
         if self.deferral is None or not self.deferral.part_way:
             self.snapshots.look(self.port.now(), self.state.anchor)
-
-    def refuse_optimizer(self) -> None:
-        """Raise CompositionError for an optimizer that would ignore the weight of a contribution, or an exchange at all."""
-        refuse_modes(self.optimizer.optimizer, self.agreement, self.level.pattern)
-        refuse_unscaled(self.optimizer.optimizer, self.agreement, self.level.group.size)
-        if self.channel.offers.tensors is not None:
-            refuse_coupled(self.optimizer.optimizer)
 
     def establish(self) -> None:
         """Start with the weights of worker 0."""
@@ -181,7 +153,7 @@ class Part:
 
     def check(self, values: Sequence[Tensor]) -> None:
         """Raise DivergedError if one of `values`, which leave the worker, is not finite."""
-        self._refuse_infinite(values, self.clock)
+        refuse_infinite(values, self.agreement.payload, self.port.name, self.clock)
 
     @property
     def awaits(self) -> bool:
@@ -279,44 +251,19 @@ class Part:
     def drain(self, step: int) -> str:
         """Drain the channel of every exchange of this part (`Channel.drain`), with no step outstanding. Returns the first error, or ""."""
         self.settle()
-        channels = [*(inner.channel for inner in self.inner), *(each.channel for each in self.rule.beside), self.channel]
-        problems = [self.context.perform(channel.drain(step)) for channel in channels]
-        return next(filter(None, problems), "")
+        return drained(self, step)
 
     def export(self) -> StateTree:
-        inner = [each.export() for each in self.inner]
-        return {
-            "layout": self._shapes,
-            "clock": self.clock,
-            "rates": list(self.taken_rates),
-            "model": self.state.export(),
-            "channel": self.channel.export(),
-            "inner": inner,
-            "local": self.rule.export(),
-            "control": self.control.export(),
-        }
+        return exported(self)
 
     def restore(self, state: StateTree) -> None:
-        refuse_other_model(state["layout"], self._shapes)
-        self.clock, self.taken_rates = state["clock"], tuple(state["rates"])
-        self.rule.restore(state["local"])
-        self.control.restore(state["control"])
-        self.state.restore(state["model"])
-        self.channel.restore(state["channel"])
-        for inner, exported in zip(self.inner, state["inner"], strict=True):
-            inner.restore(exported)
-        self.writes.note(resumed=True)
+        restore(self, state)
 
     def restore_weights(self, state: StateTree) -> None:
         """Restore the weights alone, if the training function has written others in the meantime."""
         if self.writes.watched.changed():
             self.state.weights.copy_(state["model"]["weights"])
             self.writes.note(resumed=True)
-
-    @property
-    def _shapes(self) -> dict[str, list[int]]:
-        layout = self.parameters.layout
-        return {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)}
 
     def _apply_in_place(self, response: Response) -> None:
         self.parameters.drop_nothing()
@@ -348,8 +295,4 @@ class Part:
 
     def check_early(self, value: Tensor) -> None:
         """Raise DivergedError if `value`, of the step that `backward()` prepares, is not finite."""
-        self._refuse_infinite([value], self.clock + 1)
-
-    def _refuse_infinite(self, parts: Sequence[Tensor], step: int) -> None:
-        if parts and not math.isfinite((parts[0] if len(parts) == 1 else torch.stack([part.sum() for part in parts])).sum().item()):
-            raise diverged(f"The {self.agreement.payload.value} of {self.port.name} are not finite at step {step}")
+        refuse_infinite([value], self.agreement.payload, self.port.name, self.clock + 1)

@@ -19,13 +19,15 @@ from polyrhythm.core.kernel.together import together
 from polyrhythm.core.protocols.traits import Pattern
 from polyrhythm.core.strategy.division import divided
 from polyrhythm.core.strategy.equal_replicas import EqualReplicas
+from polyrhythm.core.strategy.fitting_optimizer import refuse_optimizer
 from polyrhythm.core.strategy.gradients import Parameters, copy_bytes, paste_bytes
 from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.core.strategy.optimizers.attachable import HeldParameters, refuse_unattachable
 from polyrhythm.core.strategy.optimizers.optimizer_options import AttachedOptions
 from polyrhythm.core.strategy.optimizers.step_arguments import StepArguments, without_arguments
 from polyrhythm.core.strategy.optimizers.step_hooks import hooked, refuse_replaced, without_hooks
-from polyrhythm.core.strategy.part import Part, PartSeat
+from polyrhythm.core.strategy.part import Part
+from polyrhythm.core.strategy.part_seat import PartSeat
 from polyrhythm.core.strategy.payloads import PendingExchange
 from polyrhythm.core.strategy.same_memory import refuse_same_memory
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
@@ -98,7 +100,7 @@ class Replica:
         once = len(self.parts) == 1 and self.parts[0].steps_once and not self.plan.strategy.chooses
         refuse_replaced(self.optimizer, once)
         for part in self.parts:
-            part.refuse_optimizer()
+            refuse_optimizer(part)
         begin_alike(self.context, Attached(self.model, self.optimizer, self.number, self.clip_norm, self.trained))
         for part in self.parts:
             part.establish()

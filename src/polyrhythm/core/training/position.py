@@ -18,18 +18,6 @@ Skip = Callable[[int, int], None]
 """Called with the number of a pass that is over, and the number of batches that were taken from it."""
 
 
-def _never() -> bool:
-    return False
-
-
-def _unwatched(kind: str) -> None:
-    """Do nothing at the moments between iterations."""
-
-
-def _begun() -> None:
-    """Do nothing when a loop begins."""
-
-
 class DataPosition:
     """The loops that a training function has started: passes through data, and loops over numbers (`worker.range`).
 
@@ -47,9 +35,9 @@ class DataPosition:
         self.returning = False
         self.spare = False
         self.joined = False
-        self.passed_over: Callable[[], bool] = _never
-        self.watch: Callable[[str], None] = _unwatched
-        self.begins: Callable[[], None] = _begun
+        self.passed_over: Callable[[], bool] = lambda: False
+        self.watch: Callable[[str], None] = lambda kind: None
+        self.begins: Callable[[], None] = lambda: None
         self._passes = 0
         self._way = WayBack(())
         self._unskipped: list[UserLoop] = []
@@ -216,15 +204,12 @@ class DataPosition:
         if loop.number >= 0:
             self._leader.drew(loop)
 
-    def _under_way(self) -> Iterator[UserLoop]:
-        return (self.loops[place] for place in self._open)
-
     def _request(self, place: int) -> None:
         """The next item of a loop is requested: a moment for a checkpoint, if what was drawn is used and no step would be repeated."""
         self.watch(REQUEST)
         if self.returning or any(self.loops[each].stepped for each in loops.current(self.loops, place)):
             return
-        if not self._leader.begins(self.loops[place], self._under_way()):
+        if not self._leader.begins(self.loops[place], map(self.loops.__getitem__, self._open)):
             return
         self._asking = place
         try:
@@ -245,7 +230,7 @@ class DataPosition:
     def stepped(self) -> None:
         """Note that a step was taken."""
         self._stepped = True
-        self._leader.stepped(self._under_way())
+        self._leader.stepped(map(self.loops.__getitem__, self._open))
         if self._open:
             if (innermost := self._innermost()) >= 0:
                 self.loops[innermost].stepped = True
@@ -282,7 +267,7 @@ class DataPosition:
             raise WorkloadError(loops.SAVED_EARLY)
 
     def saved(self) -> None:
-        """A checkpoint was requested here in the broken-off run too; if its data were as far as they are now, the run has arrived."""
+        """A checkpoint was requested here before the run broke off too; if its data were as far as now, the run has arrived."""
         if not self._way.left:
             self._arrive(SAVE)
 

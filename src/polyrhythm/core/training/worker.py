@@ -13,11 +13,9 @@ from torch import Tensor, nn
 
 from polyrhythm.core import rng
 from polyrhythm.core.catalogue import DenseRows
-from polyrhythm.core.checkpoints.manifest import Manifest
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.row_kind import RowKind
-from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.tables.shape import TableShape
 from polyrhythm.core.tables.table import Table
@@ -33,6 +31,7 @@ from polyrhythm.core.training.data.stream import StreamShard
 from polyrhythm.core.training.evaluation import Evaluate, Moments, every_moment
 from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.numbers import whole
+from polyrhythm.core.training.observed import ObservedWorker
 from polyrhythm.core.training.own_state.own_variables import Variables
 from polyrhythm.core.training.result import Leave, Run, no_leaving
 from polyrhythm.core.training.steps import Steps
@@ -45,7 +44,7 @@ Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
 Value = TypeVar("Value")
 
 
-class Worker:
+class Worker(ObservedWorker):
     """One of `workers` that train a model together; the same interface in both runtimes.
 
     `rank` counts from 0; `device` is where the model should be ("cpu", "cuda:0"); `seed` is the run's. The global random
@@ -69,7 +68,6 @@ class Worker:
         survives = strategy.tolerates_loss
         collective = SurvivorCollectives(context.port, group, self._models.losses) if survives else TreeCollectives(context.port, group)
         self._together = Together(collective, group, context.perform)
-        self._plan = plan
         self._tables = Tables(plan, context, self._models)
         self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen, self._between)
         self._steps = Steps(context, self._models, self._tables.states, self._state, self._between)
@@ -78,7 +76,8 @@ class Worker:
         )
         self._data.drawn = self._models.batch
         rng.seed_everything(group.seed, "worker", group.rank)
-        self._checkpointing = Checkpointing(chosen, context, group, self._state, self._manifest)
+        manifest = lambda step: manifest_of(plan, step, context.port.now(), chosen.circumstances)  # noqa: E731
+        self._checkpointing = Checkpointing(chosen, context, group, self._state, manifest)
         self._checkpointing.begin(self._models.follow_losses)
 
     def attach(
@@ -86,17 +85,14 @@ class Worker:
     ) -> tuple[Model, Optimizer]:
         """Make `optimizer.step()` exchange by the strategy, and give every worker the weights of worker 0.
 
-        Returns the same two objects. `clip_norm`, above 0 and the same at every worker, clips the norm of the gradient that the optimizer
-        uses: the merged gradient where workers exchange gradients among themselves, each worker's own where it steps locally or where a
-        server runs the optimizer.
-        (clip_grad_norm_ before step() always clips the worker's own; signsgd and demo, which step by signs, refuse it.) A parameter without
-        a gradient at every worker keeps none if the codec sends gradients unchanged; otherwise it counts as zero. Frozen parameters and
-        buffers are copied from worker 0 and not exchanged; buffers are averaged in the end, unless the strategy's `buffers` do otherwise.
+        Returns the same two objects. `clip_norm`, above 0 and the same at every worker, clips the gradient that the optimizer uses: the
+        merged one where workers exchange gradients, each worker's own where it steps locally or a server runs the optimizer. A parameter
+        without a gradient at every worker keeps none if the codec sends gradients unchanged; otherwise it counts as zero. Frozen parameters
+        and buffers are copied from worker 0 and not exchanged; the strategy's `buffers` say what becomes of buffers in the end.
 
-        May be called again before the first step, for another model or for another optimizer of the same model: each takes its own
-        steps. With several models, `name` is the prefix of its weights' names in the result; by default the number of the call. Every
-        trainable parameter of the models must be in one of the optimizers. Raises CompositionError for a model or an optimizer that the
-        strategy does not support, WorkloadError for other arguments, and when training has started.
+        May be called again before the first step, for another model or another optimizer of the same model. `name` is then the prefix of
+        its weights in the result; by default the number of the call. Every trainable parameter must be in one of the optimizers. Raises
+        CompositionError for a model or optimizer that the strategy does not support, WorkloadError when training has started.
         """
         self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
         refuse_attached(model, optimizer, name)
@@ -109,10 +105,9 @@ class Worker:
     def constrain(self, function: Callable[[Any], object], model: nn.Module | None = None) -> None:
         """Have weights satisfy something after every update: `worker.constrain(clip)`, where `clip(model)` writes to the parameters.
 
-        `function` bounds, norms or masks the parameters of the model in place; given a model that satisfies it already, it changes
-        nothing. It is called without gradients: now, after every step, when an exchange has changed the weights, and at the end. Call
-        it after `attach`, at every worker; `model` says which, if several are attached. Raises CompositionError for a strategy whose
-        servers hold the weights, WorkloadError for a model that is not attached.
+        `function` bounds, norms or masks the parameters in place; a model that satisfies it already it leaves as it is. It is called
+        without gradients: now, after every step and every exchange, and at the end. Call it after `attach`, at every worker; `model` says
+        which, if several are attached. Raises CompositionError where servers hold the weights, WorkloadError for a model not attached.
         """
         self._steps.refuse_if_finished("worker.constrain", "call it before training")
         self._models.constrain(function, model)
@@ -122,11 +117,10 @@ class Worker:
     ) -> Table:
         """Open a table of numbers that all workers share, in addition to a model or instead of one: `get` rows, `inc` them, end a `clock`.
 
-        The strategy's servers keep it, and its consistency says how old what a worker reads may be: with `ssp` as old as its slack. Every
-        worker opens the same tables in the same order, before the first step. `row` is what rows are made of, DenseRows(dtype) or
-        SparseRows(dtype). It begins with worker 0's `initial` (rows, columns), else with zeros. A worker keeps at most `cache` of the rows
-        that it has read; all by default. Its content is in the run's weights by `name`. Raises CompositionError for a strategy without
-        servers, WorkloadError when training has started or for what cannot be a table.
+        The strategy's servers keep it, and its consistency bounds the age of what a worker reads. Every worker opens the same tables in the
+        same order, before the first step. `row` is DenseRows(dtype) or SparseRows(dtype); the table begins with worker 0's `initial` (rows,
+        columns), else with zeros. A worker keeps at most `cache` of the rows that it has read; all by default. Its content is in the run's
+        weights by `name`. Raises CompositionError for a strategy without servers, WorkloadError when training has started.
         """
         self._steps.refuse_if_finished("worker.table", "open every table at the beginning")
         table = self._tables.open(name, TableShape(rows, columns, DenseRows() if row is None else row), initial, cache, self._steps.take)
@@ -137,10 +131,9 @@ class Worker:
     def keep(self, **objects: Any) -> None:
         """Include objects of your own in checkpoints, by name: `worker.keep(scheduler=scheduler, average=average)`.
 
-        Each has `state_dict()` and `load_state_dict(state)`, as learning-rate schedulers do; its state consists of numbers, text, tensors,
-        and lists, tuples and dicts of them. Call it after `attach`, at every worker. In a resumed run their state is restored at once,
-        and again when the data have reached the position of the checkpoint. Raises WorkloadError for an object without these
-        methods, CheckpointError for one that the checkpoint does not have.
+        Each has `state_dict()` and `load_state_dict(state)`, with numbers, text, tensors, and lists, tuples and dicts of them. Call it
+        after `attach`, at every worker. A resumed run restores their state at once, and again at the position of the checkpoint. Raises
+        WorkloadError for an object without these methods, CheckpointError for one that the checkpoint does not have.
         """
         for name, kept in objects.items():
             self._state.keep(name, kept)
@@ -148,8 +141,7 @@ class Worker:
     def variables(self, **values: Any) -> Variables:
         """Variables that are in checkpoints: `own = worker.variables(best=0.0)`, then `own.best = max(own.best, accuracy)`.
 
-        Give each its value at the beginning: a number, text, a tensor, or lists, tuples and dicts of them. In a resumed run they have those
-        of the checkpoint.
+        Give each its first value: a number, text, a tensor, or lists, tuples and dicts of them. A resumed run has those of the checkpoint.
         """
         return self._state.keep_values(values)
 
@@ -160,8 +152,8 @@ class Worker:
     def save(self) -> bool:
         """Write a checkpoint now, and return whether it was written. Every worker calls it after the same step, at the end of an iteration.
 
-        A resumed run writes none before its data have reached the position of the checkpoint. If it cannot be written, the run continues
-        with a RecordWarning. No checkpoints are written after a worker has finished or was lost. Raises WorkloadError without a directory.
+        A resumed run writes none before its data are where they were; where one cannot be written, the run continues with a RecordWarning.
+        None is written after a worker has finished or was lost. Raises WorkloadError without a directory.
         """
         return self._checkpointing.request(self.clock, self._state.position)
 
@@ -169,17 +161,13 @@ class Worker:
         """Write a checkpoint if one is due: all batches that were handed out have been used."""
         self._checkpointing.between(self.clock)
 
-    def _manifest(self, step: int) -> Manifest:
-        return manifest_of(self._plan, step, self._context.port.now(), self._checkpointing.plan.circumstances)
-
     def batches(self, dataset: Any, batch_size: int | None = None, *, steps: int | None = None) -> Batches | StreamBatches:
         """This worker's batches: each iteration over them is an epoch; shards are disjoint, and all workers get equally many batches.
 
         `dataset` is a map-style Dataset or a tuple of tensors, reshuffled each epoch; a DataLoader, whose sampler, loading processes and
-        options are used; a stream (an IterableDataset, an iterator), which every worker reads completely; or data that divide
-        themselves (any `ShardedSource`), of which each worker reads its shard. `batch_size` counts samples per worker and step; the
-        default is the loader's own, otherwise 32. `steps` ends each pass after that many batches, in a resumed run too. `len()` is the
-        number of batches, where it is known. Raises DataError for other data.
+        options are used; a stream (an IterableDataset, an iterator), which every worker reads completely; or a `ShardedSource`, of which
+        each worker reads its shard. `batch_size` counts samples per worker and step; the default is the loader's own, otherwise 32. `steps`
+        ends each pass after that many batches. `len()` is the number of batches, where it is known. Raises DataError for other data.
         """
         return self._data.batches(DataRequest(dataset, batch_size, steps), self._context.port, self._context.perform)
 
@@ -193,15 +181,15 @@ class Worker:
     def sampler(self, dataset: Sized, shuffle: bool = True, counts: bool = True) -> ShareSampler:
         """A sampler of this worker's shard of `dataset`, for a DataLoader of your own: equally many indices for all, reshuffled each epoch.
 
-        `dataset` may be one of torch's samplers. A drawn index `counts` as a sample of the next step. Raises DataError for what has none.
+        `dataset` may be one of torch's samplers; a drawn index `counts` as a sample of the next step. Raises DataError without a length.
         """
         return self._data.sampler(dataset, shuffle, counts)
 
     def shard(self, iterable: Iterable[Any]) -> StreamShard:
         """This worker's elements of any iterable, files or batches or samples: rank, rank + workers, …, equally many for all.
 
-        It is an IterableDataset, which the loading processes of a DataLoader divide among them. Every worker iterates over all elements,
-        which must be the same at every worker: seed their randomness with `seed`. Samples are not counted: call `count` for each step.
+        It is an IterableDataset, which the loading processes of a DataLoader divide. All elements must be the same at every worker: seed
+        their randomness with `seed`. Samples are not counted: call `count` for each step.
         """
         return self._data.shard(iterable)
 
@@ -216,28 +204,18 @@ class Worker:
     def evaluate(self, function: Evaluate, moments: Moments = every_moment) -> None:
         """Evaluate the run's result with `function(model)`, at a grid of times that is the same for every run.
 
-        The function gets the attached models, in the order of attaching, and returns metrics by name: `{"accuracy": 0.97}`, each a float or
-        a tensor of one element. It is called at worker 0 after the training, without gradients and with the models in evaluation
-        mode, on snapshots of the weights: those of the servers, the mean of the replicas under gossip, or those that all workers share.
-        Weights, buffers, modes and random streams are unaffected. Evaluation takes no virtual time and no bytes, and
-        is not in the run's seconds. The metrics of the final weights become the run's.
+        The function gets the attached models, in the order of attaching, and returns metrics by name, each a float or a tensor of one
+        element: `{"accuracy": 0.97}`. It is called at worker 0 after the training, without gradients and in evaluation mode, on snapshots
+        of the weights: those of the servers, the mean of the replicas under gossip, or those that all workers share. The training is not
+        affected, and it takes no virtual time and no bytes. The metrics of the final weights become the run's.
 
-        The times are 1 ms after the beginning, and then each 9 % later. Floating-point buffers, such as batch norm's statistics, are those
-        of the step in progress at that time, after its forward pass: their mean over the workers, or worker 0's where buffers
-        are not averaged; all other buffers are the final ones. For each call of `attach`, snapshots of the weights take 1 GB at most over
-        all workers and servers, and those of buffers as much again: times are left out to fit; larger models are evaluated at the end only.
-
-        Where evaluating takes long, `moments` chooses some of these times: it is called with their number, the end of the run among them,
-        and a function that evaluates at one of these places and returns the metrics. The end is evaluated in any case.
+        The times are 1 ms after the beginning, then each 9 % later, and the end. Floating-point buffers are those of the step in progress,
+        averaged over the workers where buffers are. Snapshots take 1 GB at most for each call of `attach`: times are left out to fit.
+        `moments` may choose among the times: it gets their number and a function that evaluates at one of these places.
 
         Every worker must call it. Raises WorkloadError after training has started, CompositionError at the first step if only some call it.
         """
         self._models.evaluation.request(function, moments, self._models.checked)
-
-    @property
-    def seconds_aside(self) -> float:
-        """Seconds of the run's clock spent on evaluation after the training."""
-        return self._models.evaluation.seconds
 
     def finish(self) -> None:
         """Complete outstanding exchanges: afterwards the model has the run's final weights. Called for you when `train` returns."""
@@ -261,21 +239,6 @@ class Worker:
         """End this worker's persistent data-loading processes. Called for you when `train` ends, also after an error."""
         self._data.close()
         self._checkpointing.close()
-
-    @property
-    def returning(self) -> bool:
-        """True while a resumed run has not come to where the checkpoint was written."""
-        return self._state.position.returning
-
-    @property
-    def finished(self) -> bool:
-        """True if `finish` was called."""
-        return self._steps.finished
-
-    @property
-    def clock(self) -> int:
-        """Steps that this worker has taken; with several models or tables, the largest number of any of them."""
-        return self._steps.clock
 
     def barrier(self) -> None:
         """Wait until every worker has called it. If a run continues without a lost worker, so do this and the following methods."""
@@ -306,26 +269,6 @@ class Worker:
         """Count `samples` samples as used by the next step, for training functions that do not use `batches` or `sampler`."""
         self._models.shown()
         self._steps.count(whole("worker.count was given", samples, "how many samples the next step uses", least=0))
-
-    @property
-    def overlaps(self) -> bool:
-        """True if the exchange of gradients begins during `backward()`."""
-        return any(replica.overlaps for replica in self._models.replicas)
-
-    @property
-    def attached(self) -> tuple[Replica, ...]:
-        """The replicas, for code that inspects a run or builds on it; after `finish` they hold the final weights."""
-        return tuple(self._models.replicas)
-
-    @property
-    def samples(self) -> int:
-        """Samples that this worker's steps have used."""
-        return self._state.samples
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """The latest reported value of each metric."""
-        return dict(self._state.metrics)
 
     def weights(self) -> dict[str, Tensor]:
         """The final parameters and buffers by name, on the CPU, and at worker 0 the tables; calls `finish`."""

@@ -13,6 +13,7 @@ from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.devices import Machine, Profile
 from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.network_json import network_json
 from polyrhythm.hardware.placement import Local
 from polyrhythm.tools.cli.failures import notice
 from polyrhythm.tools.cli.output import console
@@ -31,7 +32,7 @@ def write_device(directory: Path, machine: Machine) -> Path:
 def write_network(directory: Path, network: Network) -> None:
     """network.json, for the simulator and the lab."""
     path = directory / networks.FILE
-    path.write_text(networks.to_json(network), encoding="utf-8")
+    path.write_text(network_json(network), encoding="utf-8")
     notice(f"wrote {path}, for --network")
 
 

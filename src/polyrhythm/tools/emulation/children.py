@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import msgspec
 
 from polyrhythm.errors import RunError
-from polyrhythm.hardware.network import Network, to_json
+from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.network_json import network_json
 from polyrhythm.tools.emulation.device import NAME
 from polyrhythm.tools.emulation.fabric import Traffic
 from polyrhythm.tools.emulation.frames import address
@@ -98,7 +99,7 @@ class LabProcesses:
     def start_relay(self) -> None:
         """Start the relay between the hosts; they begin when it has their devices."""
         descriptors = [near_end.fileno() for near_end in self._sockets]
-        orders = RelayOrders(to_json(self._network), descriptors, self._impairments, self._count_headers)
+        orders = RelayOrders(network_json(self._network), descriptors, self._impairments, self._count_headers)
         self._relay = _start("relay", orders, tuple(descriptors), None)
         for near_end in self._sockets:
             near_end.close()

@@ -22,7 +22,7 @@ class HostOrders(msgspec.Struct, frozen=True):
 
 
 class RelayOrders(msgspec.Struct, frozen=True):
-    """Orders to the relay: the network as `network.to_json` writes it, and a descriptor to each host."""
+    """Orders to the relay: the network as `network_json` writes it, and a descriptor to each host."""
 
     network: str
     hosts: list[int]

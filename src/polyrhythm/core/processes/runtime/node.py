@@ -106,8 +106,7 @@ class Node:
         return self._sums.reducers
 
     @reducers.setter
-    def reducers(self, reducers: Mapping[str, GroupReducer]) -> None:
-        """Only in the loop's thread, which may learn meanwhile that someone has gone."""
+    def reducers(self, reducers: Mapping[str, GroupReducer]) -> None:  # only in the loop's thread, which may see a loss meanwhile
         self._sums.reducers = reducers
 
     def standstill(self) -> list[str]:

@@ -1,0 +1,56 @@
+"""The state of a worker as code reads it that inspects a run or builds on it: integrations, measurements, tests. `Worker` is one."""
+
+from __future__ import annotations
+
+from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.core.training.models import Models
+from polyrhythm.core.training.steps import Steps
+from polyrhythm.core.training.worker_state import WorkerState
+
+
+class ObservedWorker:
+    """The counters and the state of a worker."""
+
+    _models: Models
+    _state: WorkerState
+    _steps: Steps
+
+    @property
+    def seconds_aside(self) -> float:
+        """Seconds of the run's clock spent on evaluation after the training."""
+        return self._models.evaluation.seconds
+
+    @property
+    def returning(self) -> bool:
+        """True while a resumed run has not come to where the checkpoint was written."""
+        return self._state.position.returning
+
+    @property
+    def finished(self) -> bool:
+        """True if `finish` was called."""
+        return self._steps.finished
+
+    @property
+    def clock(self) -> int:
+        """Steps that this worker has taken; with several models or tables, the largest number of any of them."""
+        return self._steps.clock
+
+    @property
+    def overlaps(self) -> bool:
+        """True if the exchange of gradients begins during `backward()`."""
+        return any(replica.overlaps for replica in self._models.replicas)
+
+    @property
+    def attached(self) -> tuple[Replica, ...]:
+        """The replicas, for code that inspects a run or builds on it; after `finish` they hold the final weights."""
+        return tuple(self._models.replicas)
+
+    @property
+    def samples(self) -> int:
+        """Samples that this worker's steps have used."""
+        return self._state.samples
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The latest reported value of each metric."""
+        return dict(self._state.metrics)
