@@ -83,6 +83,35 @@ def test_a_worker_that_sends_nothing_learns_of_no_bandwidth(controller: Controll
     assert loop.values == {}
 
 
+@pytest.mark.parametrize("break_at", range(1, 10))
+def test_a_loop_that_is_resumed_between_two_decisions_decides_the_same(break_at: int) -> None:
+    def loop() -> ControlLoop:
+        port: Any = SimpleNamespace(name="worker/0", now=lambda: 0.0)
+        context: Any = SimpleNamespace(record=lambda event: None)
+        group: Any = SimpleNamespace(members=("worker/0",), size=1)
+        made = ControlLoop(SharedRanges(every=5), group, port, context)
+        made.nbytes = 40_000
+        return made
+
+    def step(at: ControlLoop, clock: int) -> None:
+        at.sent("", 3000 * clock, 0.5)
+        at.stepped(clock, 0.1 * clock, 8)
+
+    whole, before, after = loop(), loop(), loop()
+    for clock in range(1, 11):
+        step(whole, clock)
+        step(before if clock <= break_at else after, clock)
+        if clock == break_at:
+            after.restore(before.export())
+    assert after.values == whole.values != {}
+    assert after.bandwidths == whole.bandwidths
+
+
+def test_a_packet_for_the_slowest_link_has_a_byte_at_least_since_none_would_set_no_bound() -> None:
+    slow = replace(MEASURED, bandwidths={"worker/1": 0.5})
+    assert decided(StepBytes(), slow) == [(ControlledSetting.NBYTES, "worker/1", 1)]
+
+
 def test_what_cannot_be_is_refused() -> None:
     for piece, wrong, reason in (
         (SharedRanges, {"every": 0}, "never decide"),

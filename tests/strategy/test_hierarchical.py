@@ -1,8 +1,11 @@
 """Exchanges of two levels: what members and groups make of each other's contributions, and what passes between groups."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
-from toy import Toy, trained, weights
+from toy import Toy, network, trained, weights
 
 from polyrhythm.codec import ErrorFeedback, SharedK, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
@@ -12,11 +15,12 @@ from polyrhythm.core.kernel.message import DIMENSION_BYTES, HEADER_BYTES, TENSOR
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Exchange, Hierarchical, Leaders, Strategy, Stripes
+from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
 from polyrhythm.groups import MEMBERS as GROUPS
 from polyrhythm.groups import BySite, Given, InGroups, OfSize
 from polyrhythm.hardware.network import Network, Site
-from polyrhythm.merge import Elastic, Nesterov, OuterOptimizer, Sum
+from polyrhythm.merge import Elastic, Nesterov, OuterOptimizer, SampleMean, Sum
 from polyrhythm.topology import Adasum, AllReduce, AverageWeights, Direct, Gossip, Ring, Server, Tree
 
 MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
@@ -178,3 +182,26 @@ def test_groups_by_site_follow_the_network() -> None:
     locations = Simulator(network="wan-11").locations(22)
     assert [len(group) for group in BySite().divide(locations)] == [2] * 11
     assert Given(((1,), (0,))).divide(locations[:2]) == [[1], [0]]
+
+
+@pytest.mark.parametrize("across", ACROSS, ids=repr)
+def test_a_merge_that_weighs_by_samples_sees_those_of_each_group(across) -> None:  # type: ignore[no-untyped-def]
+    def counting(samples: Callable[[int], int]) -> Callable[[Any], None]:
+        def train(worker: Any) -> None:
+            model = network()
+            model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+            for _ in range(3):
+                worker.count(samples(worker.rank))
+                optimizer.zero_grad()
+                ((worker.rank + 1.0) * model(torch.ones(2, 10))).square().mean().backward()
+                optimizer.step()
+
+        return train
+
+    outer = Exchange(topology=Server(), merge=SampleMean())
+    strategy = levels(inner=Exchange(), outer=outer, groups=OfSize(2), across=across)
+    even, uneven = (
+        run(counting(samples), workers=4, strategy=strategy, on=Simulator(network=Instant()), seed=1).summary.weights_sha256
+        for samples in (lambda rank: 4, lambda rank: 1 + rank // 2 * 6)
+    )
+    assert even != uneven

@@ -31,7 +31,7 @@ class StepBytes:
         return ControllerTraits(frozenset({ControlledSetting.NBYTES}), self.every)
 
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
-        """The bytes for each receiver to which enough was sent to measure the bandwidth."""
+        """The bytes for each receiver to which enough was sent to measure the bandwidth; 1 or more, since 0 sets no bound."""
         step = self.share * measured.mine.seconds
         rates = {name: rate for name, rate in measured.bandwidths.items() if name}
-        return [Decision(ControlledSetting.NBYTES, float(int(rate * step)), name) for name, rate in rates.items()], state
+        return [Decision(ControlledSetting.NBYTES, float(max(1, int(rate * step))), name) for name, rate in rates.items()], state

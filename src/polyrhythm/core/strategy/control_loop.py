@@ -109,8 +109,10 @@ class ControlLoop:
             self.workers[delivery.sender] = WorkerMeasure(seconds, samples, loss)
 
     def export(self) -> StateTree:
-        """The current decisions, and the measures on which they were made."""
+        """The current decisions, the measures on which they were made, and those of the steps since."""
         return {
+            "since": [self.steps, self.seconds, self.samples, list(self.losses)],
+            "sent": {name: list(each) for name, each in self.bytes_and_seconds.items()},
             "values": [(setting.value, receiver, value) for (setting, receiver), value in self.values.items()],
             "bandwidths": self.bandwidths,
             "workers": {name: (each.seconds, each.samples, each.loss) for name, each in self.workers.items()},
@@ -118,6 +120,9 @@ class ControlLoop:
         }
 
     def restore(self, state: StateTree) -> None:
+        self.steps, self.seconds, self.samples, losses = state["since"]
+        self.losses = list(losses)
+        self.bytes_and_seconds = {name: (nbytes, seconds) for name, (nbytes, seconds) in state["sent"].items()}
         self.values = {(ControlledSetting(setting), receiver): value for setting, receiver, value in state["values"]}
         self.bandwidths, self.state = state["bandwidths"], state["state"]
         self.workers = {name: WorkerMeasure(*each) for name, each in state["workers"].items()}

@@ -96,7 +96,7 @@ class _Range:
         return self.whole.rates
 
     def take_samples(self) -> float:
-        return 0.0  # they are those of the whole
+        return self.whole.take_samples()
 
 
 class StripeChannel:
@@ -117,7 +117,7 @@ class StripeChannel:
         self.stripes = self.layout.split(self.group.size)
         start = sum(stripe.numel for stripe in self.stripes[: self.group.rank])
         mine = _Range(initial.model_state, self.stripes[self.group.rank], start)
-        return await self._gather(await self.outer.establish(InitialState(mine, initial.optimizer)))
+        return await self._gather(await self.outer.establish(InitialState(mine, initial.optimizer, initial.controls)))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         """Exchange this member's stripe of `value`, which is the same at every member."""
