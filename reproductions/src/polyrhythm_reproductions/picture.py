@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import altair as alt
@@ -16,6 +17,11 @@ _WIDTH, _ROW, _CURVES = 520, 46, 220
 _MOST_ARMS = 10
 """More lines than that cannot be distinguished; the first ones are drawn."""
 _INK, _OURS, _BAND = "#222222", "#2f6fb5", "#d9ead3"
+
+_DRAWN = re.compile(r' (?:d|transform|x|x1|x2|y|y1|y2|width|height)="[^"]*"')
+"""Attributes that say where something is drawn."""
+_TAIL = re.compile(r"-?\d+\.\d{2,}")
+"""Numbers with more digits than a pixel needs."""
 
 
 def picture(findings: ReproductionReport, bounds: Sequence[Claim]) -> str:
@@ -36,7 +42,12 @@ def picture(findings: ReproductionReport, bounds: Sequence[Claim]) -> str:
         .configure_title(anchor="start", frame="bounds", fontSize=12, color=_INK, fontWeight="normal")
         .configure_view(stroke=None)
     )
-    return vl_convert.vegalite_to_svg(drawn.to_dict()) + "\n"
+    return _DRAWN.sub(_short, vl_convert.vegalite_to_svg(drawn.to_dict())) + "\n"
+
+
+def _short(attribute: re.Match[str]) -> str:
+    """The attribute with numbers of a tenth of a pixel."""
+    return _TAIL.sub(lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), attribute[0])
 
 
 def _row(finding: Finding, claim: Claim) -> alt.LayerChart:
