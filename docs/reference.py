@@ -27,7 +27,7 @@ PAGES = {
         "core.training.run core.training.join core.training.worker core.checkpoints.request "
         "tools.recipes.recipe tools.recipes.recipe_check tools.measuring.batch_size core.processes",
     ),
-    "engines": ("Engines", "What places, starts and restarts the processes of a run on a cluster.", "launchers"),
+    "launchers": ("Launchers", "What places, starts and restarts the processes of a run on a cluster.", "launchers"),
     "simulator": (
         "Simulator and hardware",
         "Virtual time, and the networks, devices and faults that it simulates.",

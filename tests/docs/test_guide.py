@@ -21,17 +21,17 @@ from polyrhythm.core.catalogue import CHOICES
 from polyrhythm.core.protocols.traits import Pattern
 
 ROOT = Path(__file__).resolve().parents[2]
-HOW_TOS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/how-to/*.md"))
+GUIDE, HOW_TOS = (sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(f"docs/{folder}/*.md")) for folder in ("guide", "how-to"))
 PAGES = (
     "README.md",
-    "docs/guide.md",
     "docs/own-writes.md",
     "docs/tables.md",
     "docs/memory.md",
     "docs/networks.md",
     "docs/commands.md",
     "docs/joining.md",
-    "docs/engines.md",
+    "docs/launchers.md",
+    *GUIDE,
     *HOW_TOS,
 )
 FENCE = re.compile(r"^```(?P<kind>\w+)(?: file=(?P<file>\S+))?(?P<alone> alone)?\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -90,7 +90,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             sys.modules.pop(path.stem, None)
 
 
-LONG = ("README.md", "docs/commands.md", "docs/engines.md")
+LONG = ("README.md", "docs/commands.md", "docs/launchers.md")
 """Pages whose commands start many processes."""
 
 
@@ -123,7 +123,7 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
 
 
 def test_the_guide_names_all_patterns_and_axes_that_must_fit() -> None:
-    guide = " ".join((ROOT / "docs/guide.md").read_text(encoding="utf-8").split())
+    guide = " ".join((ROOT / "docs/guide/strategies.md").read_text(encoding="utf-8").split())
     [listed] = re.findall(r"in which patterns \((.*?)\)", guide)
     assert set(listed.split(", ")) == {pattern.value.replace(",", "") for pattern in Pattern}
     [axes] = re.findall(r"pieces have in common: (.*?)\.", guide)

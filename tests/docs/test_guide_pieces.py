@@ -10,7 +10,7 @@ import pytest
 from polyrhythm import codec, consistency, controllers, merge, shuffle, topology
 from polyrhythm import local_rules as local
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "guide.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs" / "guide" / "strategies.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("axis", [consistency, topology, codec, merge, local, controllers, shuffle], ids=lambda axis: axis.__name__)

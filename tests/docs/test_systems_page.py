@@ -86,6 +86,12 @@ def test_the_table_of_the_readme_names_every_system_once() -> None:
     assert sorted(named) == sorted(SYSTEMS)
 
 
+def test_the_readme_counts_the_systems_without_the_baseline() -> None:
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    [number] = re.findall(r"^(\d+) published systems and a baseline", readme, re.MULTILINE)
+    assert int(number) == len(set(SYSTEMS) - {"single"})
+
+
 def test_the_page_says_of_every_system_what_it_sends() -> None:
     assert set(generator().SENT) == set(SYSTEMS)
 

@@ -23,7 +23,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.integrations.transformers import Trainer, TrainingArguments
 
 NAME = "hf_trainer"
-PAGE = EXAMPLES.parents[1] / "docs" / "frameworks.md"
+PAGE = EXAMPLES.parents[1] / "docs" / "integrations.md"
 
 
 @pytest.fixture(autouse=True)
