@@ -53,7 +53,7 @@ TARGET = 0.3
 SYSTEMS = ("ako", "hong-chandra", "dlion")
 ADAPTIVE: dict[str, dict[str, Any]] = {"ako": {}, "hong-chandra": {}, "dlion": {"even": True}}
 """Batches by speed are left out: three hosts of one speed share two cores, and only chance would set them."""
-FIXED: dict[str, dict[str, Any]] = {"ako": {"partitions": 2}, "hong-chandra": {"partitions": 1}, "dlion": {"percent": 100.0, "even": True}}
+FIXED: dict[str, dict[str, Any]] = {"ako": {"parts": 2}, "hong-chandra": {"parts": 1}, "dlion": {"percent": 100.0, "even": True}}
 """What the controllers set on 50 Mbit/s: two partitions to two others, one for each link, and of Max-N everything."""
 Arm = tuple[str, bool]
 ARMS: tuple[Arm, ...] = tuple((system, adaptive) for system in SYSTEMS for adaptive in (True, False))

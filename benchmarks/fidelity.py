@@ -50,7 +50,7 @@ from polyrhythm.tools.measuring.links import congestion_here, local_between, net
 from polyrhythm.workloads.digits import digits, wide_mlp
 
 SEED = 7
-SHORT = {"sparknet": {"tau": 5}, "easgd": {"tau": 5}, "diloco": {"tau": 5}, "onebit": {"warmup": 2}}
+SHORT = {"sparknet": {"period": 5}, "easgd": {"period": 5}, "diloco": {"period": 5}, "onebit": {"warmup": 2}}
 """Intervals that end within a short run; all else is as published."""
 SYSTEMS = [name for name in pr.systems.SYSTEMS if name != "single"]
 

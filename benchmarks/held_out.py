@@ -56,7 +56,7 @@ PACE = 0.1
 OVERHEAD = 2e-3
 SYSTEMS: dict[str, dict[str, Any]] = {
     "allreduce": {}, "tree": {}, "ssp": {"slack": 2}, "softsync": {},
-    "sparknet": {"tau": 3}, "easgd": {"tau": 3}, "gossipgrad": {}, "diloco": {"tau": 3},
+    "sparknet": {"period": 3}, "easgd": {"period": 3}, "gossipgrad": {}, "diloco": {"period": 3},
 }  # fmt: skip
 UNORDERED = {"ssp", "softsync", "easgd"}
 _MBIT = 1e6 / 8

@@ -14,7 +14,7 @@ from pathlib import Path
 from polyrhythm.core.protocols.traits import Pattern
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find
-from polyrhythm.tools.cli.presets import AXES, published
+from polyrhythm.tools.cli.presets import AXES, Option, published
 
 PAGE = Path(__file__).parent / "systems.md"
 
@@ -244,7 +244,7 @@ HEAD = """# Systems
 *This page is written by `python docs/generate_systems.py`; change that, or the docstrings of `polyrhythm/systems/`.*
 
 P is the number of workers, G of groups, S of server shards, M the bytes of the model's parameters, B their bytes when encoded
-by the codec, D the bytes of one worker's batch, τ the steps between exchanges. Sizes are payloads of all workers and servers
+by the codec, D the bytes of one worker's batch, τ the steps between exchanges (`period`). Sizes are payloads of all workers and servers
 together; headers come on top (24 bytes a message, its topic, 8 bytes a number, 4 and 8 a dimension for each tensor). Sums
 without messages, in shared memory or by NCCL, are counted as the messages that their schedule would have sent. At
 the beginning worker 0's weights are sent to all others, and systems with servers send the final weights at the
@@ -289,7 +289,7 @@ def overview() -> list[str]:
 def section(name: str) -> list[str]:
     """One system."""
     shown, strategy = published(name), find(name)
-    options = ", ".join(f"`{key}={option.default}` ({option.type.replace('|', 'or')})" for key, option in shown.options.items())
+    options = ", ".join(_option(key, option) for key, option in shown.options.items())
     composed = f"`{shown.exchanges}`" if shown.exchanges else ", ".join(f"{axis} `{getattr(shown, axis)}`" for axis in AXES)
     facts = {
         "paper": shown.paper or "none: the baseline",
@@ -304,6 +304,12 @@ def section(name: str) -> list[str]:
     if strategy.exchange.topology.traits.pattern is Pattern.SHARED:
         facts["lost writes"] = "counted in real processes; not modelled in virtual time, where there are none"
     return [f"## {name}", "", shown.description, "", "| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts.items()), ""]
+
+
+def _option(key: str, option: Option) -> str:
+    """An option with its default, its type and the paper's own names of it."""
+    also = f"; also {', '.join(f'`{other}`' for other in option.also)}" if option.also else ""
+    return f"`{key}={option.default}` ({option.type.replace('|', 'or')}{also})"
 
 
 def page() -> str:

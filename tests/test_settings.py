@@ -144,7 +144,7 @@ def never(worker: pr.Worker) -> None:
         ({"workers": 10**6}, "workers=1000000 is more than a machine can hold"),
         ({"workers": 10**5000}, "workers=<int> has more than 64 bits"),
         ({"seed": 10**5000}, "seed=<int> has more than 64 bits"),
-        ({"strategy": systems.find("ssp", shards=10**6)}, "1000000 servers are more than a run can hold"),
+        ({"strategy": systems.find("ssp", servers=10**6)}, "1000000 servers are more than a run can hold"),
         ({"strategy": systems.find("mxnet", servers=2**62)}, "servers are more than a run can hold"),
         ({"directory": ""}, "is not a path: it is empty"),
         ({"checkpoints": "runs/c"}, r"checkpoints='runs/c' are none: give such as pr.Checkpoints"),
@@ -179,12 +179,12 @@ def train_shortly(worker: pr.Worker) -> None:
 @pytest.mark.parametrize(
     ("name", "option", "value"),
     [
-        ("diloco", "tau", 2**62),
-        ("elephas", "tau", 10**9),
+        ("diloco", "period", 2**62),
+        ("elephas", "period", 10**9),
         ("dl4j-averaging", "depth", 2**62),
-        ("streaming-diloco", "fragments", 10**6),
+        ("streaming-diloco", "parts", 10**6),
         ("downpour", "initial_sum", 1e300),
-        ("fedadam", "adaptivity", 1e300),
+        ("fedadam", "epsilon", 1e300),
     ],
 )
 def test_what_is_absurd_in_a_system_ends_within_seconds(name: str, option: str, value: Any) -> None:

@@ -39,7 +39,7 @@ WAYS = {**rivals.WAYS, **ours.WAYS}
 
 
 def way_of(name: str) -> Way:
-    """One of the ways, or a published system with its options, such as "adpsgd tau=64"."""
+    """One of the ways, or a published system with its options, such as "adpsgd period=64"."""
     return WAYS[name] if name in WAYS else ours.published(name)
 
 

@@ -90,7 +90,7 @@ def test_a_profile_is_kept_when_the_network_cannot_be_measured(
         (["digits-cn"], ["digits-cn", "digits-cnn"]),
         (["digits-cnn", "--workers", "0"], ["--workers 0", "1 or more"]),
         (["digits-cnn", "--system", "alreduce"], ["alreduce", "allreduce"]),
-        (["digits-cnn", "--option", "tau=2"], ["--option", "--system"]),
+        (["digits-cnn", "--option", "period=2"], ["--option", "--system"]),
         (["--system", "nosuch"], ["--system needs a JOB whose steps are timed", "give a JOB"]),
         (["--workers", "0"], ["--workers needs a JOB whose steps are timed"]),
         (["--steps", "0"], ["--steps needs a JOB whose steps are timed"]),

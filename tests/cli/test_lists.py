@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -15,9 +16,18 @@ import pytest
 from polyrhythm.hardware.devices import DEVICES
 from polyrhythm.hardware.presets import PRESETS
 from polyrhythm.systems import SYSTEMS
+from polyrhythm.systems.paper_names import also_called
 from polyrhythm.tools import cli
 from polyrhythm.tools.cli.app import app
-from polyrhythm.tools.cli.complete import complete_devices, complete_jobs, complete_networks, complete_systems, system_names, workload_names
+from polyrhythm.tools.cli.complete import (
+    complete_devices,
+    complete_jobs,
+    complete_networks,
+    complete_systems,
+    option_names,
+    system_names,
+    workload_names,
+)
 from polyrhythm.workloads import WORKLOADS
 
 
@@ -78,9 +88,22 @@ def test_what_was_typed_of_a_path_stays(typed: str, completed: list[str], tmp_pa
     assert complete_jobs(f"{tmp_path}/{typed}") == [f"{tmp_path}/{each}" for each in completed]
 
 
+OPTIONS = (
+    ("run x --system diloco --option pe", "period="),
+    ("run x --system diloco --option ta", "period="),
+    ("compare x --systems ssp,diloco --option ser", "servers="),
+)
+
+
+def test_options_are_completed_by_their_own_names_with_those_in_papers() -> None:
+    for name, system in SYSTEMS.items():
+        assert option_names(name) == {option: also_called(system, option) for option in inspect.signature(system).parameters}
+    assert option_names("none") == {}
+
+
 def test_a_shell_completes_names_and_files_without_waiting_for_torch(tmp_path: Path) -> None:
     (tmp_path / "digits.py").touch()
-    for words, expected in (("run dig", "digits.py"), ("run dig", "digits-cnn"), ("compare x --systems ssp,tr", "ssp,tree")):
+    for words, expected in (("run dig", "digits.py"), ("run dig", "digits-cnn"), ("compare x --systems ssp,tr", "ssp,tree"), *OPTIONS):
         environment = {
             **os.environ,
             "_POLYRHYTHM_COMPLETE": "complete_bash",

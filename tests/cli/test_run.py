@@ -69,7 +69,7 @@ def test_real_processes_print_one_pure_object_and_end_with_the_weights_of_the_si
 
 def test_settings_and_options_are_taken(polyrhythm: Any, tiny: Path) -> None:
     told = polyrhythm(
-        "run", tiny, "--on", "simulator", "--system", "sparknet", "--option", "tau=3", "--set", "epochs=4", "--set", "learning_rate=0.2"
+        "run", tiny, "--on", "simulator", "--system", "sparknet", "--option", "period=3", "--set", "epochs=4", "--set", "learning_rate=0.2"
     )
     assert "the user prints 4" in told.out
     assert "sparknet" in told.out

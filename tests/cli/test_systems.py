@@ -56,8 +56,8 @@ def test_pieces_are_shown_as_python(name: str) -> None:
 def test_options_are_converted_by_the_annotations_of_the_system() -> None:
     assert compose("ssp", {"slack": "5"}) == SYSTEMS["ssp"](slack=5)
     assert compose("gossipgrad", {"rotate": "no"}) == SYSTEMS["gossipgrad"](rotate=False)
-    assert compose("downpour", {"learning_rate": "0.5"}) == SYSTEMS["downpour"](learning_rate=0.5)
-    assert compose("downpour", {"learning_rate": "none"}) == SYSTEMS["downpour"]()
+    assert compose("downpour", {"outer_learning_rate": "0.5"}) == SYSTEMS["downpour"](outer_learning_rate=0.5)
+    assert compose("downpour", {"outer_learning_rate": "none"}) == SYSTEMS["downpour"]()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_options_are_converted_by_the_annotations_of_the_system() -> None:
     [
         ("ssp", {"slak": "5"}, UnknownNameError, "No option of ssp is called 'slak'. Did you mean 'slack'?"),
         ("ssp", {"slack": "much"}, CompositionError, "ssp cannot take slack=much: slack must be a whole number."),
-        ("downpour", {"learning_rate": "low"}, CompositionError, "learning_rate must be a number or none."),
+        ("downpour", {"outer_learning_rate": "low"}, CompositionError, "outer_learning_rate must be a number or none."),
         ("allreduce", {"slack": "5"}, CompositionError, "allreduce has no options"),
     ],
 )
@@ -76,12 +76,12 @@ def test_options_that_cannot_be_are_refused(system: str, options: dict[str, str]
 
 
 def test_a_comparison_deals_options_to_the_systems_that_have_them() -> None:
-    dealt = deal({"tau": "7", "easgd.tau": "3", "shards": "2"}, ["allreduce", "sparknet", "easgd"])
-    assert dealt == {"allreduce": {}, "sparknet": {"tau": "7"}, "easgd": {"tau": "3", "shards": "2"}}
+    dealt = deal({"period": "7", "easgd.period": "3", "servers": "2"}, ["allreduce", "sparknet", "easgd"])
+    assert dealt == {"allreduce": {}, "sparknet": {"period": "7"}, "easgd": {"period": "3", "servers": "2"}}
 
 
 def test_an_option_that_no_system_of_the_comparison_has_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="Did you mean 'tau'"):
-        deal({"tauu": "7"}, ["allreduce", "sparknet"])
+    with pytest.raises(UnknownNameError, match="Did you mean 'period'"):
+        deal({"perio": "7"}, ["allreduce", "sparknet"])
     with pytest.raises(UnknownNameError, match="No system of this comparison"):
         deal({"ssp.slack": "7"}, ["allreduce", "sparknet"])

@@ -25,7 +25,7 @@ SIZE, RATE, TAU, SEED = 3, 0.1, 2, 5
 @pytest.mark.parametrize("workers", [1, 4, 5])
 def test_without_momentum_and_with_whole_steps_the_weights_of_pairs_are_averaged(workers: int) -> None:
     plain = Strategy(consistency=LocalSteps(TAU), topology=Gossip(RandomPairs()))
-    noloco = systems.find("noloco", tau=TAU, alpha=0, beta=1, gamma=1)
+    noloco = systems.find("noloco", period=TAU, outer_momentum=0, outer_learning_rate=1, mixing_rate=1)
     torch.testing.assert_close(weights(Toy(), workers, noloco), weights(Toy(), workers, plain), rtol=0, atol=1e-6)
 
 

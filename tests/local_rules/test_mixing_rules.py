@@ -130,6 +130,6 @@ def test_alone_and_with_momentum_too_a_rule_changes_nothing(system: str) -> None
 
 
 def test_exact_diffusion_is_d_squared_with_a_lazier_matrix() -> None:
-    lazy = systems.find("d-squared", stay=0.5)
+    lazy = systems.find("d-squared", own_share=0.5)
     assert lazy.topology == systems.find("exact-diffusion").topology == WeightedGossip(RingGraph(), Lazy(MetropolisHastings(), 0.5))
     assert lazy.local == systems.find("exact-diffusion").local == CorrectedWeights()

@@ -122,6 +122,16 @@ def test_every_option_that_is_tried_can_be_composed_or_is_refused_with_a_reason(
             assert reason == "" or reason[0].isprintable()
 
 
+def test_the_optimiser_knows_options_by_the_papers_names_in_whose_order_it_draws() -> None:
+    space = findings(("easgd", "li-ps", "dl4j-averaging", "paine")).space
+    easgd = space.parameters(Candidate("easgd", 4, (("period", 16), ("servers", 2))))
+    assert {key: value for key, value in easgd.items() if "." in key} == {"easgd.tau": 16, "easgd.shards": 2}
+    assert list(options_of("easgd")) == ["period", "servers"]
+    assert list(options_of("li-ps")) == ["slack", "servers"]
+    assert not options_of("dl4j-averaging")
+    assert list(options_of("paine")) == ["servers"]
+
+
 def test_a_drawn_candidate_has_the_parameters_that_were_drawn() -> None:
     class Last:
         drawn: dict[str, Any]

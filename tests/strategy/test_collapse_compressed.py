@@ -47,7 +47,7 @@ def test_gaps_change_no_bit_of_strom_and_save_bytes() -> None:
 
 
 def test_a_threshold_that_never_adapts_and_never_clips_is_strom() -> None:
-    fixed = systems.find("dl4j-sharing", tau=4e-3, fewest=0.0, most=1.0, quanta=1e9)
+    fixed = systems.find("dl4j-sharing", threshold=4e-3, min_ratio=0.0, max_ratio=1.0, quanta=1e9)
     assert torch.equal(weights(Toy(), 3, fixed), weights(Toy(), 3, "strom"))
 
 
@@ -81,7 +81,7 @@ def test_adagrad_behind_the_quantizer_is_that_of_torch_without_one() -> None:
 def test_options_reach_their_pieces() -> None:
     assert systems.find("mxnet", threshold=0.5).codec == ErrorFeedback(TwoBit(0.5))
     assert systems.find("mxnet-async", servers=3).topology == Server(3, division=ByKey())
-    assert systems.find("strom", tau=0.1).codec == ErrorFeedback(Threshold(0.1))
+    assert systems.find("strom", threshold=0.1).codec == ErrorFeedback(Threshold(0.1))
 
 
 @pytest.mark.parametrize("threshold", [None, 0.01])

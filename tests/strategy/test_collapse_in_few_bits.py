@@ -29,7 +29,7 @@ MOMENTUM = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05, momentum=
     "strategy",
     [
         find("dgc", ratio=1.0),
-        find("powersgd-plus", period=1, warmup=1),
+        find("powersgd-plus", refresh_period=1, warmup=1),
         find("sparta", ratio=1.0),
         Strategy(codec=DecayingFeedback(CosineTopK(4096), 0.999)),
         Strategy(codec=MomentumCorrection(TopK(1.0))),
@@ -75,7 +75,7 @@ def test_compression_in_the_ring_is_that_of_the_ring_alone_where_nothing_is_late
 SWITCHING: dict[str, dict[str, Any]] = {
     "onebit-adam": {"warmup": 2},
     "dgc": {"warmup": 1, "ratio": 0.1, "clip_norm": 1.0},
-    "powersgd-plus": {"warmup": 1, "period": 2, "rank": 1},
+    "powersgd-plus": {"warmup": 1, "refresh_period": 2, "rank": 1},
     "pipe-sgd": {"warmup": 2, "bits": 8},
     "signsgd": {"momentum": 0.9},
 }

@@ -157,7 +157,7 @@ def climate(**settings: Any) -> Strategy:
 
 def test_climate_without_lag_whose_layers_trust_is_the_hierarchical_all_reduce() -> None:
     levels = Hierarchical(inner=Exchange(topology=AllReduce(Direct())), outer=Exchange(topology=AllReduce(Tree())), groups=InGroups(2))
-    found = weights(Toy(epochs=3), 4, climate(groups=2, lag=0, trust=1e9))
+    found = weights(Toy(epochs=3), 4, climate(groups=2, delay=0, trust=1e9))
     assert torch.equal(found, weights(Toy(epochs=3), 4, Strategy(exchange=levels)))
 
 

@@ -37,7 +37,7 @@ def crossing(strategy: Strategy, workers: int = 4) -> tuple[float, float]:
 
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("groups", [InGroups(1), InGroups(2), OfSize(1)], ids=repr)
-@pytest.mark.parametrize("mirrors", [Mirrors(), Overlay(), systems.find("gaia", lead=0).topology], ids=repr)
+@pytest.mark.parametrize("mirrors", [Mirrors(), Overlay(), systems.find("gaia", site_slack=0).topology], ids=repr)
 def test_without_threshold_and_lead_mirrors_are_one_server(mirrors: Topology, groups: Groups, shards: int) -> None:
     inner = Exchange(consistency=LocalSteps(1, Bounded(0)), topology=Server(shards))
     sums = Exchange(consistency=LocalSteps(1, Bounded(0)), topology=mirrors, codec=ErrorFeedback(Relative(0)), merge=Sum())
@@ -52,7 +52,7 @@ def test_the_filter_saves_most_of_the_bytes_between_sites_and_the_time() -> None
 
 
 def test_a_site_waits_when_it_is_too_far_ahead_of_the_slowest() -> None:
-    seconds = [crossing(systems.find("gaia", threshold=0.05, lead=lead))[1] for lead in (0, 4, 1000)]
+    seconds = [crossing(systems.find("gaia", threshold=0.05, site_slack=lead))[1] for lead in (0, 4, 1000)]
     assert seconds[0] > seconds[1] > 0.9 * seconds[2]
 
 

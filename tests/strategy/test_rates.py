@@ -159,7 +159,7 @@ def test_several_rates_are_refused_where_the_merge_of_updates_takes_one(system: 
     trained(Toy(grouped(0.1, 0.1), epochs=1), 2, system)
 
 
-@pytest.mark.parametrize("system", ["diloco", systems.find("elephas-asynchronous", learning_rate=0.1), "sparknet"], ids=str)
+@pytest.mark.parametrize("system", ["diloco", systems.find("elephas-asynchronous", outer_learning_rate=0.1), "sparknet"], ids=str)
 def test_several_rates_will_do_where_the_merge_of_updates_has_one_of_its_own(system: Any) -> None:
     frozen, moving = (trained(Toy(grouped(first, 0.1), epochs=1), 2, system).weights for first in (0.0, 0.1))
     assert not any(torch.equal(frozen[name], moving[name]) for name in ("0.weight", "2.weight"))
@@ -184,7 +184,7 @@ def test_what_the_last_steps_did_counts_with_the_rate_that_they_were_taken_with(
     averaged = Strategy(consistency=LocalSteps(tau), local=ResetMoments())
     found = [
         run(train, workers=2, strategy=each, on=Simulator(), seed=5).weights
-        for each in (systems.find("slowmo", tau=tau, beta=0.0), averaged)
+        for each in (systems.find("slowmo", period=tau, outer_momentum=0.0), averaged)
     ]
     for name, value in found[1].items():
         torch.testing.assert_close(found[0][name], value, rtol=1e-5, atol=1e-6)

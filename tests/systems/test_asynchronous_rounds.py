@@ -23,11 +23,11 @@ UPDATES = [torch.tensor(values) for values in ([1.0, -2.0, 3.0], [0.5, 0.5, -1.0
 def test_a_buffer_of_all_is_lockstep_bit_for_bit() -> None:
     rounds = pr.consistency.LocalSteps(3, pr.consistency.Buffered(4, pr.consistency.BulkSynchronous()))
     buffered = Strategy(consistency=rounds, topology=pr.topology.Server(), merge=pr.merge.PolynomialStaleness())
-    assert torch.equal(weights(Toy(), 4, buffered), weights(Toy(), 4, find("sparknet", tau=3)))
+    assert torch.equal(weights(Toy(), 4, buffered), weights(Toy(), 4, find("sparknet", period=3)))
 
 
 def test_the_server_merges_as_many_as_the_buffer_has() -> None:
-    run = trained(Toy(epochs=6), 4, find("fedbuff", buffer=2, tau=3))
+    run = trained(Toy(epochs=6), 4, find("fedbuff", buffer=2, period=3))
     groups = [event.staleness for event in run.outcome.events if isinstance(event, Merged)]
     assert [len(group) for group in groups] == [2] * (4 * 6 // 2)
     assert any(late for group in groups for late in group)
@@ -55,8 +55,8 @@ def test_momentum_moves_once_in_as_many_updates_as_there_are_workers(workers: in
     assert follows.among(workers) == pr.merge.DelayedNesterov(every=workers)
     assert given.among(workers) == given
     job = Toy(epochs=4)
-    as_many, other = (find("async-local-sgd", tau=2, every=every) for every in (workers, workers + 1))
-    hashes = [trained(job, workers, each).summary.weights_sha256 for each in (find("async-local-sgd", tau=2), as_many, other)]
+    as_many, other = (find("async-local-sgd", period=2, momentum_period=every) for every in (workers, workers + 1))
+    hashes = [trained(job, workers, each).summary.weights_sha256 for each in (find("async-local-sgd", period=2), as_many, other)]
     assert hashes[0] == hashes[1] != hashes[2]
 
 

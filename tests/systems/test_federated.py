@@ -19,15 +19,15 @@ TOY = Toy(epochs=6)  # 4 workers: 3 steps of 8 samples an epoch
 
 
 def test_a_fraction_of_all_is_local_sgd_bit_for_bit() -> None:
-    assert torch.equal(weights(TOY, 4, find("fedavg", fraction=1.0, tau=3)), weights(TOY, 4, find("sparknet", tau=3)))
+    assert torch.equal(weights(TOY, 4, find("fedavg", fraction=1.0, period=3)), weights(TOY, 4, find("sparknet", period=3)))
 
 
 def test_no_pull_is_plain_averaging_bit_for_bit() -> None:
-    assert torch.equal(weights(TOY, 4, find("fedprox", tau=3, mu=0.0)), weights(TOY, 4, find("fedavg", tau=3)))
+    assert torch.equal(weights(TOY, 4, find("fedprox", period=3, proximal_weight=0.0)), weights(TOY, 4, find("fedavg", period=3)))
 
 
 def test_half_of_the_workers_compute_in_a_round_and_the_others_cost_nothing() -> None:
-    full, half = (trained(TOY, 4, find("fedavg", fraction=f, tau=3), pr.Simulator(network=SLOW)) for f in (1.0, 0.5))
+    full, half = (trained(TOY, 4, find("fedavg", fraction=f, period=3), pr.Simulator(network=SLOW)) for f in (1.0, 0.5))
     computed = Counter(event.actor for event in half.outcome.events if isinstance(event, Computed) and event.actor.startswith("worker"))
     merged = [event.staleness for event in half.outcome.events if isinstance(event, Merged)]
     assert sum(computed.values()) == 4 * 18 / 2
@@ -37,7 +37,7 @@ def test_half_of_the_workers_compute_in_a_round_and_the_others_cost_nothing() ->
 
 
 def test_every_worker_counts_all_steps_whether_it_takes_them_or_not() -> None:
-    half = trained(TOY, 4, find("fedavg", tau=3))
+    half = trained(TOY, 4, find("fedavg", period=3))
     steps = Counter(event.actor for event in half.outcome.events if isinstance(event, Stepped))
     assert steps == {f"worker/{rank}": 18 for rank in range(4)}
 
@@ -55,12 +55,12 @@ def own_shares(worker: Any) -> None:
 
 
 def test_updates_are_weighted_by_samples() -> None:
-    run = pr.run(own_shares, workers=2, strategy=find("fedavg", fraction=1.0, tau=1), on=pr.Simulator(network=pr.Instant()))
+    run = pr.run(own_shares, workers=2, strategy=find("fedavg", fraction=1.0, period=1), on=pr.Simulator(network=pr.Instant()))
     assert run.weights["weight"].item() == pytest.approx(-2 * (1 * 1 + 2 * 2) / 3)
 
 
 def test_a_loop_without_batches_passes_steps_over_too() -> None:
-    run = pr.run(own_shares, workers=2, strategy=find("fedavg", fraction=0.5, tau=1), on=pr.Simulator(network=pr.Instant(), seed=1))
+    run = pr.run(own_shares, workers=2, strategy=find("fedavg", fraction=0.5, period=1), on=pr.Simulator(network=pr.Instant(), seed=1))
     assert -run.weights["weight"].item() in (2.0, 3.0, 4.0)  # one of both in each round
     assert run.summary.samples in (2, 3, 4)
 

@@ -11,7 +11,7 @@ from polyrhythm.topology import PullWeights, PushWeights, Server
 
 
 def test_deepspark_is_easgd_with_one_driver() -> None:
-    assert find("deepspark", tau=4, beta=0.5) == find("easgd", tau=4, beta=0.5, shards=1)
+    assert find("deepspark", period=4, moving_rate=0.5) == find("easgd", period=4, moving_rate=0.5, servers=1)
     strategy = find("deepspark")
     assert (strategy.consistency, strategy.topology, strategy.merge) == (LocalSteps(10, Asynchronous()), Server(1), Elastic(0.9))
 

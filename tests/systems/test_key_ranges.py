@@ -21,22 +21,22 @@ TOY = Toy(epochs=1)
 
 
 def test_without_a_delay_and_a_penalty_it_is_a_synchronous_server() -> None:
-    found = weights(TOY, 3, systems.find("li-ps", delay=0))
+    found = weights(TOY, 3, systems.find("li-ps", slack=0))
     assert torch.equal(found, weights(TOY, 3, Strategy(topology=Server(), merge=ProximalSGD())))
     torch.testing.assert_close(found, weights(TOY, 3, Strategy(topology=Server(), merge=Mean())))
 
 
 @pytest.mark.parametrize("settings", [{"servers": 1, "replicas": 0}, {"servers": 4, "replicas": 3}])
 def test_servers_and_replicas_change_no_bit(settings: dict[str, int]) -> None:
-    assert torch.equal(weights(TOY, 3, systems.find("li-ps", delay=0, **settings)), weights(TOY, 3, systems.find("li-ps", delay=0)))
+    assert torch.equal(weights(TOY, 3, systems.find("li-ps", slack=0, **settings)), weights(TOY, 3, systems.find("li-ps", slack=0)))
 
 
 def test_filters_are_chosen() -> None:
     assert systems.find("li-ps", penalty=0.1).codec == KKT(KeyList(), 0.1)
     assert systems.find("li-ps", skip=0.2).codec == KKT(RandomSkip(KeyList(), 0.2), 0.0)
-    assert systems.find("li-ps", blocks=4).codec == FeatureBlocks(KKT(KeyList(), 0.0), 4)
-    assert systems.find("li-ps", delay=None).order_matters
-    assert not systems.find("li-ps", delay=0).order_matters
+    assert systems.find("li-ps", parts=4).codec == FeatureBlocks(KKT(KeyList(), 0.0), 4)
+    assert systems.find("li-ps", slack=None).order_matters
+    assert not systems.find("li-ps", slack=0).order_matters
 
 
 CENTRE, RATE, PENALTY, SEED = torch.linspace(-1, 1, 24).view(3, 8), 0.5, 0.2, 7
@@ -58,7 +58,7 @@ def towards_the_centre(worker: Any) -> None:
 def test_blocks_of_features_take_proximal_steps_by_turns(blocks: int) -> None:
     """The weights that a dense loop over blocks comes to; none moves, not by the threshold either, in another block's step."""
     on = Simulator(network=Instant())
-    strategy = systems.find("li-ps", delay=0, servers=1, replicas=0, penalty=PENALTY, blocks=blocks)
+    strategy = systems.find("li-ps", slack=0, servers=1, replicas=0, penalty=PENALTY, parts=blocks)
     found = run(towards_the_centre, workers=2, strategy=strategy, on=on, seed=SEED).weights["weight"].view(-1)
     weights, centre = torch.zeros(24), CENTRE.view(-1)
     seen: list[int] = []
@@ -74,9 +74,9 @@ def test_blocks_of_features_take_proximal_steps_by_turns(blocks: int) -> None:
 
 
 def test_blocks_send_less_than_all_features() -> None:
-    settings = {"delay": 1, "penalty": PENALTY}
+    settings = {"slack": 1, "penalty": PENALTY}
     sent = []
     for blocks in (1, 4):
-        done = run(towards_the_centre, workers=2, strategy=systems.find("li-ps", blocks=blocks, **settings), on=Simulator(), seed=SEED)
+        done = run(towards_the_centre, workers=2, strategy=systems.find("li-ps", parts=blocks, **settings), on=Simulator(), seed=SEED)
         sent.append(done.summary.bytes_sent)
     assert sent[1] < sent[0]

@@ -94,7 +94,7 @@ def test_who_would_wait_for_those_who_have_not_begun_is_refused() -> None:
 
 
 def test_shards_of_downpour_are_at_different_versions_and_get_every_push_in_the_end() -> None:
-    events = trained(Toy(), 3, systems.find("downpour", shards=3), Simulator(network=SLOW, devices=UNEVEN)).outcome.events
+    events = trained(Toy(), 3, systems.find("downpour", servers=3), Simulator(network=SLOW, devices=UNEVEN)).outcome.events
     versions: dict[str, int] = {}
     apart = 0
     for event in events:
@@ -108,7 +108,7 @@ def test_shards_of_downpour_are_at_different_versions_and_get_every_push_in_the_
 
 def test_paine_with_an_exchange_at_each_step_and_no_warm_start_is_a_server_that_adds_updates() -> None:
     on = Simulator(network=SLOW, devices=UNEVEN)
-    paine = systems.find("paine", n_sync=1, warm_start=0)
+    paine = systems.find("paine", period=1, warm_start=0)
     assert torch.equal(weights(Toy(), 3, paine, on), weights(Toy(), 3, "byteps-async", on))
     assert sum(p.numel() for p in network().parameters()) == weights(Toy(), 3, paine, on).numel()
 
@@ -119,27 +119,27 @@ EQUAL = Simulator(network=SLOW)
 @pytest.mark.parametrize("system", ["consgd", "dynsgd"])
 def test_without_slack_local_updates_are_averaged_to_the_bit(system: str) -> None:
     averaged = Strategy(consistency=LocalSteps(4), topology=Server(), merge=Mean())
-    found = systems.find(system, tau=4, slack=0)
+    found = systems.find(system, period=4, slack=0)
     for on in (EQUAL, Simulator(network=SLOW, devices=UNEVEN)):
         assert torch.equal(weights(Toy(epochs=4), 3, found, on), weights(Toy(epochs=4), 3, averaged, on))
 
 
 def test_consgd_with_one_step_a_clock_is_ssp() -> None:
     on = Simulator(network=SLOW, devices=UNEVEN)
-    found = systems.find("consgd", tau=1, slack=3)
+    found = systems.find("consgd", period=1, slack=3)
     assert torch.equal(weights(Toy(epochs=4), 3, found, on), weights(Toy(epochs=4), 3, "ssp", on))
 
 
 def test_a_server_that_takes_one_gradient_at_a_time_is_zhangs() -> None:
     on = Simulator(network=SLOW, devices=UNEVEN)
-    assert torch.equal(weights(Toy(), 3, systems.find("asysg-con", gradients=1), on), weights(Toy(), 3, "zhang-asgd", on))
-    events = trained(Toy(), 3, systems.find("asysg-con", gradients=3), on).outcome.events
+    assert torch.equal(weights(Toy(), 3, systems.find("asysg-con", buffer=1), on), weights(Toy(), 3, "zhang-asgd", on))
+    events = trained(Toy(), 3, systems.find("asysg-con", buffer=3), on).outcome.events
     assert {len(event.staleness) for event in events if isinstance(event, Merged)} == {3}
 
 
 def test_one_block_is_a_server_that_adds_what_workers_did() -> None:
     on = Simulator(network=SLOW, devices=UNEVEN)
-    torch.testing.assert_close(weights(Toy(), 3, systems.find("asysg-incon", blocks=1), on), weights(Toy(), 3, "byteps-async", on))
+    torch.testing.assert_close(weights(Toy(), 3, systems.find("asysg-incon", parts=1), on), weights(Toy(), 3, "byteps-async", on))
 
 
 @dataclass
@@ -174,7 +174,7 @@ def test_weights_that_are_read_block_by_block_were_the_weights_at_no_moment(rule
 def test_a_step_on_one_block_writes_to_its_server_alone() -> None:
     on = Simulator(network=SLOW, devices=UNEVEN)
     found = Constant()
-    run = trained(found, 3, systems.find("asysg-incon", blocks=4), on)  # type: ignore[arg-type]
+    run = trained(found, 3, systems.find("asysg-incon", parts=4), on)  # type: ignore[arg-type]
     assert run.weights["weight"].sum().item() == -24 * 16
     versions = {event.actor: event.version for event in run.outcome.events if isinstance(event, Merged)}
     assert sum(versions.values()) == 24

@@ -116,9 +116,9 @@ def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
 @pytest.mark.parametrize(
     ("system", "option", "accepted"),
     [
-        ("ssp", "slak", "slack, shards. Did you mean 'slack'?"),
-        ("diloco", "tua", "tau, outer_learning_rate, outer_momentum. Did you mean 'tau'?"),
-        ("allreduce", "shards", "none. Leave it out."),
+        ("ssp", "slak", "slack, servers (also shards). Did you mean 'slack'?"),
+        ("diloco", "tua", "period (also tau), outer_learning_rate, outer_momentum. Did you mean 'tau'?"),
+        ("allreduce", "servers", "none. Leave it out."),
     ],
 )
 def test_an_unknown_option_is_answered_with_those_there_are(system: str, option: str, accepted: str) -> None:
@@ -130,17 +130,17 @@ def test_an_unknown_option_is_answered_with_those_there_are(system: str, option:
     ("system", "options", "said"),
     [
         ("ssp", {"slack": -1}, r"Bounded\(slack=-1\).*give 0"),
-        ("sparknet", {"tau": 0}, r"LocalSteps\(tau=0\).*give 1"),
+        ("sparknet", {"period": 0}, r"LocalSteps\(tau=0\).*give 1"),
         ("softsync", {"groups": 0}, r"SoftSync\(groups=0\).*give 1"),
-        ("downpour", {"shards": 0}, r"Server\(shards=0\).*give 1"),
-        ("downpour", {"push": 0}, r"Intervals\(push=0, fetch=1\).*give 1"),
-        ("easgd", {"tau": 0.5}, r"easgd\(tau=0.5\) cannot be: tau is a whole number"),
-        ("easgd", {"tau": None}, r"easgd\(tau=None\) cannot be: tau is a whole number"),
+        ("downpour", {"servers": 0}, r"Server\(shards=0\).*give 1"),
+        ("downpour", {"push_period": 0}, r"Intervals\(push=0, fetch=1\).*give 1"),
+        ("easgd", {"period": 0.5}, r"easgd\(period=0.5\) cannot be: period is a whole number"),
+        ("easgd", {"period": None}, r"easgd\(period=None\) cannot be: period is a whole number"),
         ("mxnet", {"servers": float("nan")}, r"mxnet\(servers=nan\) cannot be: servers is a whole number"),
         ("streaming-diloco", {"full_precision": "false"}, r"full_precision is True or False"),
-        ("slowmo", {"beta": "0.5"}, r"slowmo\(beta='0.5'\) cannot be: beta is a number"),
-        ("streaming-diloco", {"fragments": 0}, r"fragments=0 .*give 1"),
-        ("streaming-diloco", {"fragments": -1}, r"fragments=-1 .*give 1"),
+        ("slowmo", {"outer_momentum": "0.5"}, r"slowmo\(outer_momentum='0.5'\) cannot be: outer_momentum is a number"),
+        ("streaming-diloco", {"parts": 0}, r"parts=0 .*give 1"),
+        ("streaming-diloco", {"parts": -1}, r"parts=-1 .*give 1"),
         ("byteps", {"spares": -1}, r"Summation\(spares=-1\).*give 0"),
         ("ssp", {"slack": "3"}, r"ssp\(slack='3'\) cannot be: slack is a whole number"),
     ],
@@ -153,9 +153,9 @@ def test_an_option_without_meaning_is_refused_by_its_piece(system: str, options:
 def test_options_reach_their_pieces() -> None:
     assert systems.find("ssp", slack=7).consistency.then.slack == 7  # type: ignore[attr-defined]
     assert systems.find("diloco", outer_learning_rate=0.5).merge.rule == Nesterov(0.5, 0.9)
-    assert systems.find("downpour", learning_rate=0.2).merge == OuterOptimizer(Adagrad(0.2, 1e-6), Sum())
-    assert systems.find("downpour", push=5, fetch=3).consistency == Intervals(push=5, fetch=3)
-    assert server_count(systems.find("softsync", shards=4).topology, 9) == 4
+    assert systems.find("downpour", outer_learning_rate=0.2).merge == OuterOptimizer(Adagrad(0.2, 1e-6), Sum())
+    assert systems.find("downpour", push_period=5, fetch_period=3).consistency == Intervals(push=5, fetch=3)
+    assert server_count(systems.find("softsync", servers=4).topology, 9) == 4
 
 
 def drawn(system: str, workers: int) -> float:
@@ -215,4 +215,4 @@ def test_codecs_of_presets_lose_nothing_or_nothing_on_average() -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     assert systems.find("ssp", slack=np.int64(7)) == systems.find("ssp", slack=7)
-    assert systems.find("slowmo", beta=np.float32(0.5)) == systems.find("slowmo", beta=0.5)
+    assert systems.find("slowmo", outer_momentum=np.float32(0.5)) == systems.find("slowmo", outer_momentum=0.5)

@@ -119,26 +119,26 @@ def test_no_worker_of_parallel_sgd_sends_more_than_a_logarithm_of_messages(worke
 @pytest.mark.parametrize("tau", [1, 4, 5])
 def test_diloco_sends_a_ring_every_tau_steps_and_at_the_end(workers: int, tau: int) -> None:
     rounds = total(ring(workers, step) for step in range(1, -(-steps(workers) // tau) + 1))
-    check(systems.find("diloco", tau=tau), workers, initial(workers) + rounds)
+    check(systems.find("diloco", period=tau), workers, initial(workers) + rounds)
 
 
 @each_size
 def test_local_sgd_sends_what_diloco_does(workers: int) -> None:
     rounds = total(ring(workers, step) for step in range(1, -(-steps(workers) // 5) + 1))
-    check(systems.find("local-sgd", tau=5), workers, initial(workers) + rounds)
+    check(systems.find("local-sgd", period=5), workers, initial(workers) + rounds)
 
 
 @each_size
 def test_post_local_sgd_sends_a_ring_a_step_and_then_every_tau_steps(workers: int) -> None:
     local = -(-max(0, steps(workers) - 5) // 4)
     rounds = total(ring(workers, step) for step in range(1, min(5, steps(workers)) + local + 1))
-    check(systems.find("post-local-sgd", synchronous=5, tau=4), workers, initial(workers) + rounds)
+    check(systems.find("post-local-sgd", synchronous=5, period=4), workers, initial(workers) + rounds)
 
 
 @each_size
 def test_slowmo_sends_what_diloco_does(workers: int) -> None:
     rounds = total(ring(workers, step) for step in range(1, -(-steps(workers) // 5) + 1))
-    check(systems.find("slowmo", tau=5), workers, initial(workers) + rounds)
+    check(systems.find("slowmo", period=5), workers, initial(workers) + rounds)
 
 
 @each_size
@@ -172,7 +172,7 @@ def test_streaming_diloco_sends_stripes_of_four_bits_of_each_fragment_in_turn(wo
                 for receiver in set(range(workers)) - {sender}:
                     traffic += say(f"{scope}{2 * turn + 1}.{sender}", *stripes[receiver])
                     traffic += say(f"{scope}{2 * turn + 2}.{sender}", *stripes[sender])
-    check(systems.find("streaming-diloco", tau=4, fragments=2), workers, traffic)
+    check(systems.find("streaming-diloco", period=4, parts=2), workers, traffic)
 
 
 def four_bits(part: Layout) -> tuple[Tensor, Tensor]:
@@ -280,7 +280,7 @@ def recipe() -> str:
 @each_size
 @pytest.mark.parametrize("tau", [1, 5])
 def test_sparknet_asks_its_driver_every_tau_steps_and_at_the_end(workers: int, tau: int) -> None:
-    check(systems.find("sparknet", tau=tau), workers, served(workers, 1, -(-steps(workers) // tau), ""))
+    check(systems.find("sparknet", period=tau), workers, served(workers, 1, -(-steps(workers) // tau), ""))
 
 
 @each_size
@@ -327,7 +327,7 @@ def test_qsparse_local_sgd_sends_the_bits_of_matrices_to_all_and_sums_of_vectors
     for turn in range(-(-steps(workers) // 5)):
         rounds += total(say(f"{2 * turn + 2}.{sender}", *words, times=workers - 1) for sender in range(workers))
         rounds += direct(workers, 2 * turn + 1, vectors)
-    check(systems.find("qsparse-local-sgd", tau=5), workers, initial(workers) + rounds)
+    check(systems.find("qsparse-local-sgd", period=5), workers, initial(workers) + rounds)
 
 
 def part_ring(numel: int, workers: int, topic: int) -> Traffic:

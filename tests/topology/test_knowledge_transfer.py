@@ -88,7 +88,7 @@ def test_the_best_is_the_first_with_the_least_loss() -> None:
 
 def test_dlion_transfers_unless_told_otherwise() -> None:
     assert find("dlion").topology == pr.topology.KnowledgeTransfer(every=100)
-    assert find("dlion", transfer=None).topology == pr.topology.LinkExchange()
+    assert find("dlion", transfer_period=None).topology == pr.topology.LinkExchange()
 
 
 def test_what_transfers_nothing_is_refused() -> None:

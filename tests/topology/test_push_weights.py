@@ -106,12 +106,12 @@ def test_a_merge_sees_the_part_that_was_sent_and_no_more() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"pull": True}], ids=["push", "pull"])
 def test_gossiping_alone_is_plain_sgd(options: dict[str, Any]) -> None:
-    assert torch.equal(weights(Toy(), 1, find("gossiping-sgd", tau=2, **options)), weights(Toy(), 1, "single"))
+    assert torch.equal(weights(Toy(), 1, find("gossiping-sgd", period=2, **options)), weights(Toy(), 1, "single"))
 
 
 def test_pushing_costs_no_time_and_pulling_a_way_there_and_back() -> None:
     seconds = {
-        pull: trained(Toy(), 4, find("gossiping-sgd", tau=1, pull=pull), Simulator(network=SLOW)).summary.virtual_seconds or 0.0
+        pull: trained(Toy(), 4, find("gossiping-sgd", period=1, pull=pull), Simulator(network=SLOW)).summary.virtual_seconds or 0.0
         for pull in (False, True)
     }
     assert seconds[False] < seconds[True]

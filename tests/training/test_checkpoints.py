@@ -101,7 +101,7 @@ def test_a_resumed_run_ends_with_the_bits_of_one_that_was_not_broken_off(name: s
 SWITCHED: dict[str, pr.Strategy] = {
     "onebit-adam": systems.find("onebit-adam", warmup=3),
     "dgc": systems.find("dgc", ratio=0.1, warmup=2),
-    "powersgd-plus": systems.find("powersgd-plus", rank=1, period=4, warmup=1),
+    "powersgd-plus": systems.find("powersgd-plus", rank=1, refresh_period=4, warmup=1),
     "pipe-sgd": systems.find("pipe-sgd", width=3, bits=8, warmup=2),
     "signum": systems.find("signsgd", momentum=0.9),
 }

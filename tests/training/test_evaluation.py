@@ -63,7 +63,7 @@ def test_it_is_the_result_that_is_evaluated_and_not_the_replica_of_worker_0(syst
         found["seen"].append(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
         return score(model)
 
-    strategy = systems.find(system, **({"tau": 4} if system != "gossipgrad" else {}))
+    strategy = systems.find(system, **({"period": 4} if system != "gossipgrad" else {}))
     on = Simulator(network=SLOW, devices=Profile("second", (1.0,)))
     run(trains(spy), workers=2, strategy=strategy, on=on, seed=2)
     changes = sum(not torch.equal(a, b) for a, b in zip(found["seen"], found["seen"][1:], strict=False))
@@ -83,7 +83,7 @@ def test_real_processes_are_evaluated_too(system: str) -> None:
 
 
 @pytest.mark.parametrize("moment_of_crash", [0.01, 0.1, 0.3, 0.5])
-@pytest.mark.parametrize("system", ["easgd", "strom", systems.find("downpour", learning_rate=0.02), "softsync"], ids=str)
+@pytest.mark.parametrize("system", ["easgd", "strom", systems.find("downpour", outer_learning_rate=0.02), "softsync"], ids=str)
 def test_a_lost_worker_holds_no_evaluation_up(system: str | Strategy, moment_of_crash: float) -> None:
     on = Simulator(network=SLOW, faults=(Crash("worker/2", at=moment_of_crash),))
     assert evaluations(run(trains(), workers=4, strategy=system, on=on, seed=2))[-1].metrics["loss"] < 3.0

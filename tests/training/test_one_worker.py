@@ -62,10 +62,10 @@ def test_so_are_weights_where_each_step_leaves_them_equal(system: str) -> None:
 def test_where_workers_are_chosen_it_is_refused_when_they_take_part(name: str) -> None:
     case = CASES[name]
     if case.said is None:
-        go(case.train, find("fedavg", fraction=0.5, tau=2), workers=4)
+        go(case.train, find("fedavg", fraction=0.5, period=2), workers=4)
         return
     with pytest.raises(CompositionError) as caught:
-        go(case.train, find("fedavg", fraction=0.5, tau=2), workers=4)
+        go(case.train, find("fedavg", fraction=0.5, period=2), workers=4)
     assert re.search(case.said, str(caught.value))
 
 

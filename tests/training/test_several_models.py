@@ -109,7 +109,7 @@ def test_the_others_go_on_with_both_when_a_worker_is_lost(system: str, moment: f
 
 def test_workers_that_pass_steps_over_refuse_models_that_take_different_numbers() -> None:
     with pytest.raises(WorkloadError, match=r"have taken \d+ and \d+ steps"):
-        go(Adversaries(), systems.find("fedavg", tau=3), 2)
+        go(Adversaries(), systems.find("fedavg", period=3), 2)
 
 
 def test_each_counts_its_own_steps_and_samples_count_once() -> None:

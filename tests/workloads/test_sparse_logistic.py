@@ -13,7 +13,7 @@ from polyrhythm.workloads.sparse_logistic import generated
 
 def test_it_learns_a_few_of_many_weights() -> None:
     job = SparseLogistic(samples=400, features=3000, active=50, steps=20, penalty=3e-3)
-    done = run(job, workers=2, strategy=find("li-ps", delay=0, penalty=job.penalty), on=Simulator(network=Instant()), seed=1)
+    done = run(job, workers=2, strategy=find("li-ps", slack=0, penalty=job.penalty), on=Simulator(network=Instant()), seed=1)
     assert done.final["accuracy"] > 0.6
     assert done.final["objective"] < 0.67
     weights = torch.cat([each.view(-1) for each in done.weights.values()])

@@ -32,6 +32,7 @@ from polyrhythm.systems.large_batches import climate, large_minibatch
 from polyrhythm.systems.local import async_local_sgd, diloco, sparknet
 from polyrhythm.systems.lock_free import buckwild, dogwild
 from polyrhythm.systems.negotiated import bitvector, horovod
+from polyrhythm.systems.paper_names import also_called, canonical, paper_names_of
 from polyrhythm.systems.parameter_servers import asysg_con, asysg_incon, consgd, dynsgd, paine, zhang_asgd
 from polyrhythm.systems.partial import sparta
 from polyrhythm.systems.pipelined import pipe_sgd
@@ -69,15 +70,20 @@ SYSTEMS: dict[str, Callable[..., Strategy]] = {
 
 
 def find(name: str, **options: Any) -> Strategy:
-    """The strategy of the system `name`, with its paper's settings where `options` do not say otherwise."""
+    """The strategy of the system `name`, with its paper's settings where `options` do not say otherwise.
+
+    Options have one name over all systems; a paper's own name of one is accepted too.
+    """
     if name not in SYSTEMS:
         raise unknown("system", name, SYSTEMS)
-    accepted = list(inspect.signature(SYSTEMS[name]).parameters)
+    named = paper_names_of(SYSTEMS[name])
+    accepted = [*inspect.signature(SYSTEMS[name]).parameters, *named]
     for option in options:
         if option not in accepted:
             near = difflib.get_close_matches(option, accepted, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else "Leave it out."
-            raise CompositionError(f"{name} has no option {option!r}; its options are: {', '.join(accepted) or 'none'}. {hint}")
+            raise CompositionError(f"{name} has no option {option!r}; its options are: {_listed(name) or 'none'}. {hint}")
+    options = canonical(name, options, named)
     kinds = get_type_hints(SYSTEMS[name]) if options else {}
     options = {option: _checked(name, option, value, kinds[option]) for option, value in options.items()}
     try:
@@ -85,6 +91,12 @@ def find(name: str, **options: Any) -> Strategy:
     except TypeError as error:
         given = ", ".join(f"{option}={value!r}" for option, value in options.items())
         raise CompositionError(f"{name}({given}) cannot be: an option has a value of the wrong type ({error}).") from None
+
+
+def _listed(name: str) -> str:
+    """The options of a system, each with its other names: "period (also tau), servers"."""
+    others = {option: ", ".join(also_called(SYSTEMS[name], option)) for option in inspect.signature(SYSTEMS[name]).parameters}
+    return ", ".join(f"{option} (also {other})" if other else option for option, other in others.items())
 
 
 _PLAIN = {int: "a whole number", float: "a number", bool: "True or False", str: "a text", type(None): "None"}

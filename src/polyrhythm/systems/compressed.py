@@ -83,13 +83,13 @@ def onebit_adam(warmup: int = 20, beta1: float = 0.9, beta2: float = 0.999, epsi
     return Strategy(name="onebit-adam", topology=AllReduce(Ring()), codec=codec, merge=adam)
 
 
-def powersgd_plus(rank: int = 2, period: int = 50, warmup: int = 10) -> Strategy:
+def powersgd_plus(rank: int = 2, refresh_period: int = 50, warmup: int = 10) -> Strategy:
     """Low-rank gradients whose projection is found anew from time to time (PowerSGD+; Xie, Chen, Yuan, 2025, arXiv:2509.11254).
 
-    As `powersgd`, but every `period` steps gradients go as they are, and a singular value decomposition of their sum gives the projection
-    with which the power iteration continues. All in one bucket.
+    As `powersgd`, but every `refresh_period` steps gradients go as they are, and a singular value decomposition of their sum gives the
+    projection with which the power iteration continues. All in one bucket.
     """
-    codec = Warmup(warmup, ErrorFeedback(RefreshedLowRank(rank, period)))
+    codec = Warmup(warmup, ErrorFeedback(RefreshedLowRank(rank, refresh_period)))
     return Strategy(name="powersgd-plus", topology=AllReduce(Ring()), codec=codec)
 
 

@@ -7,29 +7,32 @@ from polyrhythm.consistency import LocalSteps
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.local_rules import CorrectedWeights, GossipNesterov, TrackedGradients
 from polyrhythm.merge import Mean
+from polyrhythm.systems.paper_names import paper_names
 from polyrhythm.topology import CompressedGossip, Gossip, Lazy, MetropolisHastings, Moshpit, RandomPairs, RingGraph, WeightedGossip
 from polyrhythm.topology.graphs.graph import Graph
 
 
-def decentralized(tau: int = 1, graph: Graph | None = None) -> Strategy:
+@paper_names(tau="period")
+def decentralized(period: int = 1, graph: Graph | None = None) -> Strategy:
     """Decentralised SGD on a graph with Metropolis-Hastings weights (D-PSGD; Lian et al., NeurIPS 2017, arXiv:1705.09056).
 
-    After `tau` local steps each worker takes the weighted mean of its weights and its neighbours', on a ring if no other `graph` is
+    After `period` local steps each worker takes the weighted mean of its weights and its neighbours', on a ring if no other `graph` is
     given. The paper steps on the gradient at the weights from before that mean; here the mean is of the weights after the step. With a
     constant learning rate and data that differ between workers it keeps a bias from the optimum: d-squared, exact-diffusion and
     gradient-tracking do not.
     """
     topology = WeightedGossip(RingGraph() if graph is None else graph)
-    return Strategy(name="decentralized", consistency=LocalSteps(tau), topology=topology, merge=Mean())
+    return Strategy(name="decentralized", consistency=LocalSteps(period), topology=topology, merge=Mean())
 
 
-def d_squared(stay: float = 0.25, graph: Graph | None = None) -> Strategy:
+@paper_names(stay="own_share")
+def d_squared(own_share: float = 0.25, graph: Graph | None = None) -> Strategy:
     """Decentralised SGD in which differences between workers' data leave no bias (D²; Tang et al., ICML 2018, arXiv:1803.07068).
 
-    x' = W (2 x - x⁻ - η g + η g⁻). W keeps a part `stay` of a worker's own weights and has Metropolis-Hastings weights in addition, because
-    its least eigenvalue must be above -1/3: on a ring of an even number of workers 1/3 for each would make it exactly that.
+    x' = W (2 x - x⁻ - η g + η g⁻). W keeps a part `own_share` of a worker's own weights and has Metropolis-Hastings weights in addition,
+    because its least eigenvalue must be above -1/3: on a ring of an even number of workers 1/3 for each would make it exactly that.
     """
-    topology = WeightedGossip(RingGraph() if graph is None else graph, Lazy(MetropolisHastings(), stay))
+    topology = WeightedGossip(RingGraph() if graph is None else graph, Lazy(MetropolisHastings(), own_share))
     return Strategy(name="d-squared", consistency=LocalSteps(1), topology=topology, merge=Mean(), local=CorrectedWeights())
 
 
@@ -53,32 +56,36 @@ def gradient_tracking(graph: Graph | None = None) -> Strategy:
     return Strategy(name="gradient-tracking", consistency=LocalSteps(1), topology=topology, merge=Mean(), local=TrackedGradients())
 
 
-def choco_sgd(ratio: float = 0.1, gamma: float = 0.3, tau: int = 1, graph: Graph | None = None) -> Strategy:
+@paper_names(gamma="mixing_rate", tau="period")
+def choco_sgd(ratio: float = 0.1, mixing_rate: float = 0.3, period: int = 1, graph: Graph | None = None) -> Strategy:
     """Decentralised SGD with compressed messages (CHOCO-SGD; Koloskova, Stich, Jaggi, ICML 2019, arXiv:1902.00340).
 
-    After `tau` local steps a worker sends the ⌈ratio · n⌉ largest elements of the difference between its weights and what its neighbours
-    remember of them, and moves by `gamma` of the way to the mean of what is remembered. Any codec will do that keeps nothing back; the
-    paper tunes gamma for each.
+    After `period` local steps a worker sends the ⌈ratio · n⌉ largest elements of the difference between its weights and what its neighbours
+    remember of them, and moves by `mixing_rate` of the way to the mean of what is remembered. Any codec will do that keeps nothing back;
+    the paper tunes `mixing_rate` for each.
     """
-    topology = CompressedGossip(RingGraph() if graph is None else graph, MetropolisHastings(), gamma)
-    return Strategy(name="choco-sgd", consistency=LocalSteps(tau), topology=topology, codec=TopK(ratio), merge=Mean())
+    topology = CompressedGossip(RingGraph() if graph is None else graph, MetropolisHastings(), mixing_rate)
+    return Strategy(name="choco-sgd", consistency=LocalSteps(period), topology=topology, codec=TopK(ratio), merge=Mean())
 
 
-def noloco(tau: int = 20, alpha: float = 0.5, beta: float = 0.7, gamma: float = 0.7) -> Strategy:
+@paper_names(tau="period", alpha="outer_momentum", beta="outer_learning_rate", gamma="mixing_rate")
+def noloco(period: int = 20, outer_momentum: float = 0.5, outer_learning_rate: float = 0.7, mixing_rate: float = 0.7) -> Strategy:
     """Local steps, then a step with momentum over random pairs instead of all (NoLoCo; Kolehmainen et al., 2025, arXiv:2506.10911).
 
-    Every `tau` steps (the paper: 50; its inner optimizer is Adam) the workers are paired at random; a pair exchanges its slow weights and
-    what it did since, and steps on the means of both. Nobody waits for more than one other. An odd worker steps alone. The paper's random
-    routes through pipeline stages are left out, for want of pipelines.
+    Every `period` steps (the paper: 50; its inner optimizer is Adam) the workers are paired at random; a pair exchanges its slow weights
+    and what it did since, and steps on the means of both. Nobody waits for more than one other. An odd worker steps alone. The paper's
+    random routes through pipeline stages are left out, for want of pipelines.
     """
-    rule = GossipNesterov(alpha, beta, gamma)
-    return Strategy(name="noloco", consistency=LocalSteps(tau), topology=Gossip(RandomPairs()), merge=Mean(), local=rule)
+    rule = GossipNesterov(outer_momentum, outer_learning_rate, mixing_rate)
+    return Strategy(name="noloco", consistency=LocalSteps(period), topology=Gossip(RandomPairs()), merge=Mean(), local=rule)
 
 
-def moshpit(tau: int = 1, dimensions: int = 2, rounds: int = 1) -> Strategy:
+@paper_names(tau="period")
+def moshpit(period: int = 1, dimensions: int = 2, rounds: int = 1) -> Strategy:
     """Averages over groups on a virtual grid (Moshpit SGD; Ryabinin, Gorbunov, Plokhotnyuk, Pekhimenko, NeurIPS 2021, arXiv:2103.03239).
 
-    Every `tau` steps each worker averages its weights with those on its line of a grid, `rounds` times, each time along the next axis: with
-    n workers a line and n^`dimensions` in all, that many rounds are the exact mean. A lost worker costs its group what it would have added.
+    Every `period` steps each worker averages its weights with those on its line of a grid, `rounds` times, each time along the next axis:
+    with n workers a line and n^`dimensions` in all, that many rounds are the exact mean. A lost worker costs its group what it would have
+    added.
     """
-    return Strategy(name="moshpit", consistency=LocalSteps(tau), topology=Moshpit(dimensions, rounds), merge=Mean())
+    return Strategy(name="moshpit", consistency=LocalSteps(period), topology=Moshpit(dimensions, rounds), merge=Mean())

@@ -7,6 +7,7 @@ from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
 from polyrhythm.core.strategy import Exchange, Hierarchical, Leaders, Strategy, Stripes
 from polyrhythm.groups import InGroups, OfSize
 from polyrhythm.merge import HeavyBall, Mean, OuterOptimizer, Sum
+from polyrhythm.systems.paper_names import paper_names
 from polyrhythm.topology import AllReduce, AsAgreed, ByLayer, Direct, Overlay, Ring, RoundTrips, SelectiveBarrier, Server
 
 
@@ -78,34 +79,35 @@ def yu(group_size: int = 2, slack: int = 0) -> Strategy:
     return Strategy(name="yu", exchange=levels)
 
 
+@paper_names(share="mean_share", lead="site_slack")
 def gaia(
     threshold: float = 0.01,
     floor: float = 1e-3,
     decay: float = 0.5,
-    share: float = 1.0,
+    mean_share: float = 1.0,
     hubs: int = 1,
-    lead: int | None = None,
+    site_slack: int | None = None,
     slack: int = 0,
     groups: str | int = "site",
 ) -> Strategy:
     """Servers at every site that send each other only significant updates (Gaia; Hsieh et al., NSDI 2017).
 
-    Workers of a site exchange with its own server (`slack` as of SSP; 0 is lockstep), which adds up their updates, each counting 1 / P
-    of all workers. A server sends the other sites what has accrued of a weight where that exceeds `threshold` / t^`decay` of the weight
-    (where the weight is smaller, of `floor`, or of `share` of the mean magnitude in its tensor, which is ours) at step t; until then it
-    counts at its own site alone. A `decay` of 0 freezes the threshold.
-    Where a line would carry a packet for longer than a step, the indices of its elements go first, and the other server responds to no
-    read of its weights until their values have come (the selective barrier; workers read all elements at once). No worker is ahead of the
-    slowest site by more than what is done in two round trips to the farthest one, or by more than `lead` steps if given (the mirror clock).
-    With `hubs` above 1, so many neighbouring sites each send to one of them, in turns, which adds up what they have and forwards it.
+    Workers of a site exchange with its own server (`slack` as of SSP; 0 is lockstep), which adds up their updates, each counting 1 / P of
+    all workers. A server sends the other sites what has accrued of a weight where that exceeds `threshold` / t^`decay` of the weight (where
+    the weight is smaller, of `floor`, or of `mean_share` of the mean magnitude in its tensor, which is ours) at step t; until then it
+    counts at its own site alone. A `decay` of 0 freezes the threshold. Where a line would carry a packet for longer than a step, the
+    indices of its elements go first, and the other server responds to no read of its weights until their values have come (the selective
+    barrier; workers read all elements at once). No worker is ahead of the slowest site by more than what is done in two round trips to the
+    farthest one, or by more than `site_slack` steps if given (the mirror clock). With `hubs` above 1, so many neighbouring sites each send
+    to one of them, in turns, which adds up what they have and forwards it.
     """
-    agreed, clock = (Asynchronous(), RoundTrips()) if lead is None else (Bounded(lead), AsAgreed())
+    agreed, clock = (Asynchronous(), RoundTrips()) if site_slack is None else (Bounded(site_slack), AsAgreed())
     sites = Hierarchical(
         inner=Exchange(consistency=LocalSteps(1, Bounded(slack)), topology=Server(1), merge=Mean()),
         outer=Exchange(
             consistency=LocalSteps(1, agreed),
             topology=Overlay(hubs, barrier=SelectiveBarrier(), clock=clock),
-            codec=ErrorFeedback(Relative(threshold, floor, decay, share)),
+            codec=ErrorFeedback(Relative(threshold, floor, decay, mean_share)),
             merge=Sum(),
         ),
         groups=groups,

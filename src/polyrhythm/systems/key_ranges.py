@@ -6,34 +6,36 @@ from polyrhythm.codec import KKT, FeatureBlocks, KeyList, RandomSkip
 from polyrhythm.consistency import BoundedDelay
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import ProximalSGD
+from polyrhythm.systems.paper_names import paper_names
 from polyrhythm.topology import ChangedRows, ServerRing, ZerosInBits
 
 
+@paper_names(delay="slack", blocks="parts")
 def li_ps(
-    delay: int | None = 2,
+    slack: int | None = 2,
     servers: int = 2,
     replicas: int = 1,
     penalty: float = 0.0,
     per_delay: float = 0.0,
     skip: float = 0.0,
-    blocks: int = 1,
+    parts: int = 1,
 ) -> Strategy:
     """Delayed proximal gradient on a parameter server (Li, Andersen, Park, Smola, Ahmed, Josifovski, Long, Shekita, Su, OSDI 2014).
 
     Ranges of keys lie on a ring of servers, each copied to the next `replicas` when it is merged. Step t starts when all steps up to t
-    - `delay` - 1 have finished at all workers; None waits for nobody. Servers step on the mean gradient of a step with the worker's
+    - `slack` - 1 have finished at all workers; None waits for nobody. Servers step on the mean gradient of a step with the worker's
     learning rate, and with a `penalty` on absolute values apply its soft threshold; the rate falls by `per_delay`, see `ProximalSGD`.
     Lists of keys are sent once, zeros take a bit, gradients that would leave a weight at zero are not sent (KKT filter), `skip` of the
     others are left out at random, and servers answer with the rows that have changed, where zeros take a bit too. The optimizer's
-    momentum is not used. With `blocks`, a step is on one of so many ranges of the weights, the same at all workers, as the paper's
+    momentum is not used. With `parts`, a step is on one of so many ranges of the weights, the same at all workers, as the paper's
     solver goes through blocks of features.
     """
     keys = KeyList() if skip == 0 else RandomSkip(KeyList(), skip)
     filtered = KKT(keys, penalty)
     return Strategy(
         name="li-ps",
-        consistency=BoundedDelay(delay),
+        consistency=BoundedDelay(slack),
         topology=ServerRing(servers, replicas, responses=ZerosInBits(ChangedRows())),
-        codec=filtered if blocks == 1 else FeatureBlocks(filtered, blocks),
+        codec=filtered if parts == 1 else FeatureBlocks(filtered, parts),
         merge=ProximalSGD(penalty, per_delay),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.core.strategy import Exchange, Hierarchical, Leaders, Strategy, Stripes
 from polyrhythm.merge import LARC, LinearScaling
+from polyrhythm.systems.paper_names import paper_names
 from polyrhythm.topology import AllReduce, Delayed, Direct, Ring, Tree
 
 
@@ -19,18 +20,19 @@ def large_minibatch(warmup: int = 30) -> Strategy:
     return Strategy(name="large-minibatch", topology=AllReduce(Ring()), merge=LinearScaling(warmup))
 
 
-def climate(groups: str | int = "site", lag: int = 1, trust: float = 0.02, stripes: bool = False) -> Strategy:
+@paper_names(lag="delay")
+def climate(groups: str | int = "site", delay: int = 1, trust: float = 0.02, stripes: bool = False) -> Strategy:
     """Sums inside hosts, then across, used a step late, under layer-wise rates (Kurth et al., Exascale Deep Learning for Climate, SC 2018).
 
     A site (or, with groups="host", a host, as in the paper) adds up its gradients, its leader exchanges the sum with those of others over a
-    tree, and the step is taken on that of `lag` steps before, which was under way while gradients were computed. LARC steps on each layer
+    tree, and the step is taken on that of `delay` steps before, which was under way while gradients were computed. LARC steps on each layer
     with the smaller of the learning rate and `trust` times the norm of its weights over that of its gradient; leave weight decay out of
     the optimizer, or give it to LARC. With `stripes` each member exchanges a part of the sum, as four of six did in the paper; all groups
     must then have equally many workers. The paper's control messages over a tree are not needed: all exchange in the same order.
     """
     levels = Hierarchical(
         inner=Exchange(topology=AllReduce(Direct())),
-        outer=Exchange(topology=Delayed(AllReduce(Tree()), lag), merge=LARC(trust)),
+        outer=Exchange(topology=Delayed(AllReduce(Tree()), delay), merge=LARC(trust)),
         groups=groups,
         across=Stripes() if stripes else Leaders(),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Sum
+from polyrhythm.systems.paper_names import paper_names
 from polyrhythm.topology import FixedPointMemory, LossyStreams
 
 
@@ -21,13 +22,16 @@ def buckwild(bits: int = 8, headroom: float = 4.0, least: float = 1.0) -> Strate
     return Strategy(name="buckwild", consistency=LocalSteps(1, Asynchronous()), topology=memory, merge=Sum())
 
 
-def dogwild(nbytes: int = 8192, refresh: int = 4) -> Strategy:
+@paper_names(nbytes="piece_bytes", refresh="refresh_period")
+def dogwild(piece_bytes: int = 8192, refresh_period: int = 4) -> Strategy:
     """Weights that workers stream to each other in datagrams, which may be lost (Dogwild!; Noel, Osindero, NIPS workshop, 2014).
 
-    A worker's own optimizer steps on its own weights. At the same time a loop sends all others, one range of `nbytes` after another, what
-    was done to it since it was last sent; every `refresh`-th round the range's owner sends the weights themselves. Nobody sends a lost
-    datagram again, nor waits for one. Every update counts in full. Optimizer state stays with each worker. At the end all get the owners'
-    weights; these record how many datagrams did not come, and how much of others' updates was lost with them. (The paper's senders are
-    threads next to the solver which read the weights at any moment, and its datagrams raw Ethernet or UDP multicast.)
+    A worker's own optimizer steps on its own weights. At the same time a loop sends all others, one range of `piece_bytes` after another,
+    what was done to it since it was last sent; every `refresh_period`-th round the range's owner sends the weights themselves. Nobody sends
+    a lost datagram again, nor waits for one. Every update counts in full. Optimizer state stays with each worker. At the end all get the
+    owners' weights; these record how many datagrams did not come, and how much of others' updates was lost with them. (The paper's senders
+    are threads next to the solver which read the weights at any moment, and its datagrams raw Ethernet or UDP multicast.)
     """
-    return Strategy(name="dogwild", consistency=LocalSteps(1, Asynchronous()), topology=LossyStreams(nbytes, refresh), merge=Sum())
+    return Strategy(
+        name="dogwild", consistency=LocalSteps(1, Asynchronous()), topology=LossyStreams(piece_bytes, refresh_period), merge=Sum()
+    )

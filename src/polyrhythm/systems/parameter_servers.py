@@ -6,6 +6,7 @@ from polyrhythm.consistency import Asynchronous, Bounded, Buffered, LocalSteps, 
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.local_rules import OneBlock
 from polyrhythm.merge import Mean, Sum, VersionedMean
+from polyrhythm.systems.paper_names import paper_names
 from polyrhythm.topology import Blockwise, Server
 
 
@@ -19,51 +20,56 @@ def zhang_asgd(servers: int = 1) -> Strategy:
     return Strategy(name="zhang-asgd", consistency=Asynchronous(), topology=Server(servers), merge=Sum())
 
 
-def paine(n_sync: int = 10, warm_start: int = 20, servers: int = 1) -> Strategy:
-    """Clients that exchange every `n_sync` minibatches, after a warm start (Paine, Jin, Yang, Lin, Huang, arXiv:1312.6186, 2013).
+@paper_names(n_sync="period")
+def paine(period: int = 10, warm_start: int = 20, servers: int = 1) -> Strategy:
+    """Clients that exchange every `period` minibatches, after a warm start (Paine, Jin, Yang, Lin, Huang, arXiv:1312.6186, 2013).
 
-    A client's own optimizer, with its momentum, takes `n_sync` steps; what they did is added to the server's weights in full, and the
+    A client's own optimizer, with its momentum, takes `period` steps; what they did is added to the server's weights in full, and the
     client continues from these. For the first `warm_start` steps one client trains alone, then the others take over its weights: from
     random ones, P clients that all go far between two exchanges disturb each other.
     """
-    consistency = LocalSteps(n_sync, WarmStart(warm_start))
+    consistency = LocalSteps(period, WarmStart(warm_start))
     return Strategy(name="paine", consistency=consistency, topology=Server(servers), merge=Sum())
 
 
-def consgd(tau: int = 10, slack: int = 3, shards: int = 1) -> Strategy:
+@paper_names(tau="period", shards="servers")
+def consgd(period: int = 10, slack: int = 3, servers: int = 1) -> Strategy:
     """Local updates with a constant global learning rate (ConSGD; Jiang, Cui, Zhang, Yu, SIGMOD 2017).
 
-    A clock of a worker is `tau` steps of the worker's optimizer; what they did counts 1 / P when it comes, so that P updates of one clock
-    make their mean. A worker may be `slack` clocks ahead of the slowest, and reads the servers only when what it has could be older (SSP,
-    on which the paper builds). A straggler's update counts as much as any, however late.
+    A clock of a worker is `period` steps of the worker's optimizer; what they did counts 1 / P when it comes, so that P updates of one
+    clock make their mean. A worker may be `slack` clocks ahead of the slowest, and reads the servers only when what it has could be older
+    (SSP, on which the paper builds). A straggler's update counts as much as any, however late.
     """
-    return Strategy(name="consgd", consistency=LocalSteps(tau, Bounded(slack * tau)), topology=Server(shards), merge=Mean())
+    return Strategy(name="consgd", consistency=LocalSteps(period, Bounded(slack * period)), topology=Server(servers), merge=Mean())
 
 
-def dynsgd(tau: int = 10, slack: int = 3, shards: int = 1) -> Strategy:
+@paper_names(tau="period", shards="servers")
+def dynsgd(period: int = 10, slack: int = 3, servers: int = 1) -> Strategy:
     """Local updates with a dynamic learning rate: the mean of each clock, revised (DynSGD; Jiang, Cui, Zhang, Yu, SIGMOD 2017).
 
     As `consgd`, but the d-th update of a clock counts 1 / d and revises what came of that clock before: fast workers are not held
     back by the share of those who have not come yet, and a straggler's late update moves the weights little.
     """
-    return Strategy(name="dynsgd", consistency=LocalSteps(tau, Bounded(slack * tau)), topology=Server(shards), merge=VersionedMean())
+    return Strategy(name="dynsgd", consistency=LocalSteps(period, Bounded(slack * period)), topology=Server(servers), merge=VersionedMean())
 
 
-def asysg_con(gradients: int = 2) -> Strategy:
+@paper_names(gradients="buffer")
+def asysg_con(buffer: int = 2) -> Strategy:
     """Asynchronous SGD with consistent reads (AsySG-con; Lian, Huang, Li, Liu, NIPS 2015, arXiv:1506.08272, algorithm 1).
 
-    A worker's gradient is of one version of all weights. The server takes `gradients` of them at a time (M), from whichever workers and
+    A worker's gradient is of one version of all weights. The server takes `buffer` of them at a time (M), from whichever workers and
     versions they are, and makes one step of their sum; nobody waits for others. M is at most the number of workers here.
     """
-    return Strategy(name="asysg-con", consistency=Buffered(gradients), topology=Server(), merge=Sum())
+    return Strategy(name="asysg-con", consistency=Buffered(buffer), topology=Server(), merge=Sum())
 
 
-def asysg_incon(blocks: int = 4) -> Strategy:
+@paper_names(blocks="parts")
+def asysg_incon(parts: int = 4) -> Strategy:
     """Asynchronous SGD with inconsistent reads (AsySG-incon; Lian, Huang, Li, Liu, NIPS 2015, arXiv:1506.08272, algorithm 2).
 
-    A worker reads the weights block by block while others write, so that what it computes its gradient on were the weights at no
-    moment; then it writes one of the `blocks`, drawn at random. The paper has a shared memory and draws one coordinate; here each block
+    A worker reads the weights part by part while others write, so that what it computes its gradient on were the weights at no
+    moment; then it writes one of the `parts`, drawn at random. The paper has a shared memory and draws one coordinate; here each part
     is a server's, and a torn read is the same in every run with a seed. A worker's own plain SGD steps; every step counts in full.
     """
     consistency = LocalSteps(1, Asynchronous())
-    return Strategy(name="asysg-incon", consistency=consistency, topology=Blockwise(blocks), merge=Sum(), local=OneBlock(blocks))
+    return Strategy(name="asysg-incon", consistency=consistency, topology=Blockwise(parts), merge=Sum(), local=OneBlock(parts))

@@ -5,14 +5,16 @@ from __future__ import annotations
 from polyrhythm.codec import SharedK
 from polyrhythm.consistency import LocalSteps
 from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.systems.paper_names import paper_names
 from polyrhythm.topology import AverageWeights, Ring
 
 
-def sparta(ratio: float = 0.005, tau: int = 1) -> Strategy:
+@paper_names(tau="period")
+def sparta(ratio: float = 0.005, period: int = 1) -> Strategy:
     """Sparse parameter averaging (SPARTA; Beton, Baioumy, van der Ouderaa, Reed, Howes, Cheema, 2025, openreview stFPf3gzq1).
 
-    Each worker steps by itself; after every `tau` steps a `ratio` of the weights (0.0005 to 0.005 in the paper), drawn anew and the same
+    Each worker steps by itself; after every `period` steps a `ratio` of the weights (0.0005 to 0.005 in the paper), drawn anew and the same
     everywhere, becomes their mean over all workers. Replicas differ by what is not averaged yet; the result is their mean. Optimizer state
     stays with each worker. The paper's averages of weights some steps old, and its combination with DiLoCo, are left out.
     """
-    return Strategy(name="sparta", consistency=LocalSteps(tau), topology=AverageWeights(Ring()), codec=SharedK(ratio))
+    return Strategy(name="sparta", consistency=LocalSteps(period), topology=AverageWeights(Ring()), codec=SharedK(ratio))

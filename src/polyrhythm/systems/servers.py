@@ -9,6 +9,7 @@ from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.core.strategy import Exchange, Strategy
 from polyrhythm.merge import Sum
 from polyrhythm.parameters import FewerAsFactors, Optionally
+from polyrhythm.systems.paper_names import paper_names
 from polyrhythm.topology import BlockStore, Server
 
 
@@ -39,14 +40,15 @@ def project_adam(batch: int = 32, servers: int = 1) -> Strategy:
     )
 
 
-def bigdl(late: float = 30.0, compressed: bool = False) -> Strategy:
+@paper_names(late="retry_seconds")
+def bigdl(retry_seconds: float = 30.0, compressed: bool = False) -> Strategy:
     """Synchronous SGD as two jobs of stateless tasks over a block store (BigDL; Dai et al., SoCC 2019, arXiv:1804.05839).
 
     The model is one vector in as many slices as there are workers. In the first job each worker publishes its gradient, slice by slice, in
     16 bits if `compressed`; in the second, task k sums slice k of all gradients, runs the worker's optimizer on the mean and publishes the
-    weights. A task whose worker is lost, or has not published after `late` seconds, is done again by another, with the same bits. A worker
+    weights. A task whose worker is lost, or has not published after `retry_seconds`, is done again by another, with the same bits. A worker
     that is lost in the first job leaves that step, and the run, to the others; the paper has Spark compute its gradient again, which a
     training function here cannot be asked for.
     """
     codec = Cast(torch.bfloat16) if compressed else Identity()
-    return Strategy(name="bigdl", topology=BlockStore(late=late), codec=codec)
+    return Strategy(name="bigdl", topology=BlockStore(late=retry_seconds), codec=codec)

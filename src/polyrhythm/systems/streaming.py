@@ -10,42 +10,42 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.local_rules import KeepOwn
 from polyrhythm.merge import Nesterov, OuterOptimizer
 from polyrhythm.parameters import Fragment
+from polyrhythm.systems.paper_names import paper_names
 from polyrhythm.topology import AllReduce, Delayed, Ring
 
-_MOST_FRAGMENTS = 1000
+_MOST_PARTS = 1000
 
 
+@paper_names(tau="period", fragments="parts", own="own_share")
 def streaming_diloco(
-    tau: int = 20, fragments: int = 3, delay: int = 1, own: float = 0.5, outer_learning_rate: float = 0.4, full_precision: bool = False
+    period: int = 20, parts: int = 3, delay: int = 1, own_share: float = 0.5, outer_learning_rate: float = 0.4, full_precision: bool = False
 ) -> Strategy:
     """DiLoCo of one fragment of the model at a time, overlapped with training (Douillard et al., 2025, arXiv:2501.18512).
 
-    Each of the `fragments` is exchanged every `tau` steps, at offsets of tau / fragments from the others, so that at no time more than its
-    bytes are to be sent. The outer gradient sent at step t is applied after step t + `delay`, when a worker continues from α of its local
-    weights and 1 - α of the new global ones, α being `own`. Outer gradients go in four bits, sums too, which are made in float32; what four
-    bits lose is sent with the next (the paper does without), unless they go in `full_precision`. The paper takes tau = 100, fragments of
-    three transformer blocks, an outer learning rate of 0.4 and momentum 0.9; here a fragment is every n-th module. Optimizer state stays
-    with each worker.
+    Each of the `parts`, fragments in the paper, is exchanged every `period` steps, at offsets of `period` / `parts` from the others, so
+    that at no time more than its bytes are to be sent. The outer gradient sent at step t is applied after step t + `delay`, when a worker
+    continues from α of its local weights and 1 - α of the new global ones, α being `own_share`. Outer gradients go in four bits, sums too,
+    which are made in float32; what four bits lose is sent with the next (the paper does without), unless they go in `full_precision`. The
+    paper takes a period of 100, fragments of three transformer blocks, an outer learning rate of 0.4 and momentum 0.9; here a fragment is
+    every n-th module. Optimizer state stays with each worker.
     """
-    if not isinstance(fragments, int) or fragments < 1:
+    if not isinstance(parts, int) or parts < 1:
         raise CompositionError(
-            f"streaming-diloco with fragments={fragments} has nothing to exchange: it is the number of parts of the model, so give 1 "
+            f"streaming-diloco with parts={parts} has nothing to exchange: it is the number of parts of the model, so give 1 "
             "(all of it at once) or more."
         )
-    if fragments > _MOST_FRAGMENTS:
-        raise CompositionError(
-            f"streaming-diloco with fragments={fragments} has more exchanges than modules: give at most {_MOST_FRAGMENTS}."
-        )
+    if parts > _MOST_PARTS:
+        raise CompositionError(f"streaming-diloco with parts={parts} has more exchanges than modules: give at most {_MOST_PARTS}.")
     codec = Identity() if full_precision else Striped(ErrorFeedback(E3M0()))
     staggered = [
         Exchange(
-            consistency=LocalSteps(Every(tau, index * tau // fragments)),
+            consistency=LocalSteps(Every(period, index * period // parts)),
             topology=Delayed(AllReduce(Ring()), delay),
             codec=codec,
             merge=OuterOptimizer(Nesterov(outer_learning_rate, 0.9)),
-            local=KeepOwn(own),
+            local=KeepOwn(own_share),
         )
-        for index in range(fragments)
+        for index in range(parts)
     ]
-    others = [(Fragment(index, fragments), exchange) for index, exchange in enumerate(staggered) if index]
+    others = [(Fragment(index, parts), exchange) for index, exchange in enumerate(staggered) if index]
     return Strategy(name="streaming-diloco", exchange=staggered[0], selected=others)

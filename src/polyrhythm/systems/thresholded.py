@@ -6,19 +6,23 @@ from polyrhythm.codec import AdaptiveThreshold, ClippedFeedback, ErrorFeedback, 
 from polyrhythm.consistency import Asynchronous, LocalSteps, SoftSync
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Mean, Sum
+from polyrhythm.systems.paper_names import paper_names
 from polyrhythm.topology import AllToAll, Mirrors, Server
 
 
-def dl4j_sharing(tau: float = 1e-3, fewest: float = 1e-4, most: float = 1e-2, quanta: float = 5.0, every: int = 5) -> Strategy:
+@paper_names(tau="threshold", fewest="min_ratio", most="max_ratio", every="clip_period")
+def dl4j_sharing(
+    threshold: float = 1e-3, min_ratio: float = 1e-4, max_ratio: float = 1e-2, quanta: float = 5.0, clip_period: int = 5
+) -> Strategy:
     """Thresholded updates to all peers, with a threshold that adapts (Deeplearning4j Development Team; 2018, after Strom, 2015).
 
-    As `strom`, but tau follows what is sent: where that is a smaller share of the elements than `fewest` it falls by 3.4 %, where a larger
-    one than `most` it rises. Where more than one element in 16 is to be sent, all go in two bits each. Every `every` steps the residual
-    is clipped to ± `quanta` tau, and what that cuts off is lost. Each worker has its own tau (Deeplearning4j averages them between epochs).
-    A contribution counts 1 / P, so that P workers move about as far as one (there: in full). Nobody waits. Optimizer state stays with
-    each worker.
+    As `strom`, but the threshold follows what is sent: where that is a smaller share of the elements than `min_ratio` it falls by 3.4 %,
+    where a larger one than `max_ratio` it rises. Where more than one element in 16 is to be sent, all go in two bits each. Every
+    `clip_period` steps the residual is clipped to ± `quanta` thresholds, and what that cuts off is lost. Each worker has its own threshold
+    (Deeplearning4j averages them between epochs). A contribution counts 1 / P, so that P workers move about as far as one (there: in full).
+    Nobody waits. Optimizer state stays with each worker.
     """
-    codec = ClippedFeedback(AdaptiveThreshold(tau, fewest, most), quanta, every)
+    codec = ClippedFeedback(AdaptiveThreshold(threshold, min_ratio, max_ratio), quanta, clip_period)
     return Strategy(name="dl4j-sharing", consistency=LocalSteps(1, Asynchronous()), topology=AllToAll(), codec=codec, merge=Mean())
 
 
@@ -40,13 +44,14 @@ def actors_softsync(groups: int = 2, servers: int = 1) -> Strategy:
     return Strategy(name="actors-softsync", consistency=SoftSync(groups), topology=Server(servers), merge=Mean())
 
 
-def actors_decentralised(tau: float = 0.01) -> Strategy:
+@paper_names(tau="threshold")
+def actors_decentralised(threshold: float = 0.01) -> Strategy:
     """Replicas that apply all of their own, and send others what is large (Addair, Machine Learning Model Training with Actors, 2017).
 
-    A replica adds its optimizer's update to a residual. Elements of `tau` or more go to all others with their full value, and their
+    A replica adds its optimizer's update to a residual. Elements of `threshold` or more go to all others with their full value, and their
     residual becomes zero; those add them to their weights. Its own update counts at home in full, when it is made, and not again when it
-    is sent. Replicas are never made equal (the lossless residual bounds how far they are apart). The paper's tau is 1, of gradients of
+    is sent. Replicas are never made equal (the lossless residual bounds how far they are apart). The paper's is 1, of gradients of
     the XOR of two bits; here it is in units of weights.
     """
-    codec = ErrorFeedback(Significant(tau))
+    codec = ErrorFeedback(Significant(threshold))
     return Strategy(name="actors-decentralised", consistency=LocalSteps(1, Asynchronous()), topology=Mirrors(), codec=codec, merge=Sum())

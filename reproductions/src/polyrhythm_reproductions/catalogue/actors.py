@@ -32,7 +32,7 @@ def measure(trial: ArmTrial) -> Figures:
 
     sync = train("sync", Strategy(topology=Server(), merge=Sum(), name="sync"))
     central, soft = (train(name, in_full(name)) for name in ("actors", "actors-softsync"))
-    by_tau = {tau: train(f"decentralised, tau {tau:g}", find("actors-decentralised", tau=tau)) for tau in _TAUS}
+    by_tau = {tau: train(f"decentralised, tau {tau:g}", find("actors-decentralised", threshold=tau)) for tau in _TAUS}
     return {
         "throughput": central.seconds / by_tau[_TAU].seconds,
         "points lost": 100 * (sync.final - soft.final),

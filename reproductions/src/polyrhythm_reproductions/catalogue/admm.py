@@ -21,7 +21,7 @@ _TREE = 2 * (_WORKERS - 1)
 
 def measure(trial: ArmTrial) -> Figures:
     """The residual of a convex problem, the accuracy and bytes on digits compared with parallel SGD, and the messages of a round."""
-    system = find("admm-sgd", rho=0.1, tau=_TAU)
+    system = find("admm-sgd", proximal_weight=0.1, period=_TAU)
     digits = DigitsCnn(epochs=trial.size(20, 6), batch_size=8)
     parallel = trial.train("parallel SGD", digits, "allreduce", _WORKERS)
     admm = trial.train("ADMM-SGD", digits, system, _WORKERS)
@@ -55,7 +55,7 @@ class _Rounds:
 def _counted(trial: ArmTrial, width: int, rounds: int) -> Result:
     """An epoch is a round."""
     job = Teacher(SgdRecipe(0.02), epochs=rounds, batch_size=16, samples=16 * _WORKERS * _TAU, width=width, depth=1)
-    return trial.train(f"{rounds} rounds, width {width}", job, find("admm-sgd", tau=_TAU), _WORKERS)
+    return trial.train(f"{rounds} rounds, width {width}", job, find("admm-sgd", period=_TAU), _WORKERS)
 
 
 def _residual(result: Result) -> float:

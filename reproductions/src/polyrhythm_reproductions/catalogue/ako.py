@@ -34,14 +34,14 @@ _RATES, _MIDDLE = (0.01, 0.03, 0.1), 0.03
 _WHOLE, _AKO, _LINKS, _SERVER = "whole gradients", "ako", "hong-chandra", "downpour"
 _FALLS, _AT_800 = ", falling", " at 800 Mbit/s"
 _ARMS: dict[str, tuple[Strategy, Network]] = {
-    _WHOLE: (find("ako", partitions=1), _SLOW),
+    _WHOLE: (find("ako", parts=1), _SLOW),
     _AKO: (find("ako"), _SLOW),
     _LINKS: (find("hong-chandra"), _SLOW),
     _SERVER: (find("downpour"), _SLOW),
-    _WHOLE + _AT_800: (find("ako", partitions=1), _FAST),
+    _WHOLE + _AT_800: (find("ako", parts=1), _FAST),
     _AKO + _AT_800: (find("ako"), _FAST),
-    _WHOLE + _FALLS: (find("ako", partitions=1), _FALLING),
-    "16 partitions" + _FALLS: (find("ako", partitions=16), _FALLING),
+    _WHOLE + _FALLS: (find("ako", parts=1), _FALLING),
+    "16 partitions" + _FALLS: (find("ako", parts=16), _FALLING),
     _AKO + _FALLS: (find("ako"), _FALLING),
     _LINKS + _FALLS: (find("hong-chandra"), _FALLING),
 }

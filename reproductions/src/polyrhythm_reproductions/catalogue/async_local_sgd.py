@@ -25,7 +25,7 @@ _NETWORK = Network.uniform("40 Mbit/s", "40 Mbit/s", "5 ms")
 _SYNC, _NAIVE, _DELAYED, _PACED = "synchronous", "momentum at each update", "delayed momentum", "delayed, steps by speed"
 _WHOLE = "momentum at each update, in full"
 _ARMS: dict[str, Strategy] = {
-    _SYNC: find("diloco", tau=_TAU),
+    _SYNC: find("diloco", period=_TAU),
     _NAIVE: Strategy(
         consistency=LocalSteps(_TAU, Asynchronous()), topology=Server(), merge=OuterOptimizer(Nesterov()), name="naive-momentum"
     ),
@@ -35,7 +35,7 @@ _ARMS: dict[str, Strategy] = {
     _DELAYED: Strategy(
         consistency=LocalSteps(_TAU, Asynchronous()), topology=Server(), merge=OuterOptimizer(DelayedNesterov(every=4)), name="delayed"
     ),
-    _PACED: find("async-local-sgd", tau=_TAU),
+    _PACED: find("async-local-sgd", period=_TAU),
 }
 
 

@@ -28,13 +28,13 @@ from polyrhythm_reproductions.trial import ArmTrial, Result
 _BATCH, _BLOCKS, _FEW = 8, 4, 8
 _AT_FIRST = 0.3
 """The rate of the shortest run among those whose gradients are measured."""
-_CON = find("asysg-con", gradients=1)
+_CON = find("asysg-con", buffer=1)
 _MACHINES = Fleet((Profile("a step of 10 ms", (0.01,)),), (Jitter(0.2),))
 _NETWORK = Network.uniform("1 Gbit/s", "1 Gbit/s", "0.1 ms")
 _TARGET = Target("loss", 1.0)
 _ALONE, _TORN, _WHOLE = "one worker", "torn reads", "consistent reads"
 _ONE_BLOCK = Strategy(name="one block", consistency=LocalSteps(1, Asynchronous()), topology=Server(), merge=Sum(), local=OneBlock(_BLOCKS))
-_ARMS = {_ALONE: (_CON, 1), _TORN: (find("asysg-incon", blocks=_BLOCKS), _FEW), _WHOLE: (_ONE_BLOCK, _FEW)}
+_ARMS = {_ALONE: (_CON, 1), _TORN: (find("asysg-incon", parts=_BLOCKS), _FEW), _WHOLE: (_ONE_BLOCK, _FEW)}
 
 
 def tune(trial: ArmTrial) -> Figures:

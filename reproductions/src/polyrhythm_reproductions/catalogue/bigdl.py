@@ -59,7 +59,7 @@ def _bytes_of_the_busiest(workers: int) -> float:
 
 def _went(*faults: FaultSource, late: float = _LATE) -> Run:
     on = Simulator(network=_SLOW, devices=Profile("measured", (0.01,)), faults=faults)
-    return run(WholeNumbers(), workers=_WORKERS, strategy=find("bigdl", late=late), on=on, seed=1)
+    return run(WholeNumbers(), workers=_WORKERS, strategy=find("bigdl", retry_seconds=late), on=on, seed=1)
 
 
 def _history(result: Run) -> list[dict[str, float]]:

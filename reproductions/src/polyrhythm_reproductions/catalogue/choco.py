@@ -26,7 +26,7 @@ _WORKERS, _RATIO, _GAMMA = 8, 0.1, 0.3
 _PLAIN, _SPARSE, _LEVELS = "D-PSGD", "CHOCO, a tenth", "CHOCO, 4 bits"
 _ARMS = {
     _PLAIN: find("decentralized"),
-    _SPARSE: find("choco-sgd", ratio=_RATIO, gamma=_GAMMA),
+    _SPARSE: find("choco-sgd", ratio=_RATIO, mixing_rate=_GAMMA),
     _LEVELS: Strategy(
         name="choco-sgd", consistency=LocalSteps(1), topology=CompressedGossip(gamma=_GAMMA), codec=StochasticLevels(7, 64), merge=Mean()
     ),

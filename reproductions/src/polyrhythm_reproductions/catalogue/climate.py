@@ -30,7 +30,7 @@ _RATIOS = (0.25, 1.0, 4.0)
 
 def _arms() -> dict[str, tuple[int, Strategy]]:
     """The batch of a worker and the strategy of each arm."""
-    late, present = (find("climate", groups=_GROUPS, lag=lag) for lag in (1, 0))
+    late, present = (find("climate", groups=_GROUPS, delay=lag) for lag in (1, 0))
     return {
         _PRESENT: (_BATCH, present),
         _LATE: (_BATCH, late),
@@ -80,7 +80,7 @@ def _hidden(ratio: float) -> float:
     pairs = [("here", "there"), ("there", "here")]
     network = Network.joined("two sites", sites, dict.fromkeys(pairs, 1e-4), dict.fromkeys(pairs, _ACROSS))
     on = Simulator(network=network, devices=Profile("measured", (compute,)))
-    present, late = (step_cost(timed(_TIMED, find("climate", lag=lag), _WORKERS, on)).seconds for lag in (0, 1))
+    present, late = (step_cost(timed(_TIMED, find("climate", delay=lag), _WORKERS, on)).seconds for lag in (0, 1))
     return (present - late) / min(present - compute, compute)
 
 

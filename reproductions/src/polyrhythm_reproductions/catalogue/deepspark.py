@@ -18,11 +18,11 @@ def measure(trial: ArmTrial) -> Figures:
     job = DigitsCnn(epochs=trial.size(16, 6), batch_size=8)
     uneven = Fleet((Device("core", 5e9),), (Mixed((1.0, 1.0, 1.0, 0.5)),))
     on = Simulator(network="slow", seed=trial.seed)
-    often = trial.train("tau 1", job, find("deepspark", tau=1), _WORKERS, on)
-    seldom = trial.train("tau 10", job, find("deepspark", tau=10), _WORKERS, on)
-    rounds = trial.train("sparknet, tau 10", job, find("sparknet", tau=10), _WORKERS, on)
-    free = trial.train("tau 10, one slow", job, find("deepspark", tau=10), _WORKERS, Simulator(seed=trial.seed, devices=uneven))
-    waits = trial.train("sparknet, one slow", job, find("sparknet", tau=10), _WORKERS, Simulator(seed=trial.seed, devices=uneven))
+    often = trial.train("tau 1", job, find("deepspark", period=1), _WORKERS, on)
+    seldom = trial.train("tau 10", job, find("deepspark", period=10), _WORKERS, on)
+    rounds = trial.train("sparknet, tau 10", job, find("sparknet", period=10), _WORKERS, on)
+    free = trial.train("tau 10, one slow", job, find("deepspark", period=10), _WORKERS, Simulator(seed=trial.seed, devices=uneven))
+    waits = trial.train("sparknet, one slow", job, find("sparknet", period=10), _WORKERS, Simulator(seed=trial.seed, devices=uneven))
     return {
         "points lost": 100 * (often.final - seldom.final),
         "bytes": often.nbytes / seldom.nbytes,

@@ -15,7 +15,7 @@ from polyrhythm_reproductions.trial import ArmTrial, Result
 _WORKERS, _BATCH, _TAU = 4, 8, 20
 _ARMS = {
     "synchronous": find("allreduce"),
-    "DiLoCo": find("diloco", tau=_TAU),
+    "DiLoCo": find("diloco", period=_TAU),
     "averaging": Strategy(consistency=LocalSteps(_TAU), topology=AllReduce(Ring()), merge=Mean()),
 }
 

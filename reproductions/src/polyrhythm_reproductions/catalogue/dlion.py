@@ -31,7 +31,7 @@ _ARMS: dict[str, Strategy] = {
     _AKO: find("ako", slack=5),
 }
 _TAUGHT, _UNTAUGHT = "transfer, skewed", "no transfer, skewed"
-_SKEWED: dict[str, Strategy] = {_TAUGHT: find("dlion", transfer=20), _UNTAUGHT: find("dlion", transfer=None)}
+_SKEWED: dict[str, Strategy] = {_TAUGHT: find("dlion", transfer_period=20), _UNTAUGHT: find("dlion", transfer_period=None)}
 
 
 def tune(trial: ArmTrial) -> Figures:

@@ -27,8 +27,8 @@ _SUM, _SAME, _CON, _DYN = "ssp, sum", "ssp, sum, at the rate of consgd", "consgd
 _ARMS: dict[str, Strategy] = {
     _SUM: Strategy(consistency=LocalSteps(_TAU, Bounded(_SLACK * _TAU)), topology=Server(), merge=Sum()),
     _SAME: Strategy(consistency=LocalSteps(_TAU, Bounded(_SLACK * _TAU)), topology=Server(), merge=Sum()),
-    _CON: find("consgd", tau=_TAU, slack=_SLACK),
-    _DYN: find("dynsgd", tau=_TAU, slack=_SLACK),
+    _CON: find("consgd", period=_TAU, slack=_SLACK),
+    _DYN: find("dynsgd", period=_TAU, slack=_SLACK),
 }
 
 
@@ -44,7 +44,7 @@ def measure(trial: ArmTrial) -> Figures:
     found = {arm: _train(trial, arm, trial.tuned[arm], steps).steps_to(_TARGET) for arm in (_SUM, _CON, _DYN)}
     same = _train(trial, _SAME, trial.tuned[_CON], steps).steps_to(_TARGET)
     averaged = Strategy(consistency=LocalSteps(_TAU), topology=Server(), merge=Mean())
-    ways = {_sha256(trial, strategy) for strategy in (averaged, find("dynsgd", tau=_TAU, slack=0))}
+    ways = {_sha256(trial, strategy) for strategy in (averaged, find("dynsgd", period=_TAU, slack=0))}
     return {
         "sum over con": found[_SUM] / found[_CON],
         "sum over con, one rate": same / found[_CON],

@@ -42,7 +42,7 @@ def measure(trial: ArmTrial) -> Figures:
 def _modes() -> dict[str, Strategy]:
     """The synchronous one averages after each epoch."""
     epoch = _SAMPLES // (_WORKERS * _BATCH)
-    return {_SYNCHRONOUS: find(_SYNCHRONOUS, tau=epoch), _LOCKED: find(_LOCKED), _HOGWILD: find(_HOGWILD)}
+    return {_SYNCHRONOUS: find(_SYNCHRONOUS, period=epoch), _LOCKED: find(_LOCKED), _HOGWILD: find(_HOGWILD)}
 
 
 def _train(trial: ArmTrial, mode: str, rate: float) -> Result:

@@ -16,10 +16,10 @@ _CLIENTS, _FRACTION, _TAU = 20, 0.25, 10
 _SAMPLES, _BATCH = 4096, 20
 _SGD, _AVG, _PROX, _ADAM = "FedSGD", "FedAvg", "FedProx", "FedAdam"
 _ARMS: dict[str, Strategy] = {
-    _SGD: find("fedavg", fraction=_FRACTION, tau=1),
-    _AVG: find("fedavg", fraction=_FRACTION, tau=_TAU),
-    _PROX: find("fedprox", fraction=_FRACTION, tau=_TAU, mu=0.1),
-    _ADAM: find("fedadam", fraction=_FRACTION, tau=_TAU),
+    _SGD: find("fedavg", fraction=_FRACTION, period=1),
+    _AVG: find("fedavg", fraction=_FRACTION, period=_TAU),
+    _PROX: find("fedprox", fraction=_FRACTION, period=_TAU, proximal_weight=0.1),
+    _ADAM: find("fedadam", fraction=_FRACTION, period=_TAU),
 }
 
 
@@ -54,7 +54,7 @@ def _rounds(result: Result, loss: float, tau: int) -> float:
 
 def _bytes(trial: ArmTrial, fraction: float) -> float:
     """The bytes of a round."""
-    strategy = find("fedavg", fraction=fraction, tau=_TAU)
+    strategy = find("fedavg", fraction=fraction, period=_TAU)
     on = Simulator(network=Instant(), seed=trial.seed)
     return _TAU * step_cost(timed(OwnClasses(SgdRecipe(0.1), 1, _BATCH, _SAMPLES), strategy, _CLIENTS, on), _TAU, 10 * _TAU).nbytes
 

@@ -21,10 +21,10 @@ _MACHINES = Fleet((Profile("a step of 10 ms", (0.01,)),), (Mixed(_SPEEDS),))
 _NETWORK = Network.uniform("40 Mbit/s", "40 Mbit/s", "5 ms")
 _SYNC, _BUFFERED, _SINGLE, _PLAIN = "synchronous", "buffer of 4", "no buffer", "buffer of 4, no discount"
 _ARMS: dict[str, Strategy] = {
-    _SYNC: find("fedavg", fraction=1.0, tau=_TAU),
-    _BUFFERED: find("fedbuff", buffer=_BUFFER, tau=_TAU),
-    _SINGLE: find("fedbuff", buffer=1, tau=_TAU),
-    _PLAIN: find("fedbuff", buffer=_BUFFER, tau=_TAU, power=0.0),
+    _SYNC: find("fedavg", fraction=1.0, period=_TAU),
+    _BUFFERED: find("fedbuff", buffer=_BUFFER, period=_TAU),
+    _SINGLE: find("fedbuff", buffer=1, period=_TAU),
+    _PLAIN: find("fedbuff", buffer=_BUFFER, period=_TAU, power=0.0),
 }
 
 

@@ -23,9 +23,9 @@ _NETWORK = Network.uniform("1 Gbit/s", "1 Gbit/s", "0.2 ms")
 _MACHINES = Fleet((Profile("a step of 10 ms", (0.01,)),), (Jitter(0.2),))
 _REDUCED = "allreduce"
 _FREE: dict[str, Strategy] = {
-    "push": find("gossiping-sgd", tau=1),
-    "pull": find("gossiping-sgd", tau=1, pull=True),
-    "elastic": find("easgd", tau=1),
+    "push": find("gossiping-sgd", period=1),
+    "pull": find("gossiping-sgd", period=1, pull=True),
+    "elastic": find("easgd", period=1),
 }
 _WAYS = {_REDUCED: find("allreduce")} | _FREE
 _NEVER = math.inf

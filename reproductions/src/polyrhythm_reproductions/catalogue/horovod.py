@@ -40,7 +40,7 @@ def measure(trial: ArmTrial) -> Figures:
     alone, fused = _step(small, 0), _step(small, 64 * 2**20)
     dominated = Vectors((4_000_000, 16))
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=1, batch_size=16, samples=trial.size(4096, 1024))
-    unfused = trial.train("unfused", job, find("horovod", fusion_bytes=0), 2)
+    unfused = trial.train("unfused", job, find("horovod", bucket_bytes=0), 2)
     plain = trial.train("fused", job, "horovod", 2)
     return {
         "small": alone.seconds / fused.seconds,
@@ -53,7 +53,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 
 def _step(job: Vectors, fusion_bytes: int) -> StepCost:
-    return step_cost(timed(job, find("horovod", fusion_bytes=fusion_bytes), _WORKERS, _ON))
+    return step_cost(timed(job, find("horovod", bucket_bytes=fusion_bytes), _WORKERS, _ON))
 
 
 @cache

@@ -51,7 +51,7 @@ def _delays(trial: ArmTrial) -> dict[str, float]:
     target = Target("objective", _NEAR * least_objective(_JOB, trial.seed), higher=False)
     found: dict[int | None, Result] = {}
     for delay in (*bounded, None):
-        system = find("li-ps", delay=delay, servers=2, replicas=0, penalty=_JOB.penalty, per_delay=_PER_DELAY)
+        system = find("li-ps", slack=delay, servers=2, replicas=0, penalty=_JOB.penalty, per_delay=_PER_DELAY)
         found[delay] = trial.train("eventual" if delay is None else f"delay {delay}", job, system, _WORKERS, _stalling(trial))
     seconds = {delay: result.seconds_to(target) for delay, result in found.items()}
     best = min(seconds[delay] for delay in bounded[1:])
@@ -69,7 +69,7 @@ def _stalling(trial: ArmTrial) -> Simulator:
 def _filters(trial: ArmTrial) -> dict[str, float]:
     """Bytes, objective and support with the KKT filter, without, and without a cache of keys; sequential, so that nothing else differs."""
     job = replace(_JOB, steps=trial.size(120, 20))
-    filtered = find("li-ps", delay=0, servers=2, replicas=0, penalty=_JOB.penalty)
+    filtered = find("li-ps", slack=0, servers=2, replicas=0, penalty=_JOB.penalty)
     found = {
         "filter": trial.train("KKT", job, filtered, _WORKERS, _stalling(trial)),
         _UNFILTERED: trial.train(_UNFILTERED, job, _unfiltered(64), _WORKERS, _stalling(trial)),

@@ -22,9 +22,9 @@ _ONE, _BATCHED, _FEW, _SOME, _MANY = "one worker", "mini-batch", "tau = 4", "tau
 _ARMS: dict[str, tuple[Strategy, int]] = {
     _ONE: (find("single"), 1),
     _BATCHED: (find("allreduce"), _WORKERS),
-    _FEW: (find("local-sgd", tau=4), _WORKERS),
-    _SOME: (find("local-sgd", tau=16), _WORKERS),
-    _MANY: (find("local-sgd", tau=150), _WORKERS),
+    _FEW: (find("local-sgd", period=4), _WORKERS),
+    _SOME: (find("local-sgd", period=16), _WORKERS),
+    _MANY: (find("local-sgd", period=150), _WORKERS),
 }
 
 

@@ -20,7 +20,7 @@ _NETWORK = Network.uniform("internet", "100 Mbit/s", "50 ms")
 _DILOCO, _NOLOCO, _PAIRS = "DiLoCo", "NoLoCo", "pairs without momentum"
 _ARMS = {
     _DILOCO: Strategy(name="diloco", consistency=LocalSteps(_TAU), topology=AllReduce(Tree()), merge=OuterOptimizer(Nesterov(0.7, 0.9))),
-    _NOLOCO: find("noloco", tau=_TAU),
+    _NOLOCO: find("noloco", period=_TAU),
     _PAIRS: Strategy(consistency=LocalSteps(_TAU), topology=Gossip(RandomPairs()), merge=Mean()),
 }
 

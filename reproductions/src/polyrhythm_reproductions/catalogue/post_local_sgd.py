@@ -19,7 +19,7 @@ def measure(trial: ArmTrial) -> Figures:
     job = Teacher(SgdRecipe(0.2, 0.9), epochs=epochs, batch_size=_BATCH, samples=_SAMPLES, width=64, milestones=divided)
     switch = epochs // 2 * _SAMPLES // (_WORKERS * _BATCH)
     batch = trial.train("mini-batch SGD", job, "allreduce", _WORKERS)
-    post = trial.train("post-local SGD", job, find("post-local-sgd", synchronous=switch, tau=_TAU), _WORKERS)
+    post = trial.train("post-local SGD", job, find("post-local-sgd", synchronous=switch, period=_TAU), _WORKERS)
     local = trial.train("local SGD", job, _local(), _WORKERS)
     return {
         "points": 100 * (post.metric("accuracy") - batch.metric("accuracy")),
@@ -30,7 +30,7 @@ def measure(trial: ArmTrial) -> Figures:
 
 def _local() -> Strategy:
     """Post-local SGD without a synchronous phase."""
-    return find("post-local-sgd", synchronous=0, tau=_TAU)
+    return find("post-local-sgd", synchronous=0, period=_TAU)
 
 
 REPRODUCTION = Reproduction(

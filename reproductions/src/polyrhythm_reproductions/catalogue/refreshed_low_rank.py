@@ -17,7 +17,7 @@ def measure(trial: ArmTrial) -> Figures:
     job = Teacher(SgdRecipe(0.03, 0.9), epochs=trial.size(8, 3))
     dense = trial.train("allreduce", job, "allreduce", _WORKERS)
     kept = trial.train("powersgd", job, find("powersgd", rank=_RANK, warmup=_WARMUP), _WORKERS)
-    renewed = trial.train("powersgd-plus", job, find("powersgd-plus", rank=_RANK, period=50, warmup=_WARMUP), _WORKERS)
+    renewed = trial.train("powersgd-plus", job, find("powersgd-plus", rank=_RANK, refresh_period=50, warmup=_WARMUP), _WORKERS)
     return {
         "refresh": renewed.final / kept.final,
         "loss": renewed.final / dense.final,

@@ -15,7 +15,7 @@ from polyrhythm_reproductions.trial import ArmTrial, Result
 _WORKERS, _TAU = 8, 12
 _ARMS = {
     "local SGD": Strategy(consistency=LocalSteps(_TAU), topology=AllReduce(Ring()), merge=Mean()),
-    "SlowMo": find("slowmo", tau=_TAU),
+    "SlowMo": find("slowmo", period=_TAU),
 }
 
 

@@ -44,7 +44,7 @@ def _error(alone: Result, free: Result, slow: Result, tau: int) -> float:
 
 
 def _train(trial: ArmTrial, arm: str, tau: int, workers: int, network: Network | Instant) -> Result:
-    return trial.train(arm, _job(workers, _STEPS), find("sparknet", tau=tau), workers, _on(trial, network))
+    return trial.train(arm, _job(workers, _STEPS), find("sparknet", period=tau), workers, _on(trial, network))
 
 
 def _job(workers: int, steps: int) -> Teacher:

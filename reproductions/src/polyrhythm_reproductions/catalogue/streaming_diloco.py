@@ -21,9 +21,9 @@ _WORKERS, _TAU, _FRAGMENTS, _COMPUTE = 4, 20, 3, 0.05
 
 def measure(trial: ArmTrial) -> Figures:
     """Held-out loss, bytes of the busiest step, and virtual seconds over those of computing alone."""
-    diloco = _train(trial, "DiLoCo", find("diloco", tau=_TAU))
-    full = _train(trial, "streaming", find("streaming-diloco", tau=_TAU, fragments=_FRAGMENTS, full_precision=True))
-    bits = _train(trial, "streaming, 4 bits", find("streaming-diloco", tau=_TAU, fragments=_FRAGMENTS))
+    diloco = _train(trial, "DiLoCo", find("diloco", period=_TAU))
+    full = _train(trial, "streaming", find("streaming-diloco", period=_TAU, parts=_FRAGMENTS, full_precision=True))
+    bits = _train(trial, "streaming, 4 bits", find("streaming-diloco", period=_TAU, parts=_FRAGMENTS))
     return {
         "loss": bits.final / diloco.final,
         "peak": max(_sent(diloco)) / max(_sent(full)),

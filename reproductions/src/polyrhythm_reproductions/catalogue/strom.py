@@ -17,8 +17,8 @@ def measure(trial: ArmTrial) -> Figures:
     workers = trial.size(4, 2)
     job = DigitsMlp(epochs=trial.size(10, 5), batch_size=32 // workers, learning_rate=0.02)
     dense = trial.train("allreduce", job, "allreduce", workers)
-    by_tau = {tau: trial.train(f"tau {tau:g}", job, find("strom", tau=tau), workers) for tau in _TAUS}
-    gaps = trial.train(f"tau {_TAU:g} in gaps", job, find("strom", tau=_TAU, gaps=True), workers)
+    by_tau = {tau: trial.train(f"tau {tau:g}", job, find("strom", threshold=tau), workers) for tau in _TAUS}
+    gaps = trial.train(f"tau {_TAU:g} in gaps", job, find("strom", threshold=_TAU, gaps=True), workers)
     sent = {tau: float(each.outcome.summary.bytes_sent) for tau, each in by_tau.items()}
     return {
         "ratio": dense.outcome.summary.bytes_sent / sent[_TAU],

@@ -9,17 +9,38 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from typer import Context
+
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
 @cache
-def system_names() -> tuple[str, ...]:
-    """The published systems: the functions of `polyrhythm.systems` that give a Strategy, found in its text."""
+def _systems() -> dict[str, ast.FunctionDef]:
+    """The functions of `polyrhythm.systems` that give a Strategy, found in its text, by the names of their systems."""
     files = sorted(path for path in (_PACKAGE / "systems").glob("*.py") if path.stem != "__init__")
     functions = (node for path in files for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.FunctionDef))
-    return tuple(
-        sorted(node.name.replace("_", "-") for node in functions if isinstance(node.returns, ast.Name) and node.returns.id == "Strategy")
-    )
+    return {node.name.replace("_", "-"): node for node in functions if isinstance(node.returns, ast.Name) and node.returns.id == "Strategy"}
+
+
+@cache
+def system_names() -> tuple[str, ...]:
+    """The published systems."""
+    return tuple(sorted(_systems()))
+
+
+def option_names(system: str) -> dict[str, tuple[str, ...]]:
+    """The options of a system, each with its other names: the keywords of the decorator `paper_names`. Empty for an unknown system."""
+    if system not in _systems():
+        return {}
+    function = _systems()[system]
+    others = [
+        (keyword.arg or "", keyword.value.value)
+        for decorator in function.decorator_list
+        if isinstance(decorator, ast.Call)
+        for keyword in decorator.keywords
+        if isinstance(keyword.value, ast.Constant)
+    ]
+    return {each.arg: tuple(other for other, own in others if own == each.arg) for each in function.args.args}
 
 
 @cache
@@ -42,6 +63,17 @@ def complete_systems(incomplete: str) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
     return [f"{before}{comma}{name}" for name in system_names() if name.startswith(last) and name not in taken]
+
+
+def complete_options(context: Context, incomplete: str) -> list[tuple[str, str]]:
+    """The options of the systems that were typed before, as KEY=, each with its names in papers. The text may begin any of its names."""
+    typed = context.params.get("system") or context.params.get("systems") or ""
+    found: dict[str, tuple[str, ...]] = {}
+    for system in system_names() if typed in ("", "all") else typed.split(","):
+        for option, others in option_names(system).items():
+            found[option] = tuple(dict.fromkeys((*found.get(option, ()), *others)))
+    chosen = {option: others for option, others in sorted(found.items()) if any(name.startswith(incomplete) for name in (option, *others))}
+    return [(f"{option}=", f"also {', '.join(others)}" if others else "") for option, others in chosen.items()]
 
 
 def complete_jobs(incomplete: str) -> list[str]:

@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from polyrhythm.tools.cli.complete import complete_devices, complete_jobs, complete_networks, complete_runtimes, complete_systems
+from polyrhythm.tools.cli.complete import (
+    complete_devices,
+    complete_jobs,
+    complete_networks,
+    complete_options,
+    complete_runtimes,
+    complete_systems,
+)
 
 Job = Annotated[
     str,
@@ -65,7 +72,13 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the JOB, such as epochs=5; may be repeated.")
 ]
 Options = Annotated[
-    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the system, such as slack=5; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="KEY=VALUE",
+        help="An option of the system, such as slack=5; may be repeated.",
+        autocompletion=complete_options,
+    ),
 ]
 
 

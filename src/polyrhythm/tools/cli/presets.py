@@ -17,6 +17,7 @@ from polyrhythm.core.strategy import Exchange
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.systems import SYSTEMS, find
+from polyrhythm.systems.paper_names import also_called, paper_names_of
 from polyrhythm.systems.published_verdicts import verdict_on
 from polyrhythm.tools.cli.pairs import convert
 
@@ -24,11 +25,12 @@ AXES = ("consistency", "topology", "codec", "merge", "shuffle")
 _CITATION = re.compile(r"\(([^()]*\b\d{4}\b[^()]*)\)")
 
 
-class Option(msgspec.Struct):
-    """An option of a system: its type as written, and its default (the paper's)."""
+class Option(msgspec.Struct, omit_defaults=True):
+    """An option of a system: its type as written, its default (the paper's), and the paper's own names of it."""
 
     type: str
     default: Any
+    also: tuple[str, ...] = ()
 
 
 class Published(msgspec.Struct):
@@ -64,7 +66,8 @@ def published(name: str) -> Published:
     pieces = dict(zip(AXES, map(short, outermost), strict=True))
     exchanges = _exchanges(strategy)
     options = {
-        key: Option(str(parameter.annotation), parameter.default) for key, parameter in inspect.signature(SYSTEMS[name]).parameters.items()
+        key: Option(str(parameter.annotation), parameter.default, also_called(SYSTEMS[name], key))
+        for key, parameter in inspect.signature(SYSTEMS[name]).parameters.items()
     }
     return Published(
         name,
@@ -102,30 +105,33 @@ def compose(name: str, given: Mapping[str, str]) -> Strategy:
     for key in given:
         if not kinds:
             raise CompositionError(f"{name} has no options, but {key}={given[key]} was given: leave it out.")
-        if key not in kinds:
-            raise unknown(f"option of {name}", key, kinds)
-    return find(name, **{key: convert(name, key, text, kinds[key]) for key, text in given.items()})
+        if _own(name, key) not in kinds:
+            raise unknown(f"option of {name}", key, _accepted(name))
+    return find(name, **{key: convert(name, key, text, kinds[_own(name, key)]) for key, text in given.items()})
 
 
 def deal(given: Mapping[str, str], names: Sequence[str]) -> dict[str, dict[str, str]]:
     """The options of each of several systems: NAME.KEY for that one only, KEY for all those that have it.
 
-    Raises UnknownNameError for an option that none of them has.
+    An option's own name goes before the names in papers: where one system has the KEY and another only calls an option so, it is for the
+    first. Raises UnknownNameError for an option that none of them has.
     """
-    dealt: dict[str, dict[str, str]] = {name: {} for name in names}
+    single: dict[str, dict[str, str]] = {name: {} for name in names}
+    shared: dict[str, dict[str, str]] = {name: {} for name in names}
     for key, text in given.items():
         owner, dot, own = key.rpartition(".")
         if dot:
-            if owner not in dealt:
+            if owner not in single:
                 raise unknown("system of this comparison", owner, names)
-            dealt[owner][own] = text
+            single[owner][own] = text
             continue
-        takers = [name for name in names if key in _kinds(name)]
+        takers = [name for name in names if key in _kinds(name)] or [name for name in names if key in paper_names_of(SYSTEMS[name])]
         if not takers:
-            raise unknown("option of these systems", key, {option for name in names for option in _kinds(name)})
+            raise unknown("option of these systems", key, {option for name in names for option in _accepted(name)})
         for name in takers:
-            dealt[name].setdefault(key, text)
-    return dealt
+            shared[name][key] = text
+    settled = {name: {_own(name, key) for key in single[name]} for name in names}
+    return {name: single[name] | {key: shared[name][key] for key in shared[name] if _own(name, key) not in settled[name]} for name in names}
 
 
 def short(piece: Any) -> str:
@@ -160,6 +166,16 @@ def _default(field: Field[Any]) -> Any:
 
 def _kinds(name: str) -> dict[str, Any]:
     return {key: kind for key, kind in get_type_hints(SYSTEMS[name]).items() if key != "return"}
+
+
+def _own(name: str, option: str) -> str:
+    """An option's own name, where `option` may be the paper's."""
+    return paper_names_of(SYSTEMS[name]).get(option, option)
+
+
+def _accepted(name: str) -> list[str]:
+    """All names of a system's options, the papers' too."""
+    return [*_kinds(name), *paper_names_of(SYSTEMS[name])]
 
 
 def _is_called_with_its_fields(kind: type[Any]) -> bool:

@@ -60,4 +60,5 @@ def _print_one(shown: Published) -> None:
         out.print(f"  {'exchanges':<12} {shown.exchanges}")
     out.print("\nOptions" if shown.options else "\nNo options.")
     for key, option in shown.options.items():
-        out.print(f"  --option {key}={option.default}   ({option.type})")
+        also = f"; also {', '.join(option.also)}" if option.also else ""
+        out.print(f"  --option {key}={option.default}   ({option.type}{also})")

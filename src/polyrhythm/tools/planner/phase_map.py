@@ -136,7 +136,7 @@ class PhaseMaps:
                 candidate, axis, factor = place
                 if self.left() <= 0 or self.found.impossible(candidate):
                     continue
-                steps = min(_MOST_STEPS, max(_STEPS, *(int(value) for key, value in candidate.options if key == "tau"), 0))
+                steps = min(_MOST_STEPS, max(_STEPS, *(int(value) for key, value in candidate.options if key == "period"), 0))
                 there = AXES[axis](factor)(self.found.scenario, candidate.workers, 0.0)
                 begun.append((place, steps))
                 yield len(begun) - 1, TimingTask(there, candidate, self.found.shape(candidate), steps), None

@@ -8,6 +8,7 @@ from inspect import signature
 from typing import Any, Protocol
 
 from polyrhythm.systems import SYSTEMS
+from polyrhythm.systems.paper_names import also_called
 from polyrhythm.tools.planner.candidate import ALONE, Candidate, Pairs
 from polyrhythm.tools.planner.lengths import Length
 from polyrhythm.tools.planner.scenario import BATCHES, Scenario, is_positive
@@ -19,7 +20,10 @@ OPTIONS: Mapping[str, Sequence[Any]] = {
     "shards": (1, 2, 4),
     "servers": (1, 2, 4),
 }
-"""Values that are tried in addition to a system's own default, of options that many systems have."""
+"""Values that are tried in addition to a system's own default, of options that many papers call so.
+
+The sampler draws in the order of names, so these are the names of its parameters: with others it would draw other candidates.
+"""
 RATES = ("lr", "learning_rate")
 RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 BATCH_FACTORS = (0.5, 1.0, 2.0)
@@ -79,7 +83,7 @@ class Space:
             ratio = settings.get(key, own) / own
             found[name] = min(factors, key=lambda factor: abs(factor - ratio))  # whole numbers were rounded
         for key, choices in options_of(candidate.system).items():
-            found[f"{candidate.system}.{key}"] = options.get(key, choices[0])
+            found[_parameter(candidate.system, key)] = options.get(key, choices[0])
         return found
 
     def neighbours(self, candidate: Candidate) -> Iterator[Candidate]:
@@ -119,7 +123,7 @@ class Space:
         system = draw.suggest_categorical("system", self.systems)
         workers = draw.suggest_categorical("workers", self.together)
         factors = {name: draw.suggest_categorical(name, choices) for name, (_, _, choices) in self.varied.items()}
-        chosen = {key: draw.suggest_categorical(f"{system}.{key}", choices) for key, choices in options_of(system).items()}
+        chosen = {key: draw.suggest_categorical(_parameter(system, key), choices) for key, choices in options_of(system).items()}
         options: Pairs = tuple((key, value) for key, value in chosen.items() if value != options_of(system)[key][0])
         return self.changed(Candidate(system, workers, options), **factors)
 
@@ -128,9 +132,20 @@ def options_of(system: str) -> dict[str, tuple[Any, ...]]:
     """The options of a system that are tried, each with its default first."""
     found = {}
     for key, parameter in signature(SYSTEMS[system]).parameters.items():
-        if key in OPTIONS and _is_number(parameter.default):
-            found[key] = (parameter.default, *(value for value in OPTIONS[key] if value != parameter.default))
+        values = OPTIONS.get(_in_papers(system, key), ())
+        if values and _is_number(parameter.default):
+            found[key] = (parameter.default, *(value for value in values if value != parameter.default))
     return found
+
+
+def _parameter(system: str, option: str) -> str:
+    """What the optimiser calls an option of a system."""
+    return f"{system}.{_in_papers(system, option)}"
+
+
+def _in_papers(system: str, option: str) -> str:
+    """The first name that the system's paper has for its option; the option's own if there is none."""
+    return next(iter(also_called(SYSTEMS[system], option)), option)
 
 
 def _is_number(value: object) -> bool:
