@@ -1,4 +1,4 @@
-"""An interrupt raises KeyboardInterrupt, also where the tests are begun in the background, by a shell that has it ignored."""
+"""An interrupt raises KeyboardInterrupt, also where the tests are started in the background, by a shell that has it ignored."""
 
 import signal
 

@@ -95,7 +95,7 @@ for line in ("systems", "networks", "compare chars-gpt --systems single,ssp --wo
     assert (tmp_path / "here" / "report.html").exists()
 
 
-def test_real_processes_and_runs_at_once_say_that_they_need_linux(tmp_path: Path) -> None:
+def test_real_processes_and_parallel_runs_report_that_they_need_linux(tmp_path: Path) -> None:
     code = """
 for ask in (pr.Processes, lambda: pr.run(train, workers=2), pr.join):
     try:

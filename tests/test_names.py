@@ -57,7 +57,7 @@ def test_the_root_has_few_names() -> None:
     assert len(polyrhythm.__all__) <= 45
 
 
-def test_a_piece_that_is_asked_of_the_root_is_found_for_the_user() -> None:
+def test_a_piece_that_is_looked_up_in_the_root_is_found_for_the_user() -> None:
     with pytest.raises(AttributeError, match=r"has no attribute 'TopK': did you mean pr.codec.TopK\?"):
         _ = polyrhythm.TopK
 

@@ -108,7 +108,7 @@ def test_every_absurd_setting_of_every_piece_is_taken_or_refused_with_a_sentence
         (lambda: pr.parameters.Named(3), r"Named\(3\) has what is no text"),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_given_and_what_belongs_there_are_said(made: Any, message: str) -> None:
+def test_what_is_given_and_what_is_expected_are_reported(made: Any, message: str) -> None:
     with pytest.raises(CompositionError, match=message):
         made()
 

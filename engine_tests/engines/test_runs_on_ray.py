@@ -68,7 +68,7 @@ def test_it_has_the_bytes_of_processes_of_this_host() -> None:
     assert [attempt.outcome.events for _, attempt in here] == [attempt.outcome.events for _, attempt in there]
 
 
-def test_a_run_that_cannot_be_begun_ends_all() -> None:
+def test_a_run_that_cannot_be_started_ends_all() -> None:
     with pytest.raises(WorkloadError, match="mend it"):
         made("ray", Small("allreduce"), Small("ssp", broken=True), Small("sparknet"))
 

@@ -75,10 +75,10 @@ def test_a_batch_job_in_which_a_worker_is_killed_ends_with_its_record(cluster: N
     assert done.returncode == 0, done.stderr
     number = done.stdout.split()[-1]
     assert _ended(number) == "COMPLETED", (tmp_path / "out.txt").read_text()
-    said = (tmp_path / "out.txt").read_text()
+    message = (tmp_path / "out.txt").read_text()
     assert (tmp_path / "done").exists()
-    assert "task 1: Killed" in said
-    assert "begun again (1 of 3)" in said
+    assert "task 1: Killed" in message
+    assert "started again (1 of 3)" in message
     record = json.loads((tmp_path / "run" / "worker-0" / "run.json").read_bytes())
     assert record["summary"]["weights_sha256"] == laws.expected().summary.weights_sha256
 

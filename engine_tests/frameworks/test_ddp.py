@@ -18,6 +18,6 @@ def test_at_most_five_lines_of_the_example_change() -> None:
 def test_two_ranks_have_the_loss_of_the_single_process() -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(WORKERS)]
     script = [str(EXAMPLES / f"{NAME}.py"), "--epochs", "1", "--batch-size", str(BATCH)]
-    said = subprocess.run([*launcher, *script], capture_output=True, text=True, timeout=300, check=True).stdout
-    assert said.count("loss:") == WORKERS
-    assert loss_in(said) == pytest.approx(original_loss(NAME), abs=CLOSE)
+    message = subprocess.run([*launcher, *script], capture_output=True, text=True, timeout=300, check=True).stdout
+    assert message.count("loss:") == WORKERS
+    assert loss_in(message) == pytest.approx(original_loss(NAME), abs=CLOSE)

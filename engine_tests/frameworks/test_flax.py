@@ -56,9 +56,9 @@ def test_a_tree_of_any_shape_moves_by_the_mean_of_all_gradients() -> None:
     go(train)
 
 
-@pytest.mark.parametrize(("system", "said"), [("softsync", "cannot run at a server"), ("downpour", "steps by a rule of its own")])
-def test_systems_that_would_step_in_the_place_of_optax_are_refused(system: str, said: str) -> None:
-    with pytest.raises(CompositionError, match=said):
+@pytest.mark.parametrize(("system", "message"), [("softsync", "cannot run at a server"), ("downpour", "steps by its own rule")])
+def test_systems_that_would_step_in_the_place_of_optax_are_refused(system: str, message: str) -> None:
+    with pytest.raises(CompositionError, match=message):
         go(lambda worker: TreeExchange(worker, {"w": jnp.ones(3)}, optax.adam(0.1)) and None, system)
 
 

@@ -84,7 +84,7 @@ def test_a_loader_is_shared_out_as_arrays_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "said"),
+    ("call", "error", "message"),
     [
         (lambda worker: attach(worker, keras.Sequential([keras.layers.Dense(1)])), CompositionError, "not built or not compiled"),
         (
@@ -95,8 +95,8 @@ def test_a_loader_is_shared_out_as_arrays_are() -> None:
         (lambda worker: attach(worker, line()).fit(iter([(X, Y)]), verbose=0), DataError, "cannot be shared out: give fit arrays"),
     ],
 )
-def test_what_would_go_wrong_is_refused(call: Any, error: Any, said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_what_would_go_wrong_is_refused(call: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
         go(call)
 
 

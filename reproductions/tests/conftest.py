@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from polyrhythm.tools.cli.app import app
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command printed, and how it ended."""
 
     code: int
@@ -20,12 +20,12 @@ class Answer(NamedTuple):
 
 
 @pytest.fixture
-def polyrhythm() -> Callable[..., Answer]:
+def polyrhythm() -> Callable[..., CommandResult]:
     """Call the program in this process."""
 
-    def call(*arguments: object) -> Answer:
+    def call(*arguments: object) -> CommandResult:
         words = [str(argument) for argument in arguments]
         result = CliRunner(env={"COLUMNS": None}).invoke(app, words, prog_name="polyrhythm", catch_exceptions=False)
-        return Answer(result.exit_code, result.stdout, result.stderr)
+        return CommandResult(result.exit_code, result.stdout, result.stderr)
 
     return call

@@ -85,7 +85,7 @@ def test_too_few_seeds_are_refused_before_anything_is_run() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_one_that_breaks_a_rule_is_told_of_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
+def test_one_that_breaks_a_rule_is_reported_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
     def judge(findings: ReproductionReport) -> None:
         if findings.name == "d2l":
             raise HonestyError("The report on d2l is refused.")
@@ -110,7 +110,7 @@ def test_what_would_be_refused_at_the_end_is_refused_after_the_first_seed(monkey
     assert seen == [[0]]
 
 
-def test_what_fails_ends_all_where_nobody_asks_to_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_ends_all_where_no_callback_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     def judge(findings: ReproductionReport) -> None:
         raise HonestyError("no")
 

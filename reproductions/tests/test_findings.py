@@ -65,7 +65,7 @@ def test_the_interval_is_the_range_of_few_values_and_narrower_than_that_of_many(
     "wrong",
     [{"figure": "x", "ours": "x", "unit": "x"}, {"most": 1.0}, {"figure": "x", "most": 1.0}],
 )
-def test_a_claim_that_anything_would_reproduce_or_that_says_nothing_is_refused(wrong: dict[str, float]) -> None:
+def test_a_claim_that_anything_would_reproduce_or_that_is_empty_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(CompositionError):
         Claim(paper="It is good.", **wrong)  # type: ignore[arg-type]
 

@@ -23,8 +23,8 @@ DIRECTED = re.compile(r"\b(helps?|faster|fewer|sooner|better|improves?|hurts?|sh
 TIMES = re.compile(r"(?<!up to )(?<![\d.])(\d[\d.,]*)(?: to \d[\d.,]*)? times (?:fewer|less|as fast|faster|sooner|smaller)\b")
 
 
-def said(text: str) -> str:
-    """Without what stands in parentheses, which is the paper's figure and not what is asked for."""
+def unquoted(text: str) -> str:
+    """Without what stands in parentheses, which is the paper's figure and not the claim."""
     return re.sub(r"\([^)]*\)", "", text)
 
 
@@ -79,14 +79,14 @@ def test_what_its_own_numbers_contradict_is_not_reproduced(name: str, figure: st
     assert "because" in found.changed
 
 
-def test_what_is_no_worse_is_not_told_as_an_advantage() -> None:
-    told = [(name, each.paper) for name, each in CLAIMS if each.kind is ClaimKind.NO_WORSE and DIRECTED.search(said(each.paper))]
-    assert told == []
+def test_what_is_no_worse_is_not_reported_as_an_advantage() -> None:
+    directed = [(name, each.paper) for name, each in CLAIMS if each.kind is ClaimKind.NO_WORSE and DIRECTED.search(unquoted(each.paper))]
+    assert directed == []
 
 
-def test_bounds_ask_for_as_many_times_as_the_claim_says() -> None:
+def test_bounds_require_as_many_times_as_the_claim_states() -> None:
     for name, each in CLAIMS:
-        for times in TIMES.findall(said(each.paper)):
+        for times in TIMES.findall(unquoted(each.paper)):
             number = float(times.replace(",", "").rstrip("."))
             assert each.least >= 0.9 * number or each.least <= number <= each.most < float("inf"), (name, each.paper)
 

@@ -22,7 +22,7 @@ def build() -> nn.Sequential:
 
 
 class Branching(nn.Module):
-    """Goes another way when told to."""
+    """Takes another branch when asked to."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ import pytest
 from polyrhythm_reproductions.kept import read
 
 
-def test_a_quick_run_says_that_it_is_no_verdict(polyrhythm: Any, tmp_path: Path) -> None:
+def test_a_quick_run_states_that_it_is_no_verdict(polyrhythm: Any, tmp_path: Path) -> None:
     done = polyrhythm("reproduce", "parallel-sgd", "--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
     assert done.code == 0
     assert "parallel-sgd: a quick run, which is no verdict" in done.out
@@ -35,7 +35,7 @@ def test_a_directory_that_cannot_be_written_is_refused_before_anything_is_run(po
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (["d2l", "--all"], "--all runs every reproduction"),
         (["slowmo", "--seeds", "2"], "2 seeds are too few for a verdict"),
@@ -43,7 +43,7 @@ def test_a_directory_that_cannot_be_written_is_refused_before_anything_is_run(po
         (["d2", "--quick"], "Did you mean"),
     ],
 )
-def test_what_cannot_be_run_is_refused(polyrhythm: Any, tmp_path: Path, given: list[str], said: str) -> None:
+def test_what_cannot_be_run_is_refused(polyrhythm: Any, tmp_path: Path, given: list[str], message: str) -> None:
     done = polyrhythm("reproduce", *given, "--out", str(tmp_path))
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err

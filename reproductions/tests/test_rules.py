@@ -47,7 +47,7 @@ def test_a_report_that_keeps_every_rule_is_accepted() -> None:
 def test_a_report_that_breaks_a_rule_is_refused_with_its_name(number: int) -> None:
     rule = next(rule for rule in RULES if rule.number == number)
     found = problems(BROKEN[number])
-    assert {said.split(":")[0] for said in found} == {f"rule {number} ({rule.name})"}
+    assert {message.split(":")[0] for message in found} == {f"rule {number} ({rule.name})"}
     with pytest.raises(HonestyError, match=rule.name):
         refuse(BROKEN[number])
 
@@ -67,7 +67,7 @@ def test_a_quick_report_may_have_few_seeds_and_one_that_only_counts_too() -> Non
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "message"),
     [
         (report(claims=[claim(values=[2.0])]), "1 values and 5 seeds"),
         (report(claims=[claim(least=None)]), "no bound"),
@@ -76,8 +76,8 @@ def test_a_quick_report_may_have_few_seeds_and_one_that_only_counts_too() -> Non
         (report(verdict="not reproduced"), "its claims say reproduced"),
     ],
 )
-def test_a_verdict_is_that_of_the_figures(broken: ReproductionReport, said: str) -> None:
-    assert said in problems(broken)[0]
+def test_a_verdict_is_that_of_the_figures(broken: ReproductionReport, message: str) -> None:
+    assert message in problems(broken)[0]
 
 
 def test_nothing_is_compared_with_a_baseline_that_diverged() -> None:

@@ -44,7 +44,7 @@ def test_every_launcher_meets_every_attack_with_many_systems(endings: Any) -> No
         ("torchrun", "SIGTERM", "softsync"),
     ],
 )
-def test_a_run_that_is_attacked_ends_and_says_why(endings: Any, launcher: str, attack: str, system: str) -> None:
+def test_a_run_that_is_attacked_ends_and_reports_why(endings: Any, launcher: str, attack: str, system: str) -> None:
     result = endings.Case(launcher, attack, system, 5).play()
     assert result.right, result
     assert result.unsaid == 0, result

@@ -84,7 +84,7 @@ def test_the_damage_is_named_with_what_is_intact(kept: Path, tmp_path: Path) -> 
         (folder / "step-00000020" / name).write_bytes(content)
         return resumed(folder).replace(str(folder), "DIR")
 
-    intact = "Intact beside it: step-00000010; give the path of one as resume in Python, or delete step-00000020 and later ones."
+    intact = "Intact in its directory: step-00000010; give the path of one as resume in Python, or delete step-00000020 and later ones."
     run = Checkpoint(kept / "run-2/step-00000020").manifest.run
     other = (kept / "run-2/step-00000020/worker-1.safetensors").read_bytes()
     assert refused("worker-1.safetensors", other) == (
@@ -104,11 +104,13 @@ def test_the_damage_is_named_with_what_is_intact(kept: Path, tmp_path: Path) -> 
     assert "its manifest.json cannot be used (it is not what a run writes: " in refused("manifest.json", b"{")
 
 
-def test_where_nothing_is_intact_that_is_said(kept: Path, tmp_path: Path) -> None:
+def test_where_nothing_is_intact_that_is_reported(kept: Path, tmp_path: Path) -> None:
     shutil.copytree(kept / "run-1", tmp_path / "copy")
     for path in (tmp_path / "copy").glob("step-*/worker-0.json"):
         path.unlink()
-    assert resumed(tmp_path / "copy").endswith("worker-0.json is missing. None beside it is intact: begin a new run in another directory.")
+    assert resumed(tmp_path / "copy").endswith(
+        "worker-0.json is missing. No other in its directory is intact: begin a new run in another directory."
+    )
 
 
 def test_the_state_of_an_actor_that_had_none_is_refused(kept: Path) -> None:

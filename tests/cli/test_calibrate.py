@@ -19,30 +19,30 @@ from polyrhythm.tools.measuring import links
 
 
 def test_a_step_is_timed_and_written_where_the_simulator_reads_it(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
-    told = polyrhythm("calibrate", tiny, "--set", "epochs=1000", "--workers", 2, "--steps", 3, "--out", tmp_path / "here", "--json")
-    assert told.code == 0
-    found = json.loads(told.out)
+    result = polyrhythm("calibrate", tiny, "--set", "epochs=1000", "--workers", 2, "--steps", 3, "--out", tmp_path / "here", "--json")
+    assert result.code == 0
+    found = json.loads(result.out)
     assert len(found["device"]["seconds_per_step"]) == 3
     assert found["local"]["alpha"] > 0
     assert found["links"] == []
     assert devices.load(tmp_path / "here" / "device.json").measured
-    assert told.err == f"polyrhythm: wrote {tmp_path / 'here' / 'device.json'}, for --device\n"
+    assert result.err == f"polyrhythm: wrote {tmp_path / 'here' / 'device.json'}, for --device\n"
     for given in (tmp_path / "here", tmp_path / "here" / "device.json"):
         again = polyrhythm("run", tiny, "--on", "simulator", "--device", given, "--json")
         assert json.loads(again.out)["virtual_seconds"] > 0
 
 
-def test_fewer_steps_than_asked_for_are_remarked_on(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("calibrate", tiny, "--set", "epochs=4", "--steps", 1000)
-    assert told.code == 0
-    assert re.fullmatch(r"polyrhythm: \d+ steps were timed of the 1000 requested, because the JOB ended: .*\n", told.err)
+def test_fewer_steps_than_requested_are_remarked_on(polyrhythm: Any, tiny: Path) -> None:
+    result = polyrhythm("calibrate", tiny, "--set", "epochs=4", "--steps", 1000)
+    assert result.code == 0
+    assert re.fullmatch(r"polyrhythm: \d+ steps were timed of the 1000 requested, because the JOB ended: .*\n", result.err)
 
 
 def test_a_person_gets_a_table(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("calibrate", tiny, "--set", "epochs=1000", "--steps", 3, "--system", "allreduce")
-    assert told.code == 0
+    result = polyrhythm("calibrate", tiny, "--set", "epochs=1000", "--steps", 3, "--system", "allreduce")
+    assert result.code == 0
     for word in ("A step of", "alpha", "beta", "another of its host"):
-        assert word in told.out
+        assert word in result.out
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_processes_that_were_started_together_measure_what_joins_them(tmp_path: 
         store = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         both = [subprocess.Popen(command, env=os.environ | store | {"RANK": rank}, stdout=subprocess.PIPE, text=True) for rank in "01"]
         try:
-            said = [process.communicate(timeout=100)[0] for process in both]
+            outputs = [process.communicate(timeout=100)[0] for process in both]
         finally:
             for process in both:
                 process.kill()
     assert [process.returncode for process in both] == [0, 0]
-    assert "host-0" in said[0]
-    assert said[1] == ""
+    assert "host-0" in outputs[0]
+    assert outputs[1] == ""
     found = network.load(out)
     assert [site.name for site in found.sites] == ["host-0", "host-1"]
     assert found.capacity[0][1] > 0
@@ -78,9 +78,9 @@ def test_a_profile_is_kept_when_the_network_cannot_be_measured(
         raise RunError("the line is cut")
 
     monkeypatch.setattr(links, "local_between", fail)
-    told = polyrhythm("calibrate", tiny, "--set", "epochs=1000", "--steps", 3, "--out", tmp_path / "here")
-    assert told.code == 1
-    assert told.err.endswith("polyrhythm: the line is cut\n")
+    result = polyrhythm("calibrate", tiny, "--set", "epochs=1000", "--steps", 3, "--out", tmp_path / "here")
+    assert result.code == 1
+    assert result.err.endswith("polyrhythm: the line is cut\n")
     assert devices.load(tmp_path / "here" / "device.json").measured
 
 
@@ -101,19 +101,19 @@ def test_a_profile_is_kept_when_the_network_cannot_be_measured(
         (["--out", "/proc/none"], ["/proc/none", "cannot be written"]),
     ],
 )
-def test_what_cannot_be_is_answered_with_one_sentence(polyrhythm: Any, arguments: list[str], words: list[str]) -> None:
-    told = polyrhythm("calibrate", *arguments)
-    assert (told.code, told.out, told.err.count("\n")) == (2, "", 1)
+def test_what_cannot_be_is_refused_with_one_sentence(polyrhythm: Any, arguments: list[str], words: list[str]) -> None:
+    result = polyrhythm("calibrate", *arguments)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
     for word in words:
-        assert word in told.err
+        assert word in result.err
 
 
 def test_a_rank_that_is_no_number_is_refused(polyrhythm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "first")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    told = polyrhythm("calibrate")
-    assert (told.code, told.err.count("\n")) == (2, 1)
-    assert "RANK" in told.err
+    result = polyrhythm("calibrate")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "RANK" in result.err
 
 
 def test_a_script_gets_its_own_arguments(polyrhythm: Any, tiny: Path) -> None:

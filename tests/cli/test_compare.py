@@ -33,18 +33,18 @@ def train(worker):
 """
 
 
-def test_systems_are_put_beside_one_another(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("compare", tiny, "--systems", "allreduce,ssp,single", "--on", "simulator", "--to", "loss=100")
-    assert told.code == 0
-    assert told.err == (
+def test_systems_are_put_next_to_each_other(polyrhythm: Any, tiny: Path) -> None:
+    result = polyrhythm("compare", tiny, "--systems", "allreduce,ssp,single", "--on", "simulator", "--to", "loss=100")
+    assert result.code == 0
+    assert result.err == (
         "polyrhythm: the JOB prints (each line once, whatever its numbers; `polyrhythm run` shows all):\n  the user prints 2\n"
     )
-    assert all(name in told.out for name in ("allreduce", "ssp", "single", "to loss 100"))
+    assert all(name in result.out for name in ("allreduce", "ssp", "single", "to loss 100"))
 
 
 def test_json_has_the_job_the_target_and_the_runs_in_order(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("compare", tiny, "--systems", "ssp, allreduce", "--on", "simulator", "--to", "loss=0.5", "--json")
-    compared = json.loads(told.out)
+    result = polyrhythm("compare", tiny, "--systems", "ssp, allreduce", "--on", "simulator", "--to", "loss=0.5", "--json")
+    compared = json.loads(result.out)
     assert list(compared) == ["job", "target", "runs", "seeds", "settings", "tuning", "command"]
     assert compared["job"] == str(tiny)
     assert compared["target"] == {"metric": "loss", "value": 0.5, "higher": None}
@@ -71,14 +71,14 @@ def test_all_leaves_out_systems_that_share_memory_where_workers_are_at_several_s
 
 def test_a_system_that_fails_gets_a_row_and_the_others_go_on(polyrhythm: Any, job: Any) -> None:
     path = job(FRAGILE)
-    told = polyrhythm("compare", path, "--systems", "allreduce,single", "--on", "simulator", "--json")
-    assert told.code == 1
-    failed, ended = json.loads(told.out)["runs"]
+    result = polyrhythm("compare", path, "--systems", "allreduce,single", "--on", "simulator", "--json")
+    assert result.code == 1
+    failed, ended = json.loads(result.out)["runs"]
     assert "loss" in failed["error"]
     assert failed["steps"] > 0
     assert ended["error"] is None
-    assert told.err.startswith("polyrhythm: allreduce: ")
-    assert "Traceback" not in told.err
+    assert result.err.startswith("polyrhythm: allreduce: ")
+    assert "Traceback" not in result.err
     shown = polyrhythm("compare", path, "--systems", "allreduce,single", "--on", "simulator")
     assert shown.code == 1
     assert "allreduce failed" in shown.out
@@ -109,33 +109,33 @@ def test_the_exit_code_is_1_where_any_run_failed_or_any_record_is_not_whole(
 
 def test_out_keeps_every_run_the_comparison_and_the_page(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "kept"
-    told = polyrhythm("compare", tiny, "--systems", "allreduce,ssp", "--on", "simulator", "--out", out, "--json")
-    assert told.code == 0
+    result = polyrhythm("compare", tiny, "--systems", "allreduce,ssp", "--on", "simulator", "--out", out, "--json")
+    assert result.code == 0
     assert {path.name for path in out.iterdir()} == {"allreduce", "ssp", "compare.json", "report.html"}
-    assert json.loads((out / "compare.json").read_text()) == json.loads(told.out)
+    assert json.loads((out / "compare.json").read_text()) == json.loads(result.out)
     assert "allreduce" in (out / "report.html").read_text()
 
 
 def test_options_go_to_the_systems_that_have_them(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("compare", tiny, "--systems", "allreduce,ssp", "--on", "simulator", "--option", "ssp.slack=1", "--json")
-    assert told.code == 0
-    assert shlex.split(json.loads(told.out)["command"])[-2:] == ["--option", "ssp.slack=1"]
+    result = polyrhythm("compare", tiny, "--systems", "allreduce,ssp", "--on", "simulator", "--option", "ssp.slack=1", "--json")
+    assert result.code == 0
+    assert shlex.split(json.loads(result.out)["command"])[-2:] == ["--option", "ssp.slack=1"]
     refused = polyrhythm("compare", tiny, "--systems", "allreduce,ssp", "--on", "simulator", "--option", "slak=1", "--json")
     assert (refused.code, refused.out) == (2, "")
     assert "Did you mean 'slack'" in refused.err
 
 
 def test_a_target_that_is_none_is_refused(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("compare", tiny, "--to", "accuracy")
-    assert (told.code, told.out) == (2, "")
-    assert "accuracy=0.96" in told.err
+    result = polyrhythm("compare", tiny, "--to", "accuracy")
+    assert (result.code, result.out) == (2, "")
+    assert "accuracy=0.96" in result.err
 
 
-def test_a_target_that_nobody_reports_is_refused_after_the_first_run_and_when_all_are_there(
+def test_a_target_that_no_run_reports_is_refused_after_the_first_run_and_when_all_are_there(
     polyrhythm: Any, tiny: Path, tmp_path: Path
 ) -> None:
     words = ("compare", tiny, "--systems", "single,allreduce", "--on", "simulator", "--out", tmp_path / "kept", "--to")
     for target, code in (("losss=0.9", 2), ("losss=0.9", 2), ("loss=0.9", 0), ("losss=0.9", 2)):
-        told = polyrhythm(*words, target)
-        assert told.code == code
-        assert ("No metric that is reported is called 'losss'. Did you mean 'loss'?" in told.err) == (code == 2)
+        result = polyrhythm(*words, target)
+        assert result.code == code
+        assert ("No metric that is reported is called 'losss'. Did you mean 'loss'?" in result.err) == (code == 2)

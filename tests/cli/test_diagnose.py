@@ -9,10 +9,10 @@ from typing import Any
 
 def test_a_kept_run_is_diagnosed(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     polyrhythm("run", tiny, "--system", "allreduce", "--network", "slow", "--out", tmp_path / "run")
-    told = polyrhythm("diagnose", tmp_path / "run")
-    assert told.code == 0
-    assert "on the critical path" in told.out
-    assert "latency: all links" in told.out
+    result = polyrhythm("diagnose", tmp_path / "run")
+    assert result.code == 0
+    assert "on the critical path" in result.out
+    assert "latency: all links" in result.out
 
 
 def test_each_run_of_a_comparison_is_diagnosed(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
@@ -30,6 +30,6 @@ def test_a_real_run_is_diagnosed(polyrhythm: Any, tiny: Path, tmp_path: Path) ->
 
 
 def test_what_is_no_run_directory_is_refused(polyrhythm: Any, tmp_path: Path) -> None:
-    told = polyrhythm("diagnose", tmp_path)
-    assert told.code == 2
-    assert "is not a run directory" in told.err
+    result = polyrhythm("diagnose", tmp_path)
+    assert result.code == 2
+    assert "is not a run directory" in result.err

@@ -1,4 +1,4 @@
-"""What a person gets wrong is answered with one sentence, and never with a traceback of ours."""
+"""A user's mistake is reported with one sentence, and never with a traceback of ours."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def training(**changes: str) -> str:
     return TRAINING.format_map(FILLED | changes)
 
 
-def check(told: Any, code: int, *words: str) -> None:
+def check(result: Any, code: int, *words: str) -> None:
     """One sentence with these words on stderr, nothing on stdout."""
-    assert told.code == code, told.err
-    assert told.err.startswith("polyrhythm: ")
-    assert told.err.count("\n") == 1
-    assert "Traceback" not in told.err
+    assert result.code == code, result.err
+    assert result.err.startswith("polyrhythm: ")
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.err
     for word in words:
-        assert word in told.err
+        assert word in result.err
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def check(told: Any, code: int, *words: str) -> None:
         (["--on", "simulator", "--set", "epochs=soon"], ["epochs must be a whole number"]),
     ],
 )
-def test_options_that_cannot_be_are_answered_with_a_remedy(polyrhythm: Any, tiny: Path, arguments: list[str], words: list[str]) -> None:
+def test_options_that_cannot_be_are_refused_with_a_remedy(polyrhythm: Any, tiny: Path, arguments: list[str], words: list[str]) -> None:
     check(polyrhythm("run", tiny, *arguments), 2, *words)
     check(polyrhythm("run", tiny, *arguments, "--json"), 2, *words)
 
@@ -74,11 +74,11 @@ def test_a_gpu_that_is_not_there_is_not_replaced_in_silence(polyrhythm: Any, tin
         check(polyrhythm(*command, "--device", "cuda"), 2, "CUDA devices", "finds none here", "--device cpu")
 
 
-def test_a_missing_file_is_said(polyrhythm: Any, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(polyrhythm: Any, tmp_path: Path) -> None:
     check(polyrhythm("run", tmp_path / "absent.py", "--on", "simulator"), 2, "There is no file", "absent.py")
 
 
-def test_a_misspelt_workload_is_answered_with_the_nearest(polyrhythm: Any) -> None:
+def test_a_misspelt_workload_is_refused_with_the_nearest(polyrhythm: Any) -> None:
     check(polyrhythm("run", "digits-cn", "--on", "simulator"), 2, "Did you mean 'digits-cnn'")
 
 
@@ -86,15 +86,15 @@ def test_a_syntax_error_is_shown_with_its_line(polyrhythm: Any, job: Any) -> Non
     check(polyrhythm("run", job("import torch\n\ndef train(worker)\n    pass\n"), "--on", "simulator"), 2, "job.py, line 3", "SyntaxError")
 
 
-def test_a_file_without_train_is_said(polyrhythm: Any, job: Any) -> None:
+def test_a_file_without_train_is_reported(polyrhythm: Any, job: Any) -> None:
     check(polyrhythm("run", job("def trian(worker):\n    pass\n"), "--on", "simulator"), 2, "defines no train", "'trian'")
 
 
-def test_a_function_that_never_attaches_is_said(polyrhythm: Any, job: Any) -> None:
+def test_a_function_that_never_attaches_is_reported(polyrhythm: Any, job: Any) -> None:
     check(polyrhythm("run", job("def train(worker):\n    pass\n"), "--on", "simulator"), 2, "worker.attach")
 
 
-def test_a_place_that_cannot_be_written_to_is_said_before_anything_runs(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_to_is_reported_before_anything_runs(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     check(polyrhythm("run", tiny, "--on", "simulator", "--out", tmp_path / "file" / "below"), 2, "--out", "cannot be written to")
 
@@ -110,23 +110,23 @@ def test_a_place_that_cannot_be_written_to_is_said_before_anything_runs(polyrhyt
     ],
 )
 def test_what_goes_wrong_in_a_run_is_one_sentence(polyrhythm: Any, job: Any, on: str, change: dict[str, str], code: int, word: str) -> None:
-    told = polyrhythm("run", job(training(**change)), "--on", on, "--workers", 4)
-    check(told, code, word)
-    assert told.out == ""
+    result = polyrhythm("run", job(training(**change)), "--on", on, "--workers", 4)
+    check(result, code, word)
+    assert result.out == ""
 
 
 @pytest.mark.parametrize("on", ["simulator", "processes"])
 def test_the_users_own_exception_is_shown_with_the_users_own_traceback(polyrhythm: Any, job: Any, on: str) -> None:
-    told = polyrhythm("run", job("def train(worker):\n    {}['missing']\n"), "--on", on)
-    assert told.code == 1
-    assert told.err.splitlines()[0] in {f"polyrhythm: worker/{rank} failed: KeyError: 'missing'" for rank in (0, 1)}
-    assert 'job.py", line 2, in train' in told.err
-    assert "src/polyrhythm" not in told.err.replace("\\", "/")
+    result = polyrhythm("run", job("def train(worker):\n    {}['missing']\n"), "--on", on)
+    assert result.code == 1
+    assert result.err.splitlines()[0] in {f"polyrhythm: worker/{rank} failed: KeyError: 'missing'" for rank in (0, 1)}
+    assert 'job.py", line 2, in train' in result.err
+    assert "src/polyrhythm" not in result.err.replace("\\", "/")
 
 
 def test_a_run_that_failed_still_prints_its_json(polyrhythm: Any, job: Any) -> None:
-    told = polyrhythm("run", job(training(loss="float('nan')")), "--on", "simulator", "--json")
-    assert told.code == 1
-    assert '"error":"' in told.out
-    assert told.out.count("\n") == 1
-    check(type(told)(told.code, "", told.err), 1, "loss")
+    result = polyrhythm("run", job(training(loss="float('nan')")), "--on", "simulator", "--json")
+    assert result.code == 1
+    assert '"error":"' in result.out
+    assert result.out.count("\n") == 1
+    check(type(result)(result.code, "", result.err), 1, "loss")

@@ -19,7 +19,7 @@ import torch
 x = torch.linspace(-1, 1, 64).view(-1, 1)
 
 def train(worker, lr=0.1, batch_size=4, decay: float | None = None):
-    print("told", worker.workers, lr, batch_size, decay)
+    print("seen", worker.workers, lr, batch_size, decay)
     model = torch.nn.Linear(1, 1)
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=lr))
     for a, b in worker.batches((x, 2 * x), batch_size=batch_size):
@@ -49,11 +49,11 @@ def test_seeds_are_ranges_and_lists() -> None:
 
 def test_each_system_runs_under_each_seed_and_is_one_row(compare: Any, tmp_path: Path) -> None:
     out = tmp_path / "kept"
-    told = compare("allreduce,ssp", "--seeds", "0..2", "--out", out, "--to", "loss=0.9")
-    assert told.code == 0
-    assert told.err.endswith(f"polyrhythm: the report is in {out / 'report.html'}\n")
-    assert "By the medians of 3 seeds: " in told.out
-    assert ", 3 of 3" in told.out
+    result = compare("allreduce,ssp", "--seeds", "0..2", "--out", out, "--to", "loss=0.9")
+    assert result.code == 0
+    assert result.err.endswith(f"polyrhythm: the report is in {out / 'report.html'}\n")
+    assert "By the medians of 3 seeds: " in result.out
+    assert ", 3 of 3" in result.out
     record = json.loads((out / "compare.json").read_text())
     assert record["seeds"] == [0, 1, 2]
     assert [(run["system"], run["seed"]) for run in record["runs"]] == [(name, seed) for name in ("allreduce", "ssp") for seed in range(3)]
@@ -72,8 +72,8 @@ def test_a_comparison_of_seeds_is_drawn_again_from_its_record(compare: Any, poly
 
 
 def test_the_global_batch_is_shared_out_among_the_workers_that_a_system_uses(compare: Any) -> None:
-    assert "told 1 0.1 16 None" in compare("single", "--global-batch", 16).err
-    assert "told 4 0.1 4 None" in compare("allreduce", "--global-batch", 16).err
+    assert "seen 1 0.1 16 None" in compare("single", "--global-batch", 16).err
+    assert "seen 4 0.1 4 None" in compare("allreduce", "--global-batch", 16).err
     assert json.loads(compare("single,allreduce", "--global-batch", 16, "--json").out)["settings"] == {
         "single": {"batch_size": "16"},
         "allreduce": {"batch_size": "4"},
@@ -85,15 +85,17 @@ def test_settings_of_one_system_count_more_than_those_of_all(compare: Any) -> No
         compare("tree,ssp,allreduce", "--set", "ssp.lr=0.02", "--set", "lr=0.05", "--set", "tree.decay=none", "--json").out
     )
     assert settings["settings"] == {"tree": {"lr": "0.05", "decay": "none"}, "ssp": {"lr": "0.02"}, "allreduce": {"lr": "0.05"}}
-    assert "told 4 0.02 4 None" in compare("ssp", "--set", "ssp.lr=0.02", "--set", "lr=0.05").err
+    assert "seen 4 0.02 4 None" in compare("ssp", "--set", "ssp.lr=0.02", "--set", "lr=0.05").err
 
 
 def test_every_system_is_tuned_with_the_same_grid_on_a_seed_apart(compare: Any, polyrhythm: Any, tmp_path: Path) -> None:
     out = tmp_path / "kept"
-    told = compare("single,ssp", "--tune", "lr=0.0001,0.1", "--tune", "batch_size=4,8", "--seeds", "3,4", "--out", out, "--to", "loss=0.4")
-    assert told.code == 0, told.err
-    assert "Tuned on seed 1003" in told.out
-    assert "did best at an end of the grid" in told.out
+    result = compare(
+        "single,ssp", "--tune", "lr=0.0001,0.1", "--tune", "batch_size=4,8", "--seeds", "3,4", "--out", out, "--to", "loss=0.4"
+    )
+    assert result.code == 0, result.err
+    assert "Tuned on seed 1003" in result.out
+    assert "did best at an end of the grid" in result.out
     record = json.loads((out / "compare.json").read_text())
     tuning = record["tuning"]
     assert (tuning["seed"], tuning["grid"]) == (1003, {"lr": ["0.0001", "0.1"], "batch_size": ["4", "8"]})
@@ -113,9 +115,9 @@ def test_every_system_is_tuned_with_the_same_grid_on_a_seed_apart(compare: Any, 
 def test_a_grid_may_be_made_wider_and_what_was_tried_is_taken(compare: Any, tmp_path: Path) -> None:
     words = ("--out", tmp_path / "kept", "--tune")
     compare("ssp", *words, "lr=0.01,0.1")
-    told = compare("ssp", *words, "lr=0.001,0.01,0.1,0.5")
-    assert "holds 2 of 4 runs" in told.err
-    assert "is run again" not in told.err.partition("2 of 4")[0]
+    result = compare("ssp", *words, "lr=0.001,0.01,0.1,0.5")
+    assert "holds 2 of 4 runs" in result.err
+    assert "is run again" not in result.err.partition("2 of 4")[0]
     assert "holds 4 of 4 runs" in compare("ssp", *words, "lr=0.5,0.1,0.01,0.001").err
 
 
@@ -140,10 +142,10 @@ FRAGILE = (
 def test_a_system_that_no_choice_suits_is_named_and_not_run(polyrhythm: Any, job: Any, tmp_path: Path) -> None:
     words = ("compare", job(FRAGILE), "--systems", "ssp,single", "--network", "slow", "--out", tmp_path / "kept")
     assert polyrhythm(*words, "--set", "lr=0.01").code == 0
-    told = polyrhythm(*words, "--tune", "lr=0.05,0.1")
-    assert told.code == 1
-    assert "polyrhythm: ssp: It was not run, because no choice of --tune ended well: widen the grid." in told.err
-    assert "\nsingle did best at an end of the grid" in told.out
+    result = polyrhythm(*words, "--tune", "lr=0.05,0.1")
+    assert result.code == 1
+    assert "polyrhythm: ssp: It was not run, because no choice of --tune ended well: widen the grid." in result.err
+    assert "\nsingle did best at an end of the grid" in result.out
     record = json.loads((tmp_path / "kept" / "compare.json").read_text())
     assert [(each["system"], each["chosen"]) for each in record["tuning"]["tried"] if each["chosen"]] == [("single", True)]
     assert ["not run" in (run["error"] or "") for run in record["runs"]] == [True, False]
@@ -153,30 +155,31 @@ def test_a_system_that_no_choice_suits_is_named_and_not_run(polyrhythm: Any, job
 
 
 def test_where_nothing_ends_well_nothing_is_chosen(polyrhythm: Any, job: Any) -> None:
-    told = polyrhythm("compare", job(JOB.replace("worker.report", "raise ValueError").replace("loss=loss", "loss")),
+    result = polyrhythm("compare", job(JOB.replace("worker.report", "raise ValueError").replace("loss=loss", "loss")),
                       "--systems", "ssp", "--network", "slow", "--tune", "lr=0.1,0.2")  # fmt: skip
-    assert told.code == 1
-    assert "by nothing, because no run ended well" in told.out
-    assert "None" not in told.out.replace("told 2 0.1 4 None", "").replace("told 2 0.2 4 None", "")
-    assert "end of the grid" not in told.out
+    assert result.code == 1
+    assert "by nothing, because no run ended well" in result.out
+    assert "None" not in result.out.replace("seen 2 0.1 4 None", "").replace("seen 2 0.2 4 None", "")
+    assert "end of the grid" not in result.out
 
 
 @pytest.mark.parametrize(
-    ("reported", "said"), [("pass", "--tune cannot choose"), ("worker.report(gap=loss.item())", "--to 'gap>=VALUE' or --to 'gap<=VALUE'")]
+    ("reported", "message"),
+    [("pass", "--tune cannot choose"), ("worker.report(gap=loss.item())", "--to 'gap>=VALUE' or --to 'gap<=VALUE'")],
 )
-def test_a_job_that_does_not_say_what_is_better_cannot_be_tuned(polyrhythm: Any, job: Any, reported: str, said: str) -> None:
+def test_a_job_that_does_not_state_what_is_better_cannot_be_tuned(polyrhythm: Any, job: Any, reported: str, message: str) -> None:
     words = ("--systems", "ssp", "--network", "slow", "--tune", "lr=0.0001,0.1")
     path = job(JOB.replace("worker.report(loss=loss.item())", reported))
-    told = polyrhythm("compare", path, *words)
-    assert told.code == 2
-    assert said in told.err
+    result = polyrhythm("compare", path, *words)
+    assert result.code == 2
+    assert message in result.err
 
 
 @pytest.mark.parametrize(("target", "best"), [("gap<=0", "0.1"), ("gap>=99", "0.0001")])
 def test_where_no_choice_reaches_the_target_the_metric_decides_in_its_direction(polyrhythm: Any, job: Any, target: str, best: str) -> None:
     path = job(JOB.replace("report(loss", "report(gap"))
-    told = polyrhythm("compare", path, "--systems", "ssp", "--network", "slow", "--tune", "lr=0.0001,0.1", "--to", target, "--json")
-    assert json.loads(told.out)["settings"] == {"ssp": {"lr": best}}
+    result = polyrhythm("compare", path, "--systems", "ssp", "--network", "slow", "--tune", "lr=0.0001,0.1", "--to", target, "--json")
+    assert json.loads(result.out)["settings"] == {"ssp": {"lr": best}}
 
 
 def test_a_grid_is_every_combination() -> None:
@@ -185,7 +188,7 @@ def test_a_grid_is_every_combination() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--seed", 1, "--seeds", "0..2"], ["--seed 1 and --seeds 0..2", "leave one"]),
         (["--seeds", "4..0"], ["--seeds was given '4..0'", "0..4"]),
@@ -206,15 +209,15 @@ def test_a_grid_is_every_combination() -> None:
         (["--on", "processes", "--jobs", 2], ["--jobs 2 is for the simulator", "share the cores"]),
     ],
 )
-def test_what_contradicts_itself_is_refused_before_anything_runs(compare: Any, words: list[object], said: list[str]) -> None:
-    told = compare("allreduce,ssp", *words)
-    assert (told.code, told.out) == (2, "")
-    assert told.err.count("\n") == 1
-    for each in said:
-        assert each in told.err
+def test_what_contradicts_itself_is_refused_before_anything_runs(compare: Any, words: list[object], message: list[str]) -> None:
+    result = compare("allreduce,ssp", *words)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.count("\n") == 1
+    for each in message:
+        assert each in result.err
 
 
 def test_a_job_without_a_batch_size_cannot_share_one(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("compare", tiny, "--systems", "ssp", "--on", "simulator", "--global-batch", 8)
-    assert (told.code, told.err.count("\n")) == (2, 1)
-    assert "has no such setting" in told.err
+    result = polyrhythm("compare", tiny, "--systems", "ssp", "--on", "simulator", "--global-batch", 8)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "has no such setting" in result.err

@@ -85,13 +85,13 @@ def test_runs_at_once_leave_the_same_bytes(polyrhythm: Any, tiny: Path, tmp_path
 
 
 def test_a_run_that_fails_or_dies_takes_no_other_along(polyrhythm: Any, job: Any) -> None:
-    told = polyrhythm("compare", job(DEADLY), "--systems", "allreduce,ssp", "--on", "simulator", "--seeds", "0..3", "--jobs", 2, "--json")
-    assert told.code == 1
-    errors = [run["error"] for run in json.loads(told.out)["runs"]]
+    result = polyrhythm("compare", job(DEADLY), "--systems", "allreduce,ssp", "--on", "simulator", "--seeds", "0..3", "--jobs", 2, "--json")
+    assert result.code == 1
+    errors = [run["error"] for run in json.loads(result.out)["runs"]]
     assert [error is None for error in errors] == [True, False, False, True] * 2
     assert "SIGKILL" in errors[1]
     assert "ValueError: two" in errors[2]
-    assert "polyrhythm: ssp (seed 1): The process of this run was lost" in told.err
+    assert "polyrhythm: ssp (seed 1): The process of this run was lost" in result.err
 
 
 def test_a_job_that_has_used_several_threads_of_torch_does_not_hang_the_copies(
@@ -104,16 +104,16 @@ def test_a_job_that_has_used_several_threads_of_torch_does_not_hang_the_copies(
     assert together.out == polyrhythm(*words).out
 
 
-def test_a_run_that_cannot_be_begun_ends_a_comparison_of_several_at_once_with_its_sentence(
+def test_a_run_that_cannot_be_started_ends_a_comparison_of_several_at_once_with_its_sentence(
     polyrhythm: Any, tiny: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "kept" / "ssp" / "seed-0").mkdir(parents=True)
     with (tmp_path / "kept" / "ssp" / "seed-0" / "events.jsonl").open("wb") as file:
         hold(file)
         for jobs in (1, 2):
-            told = polyrhythm("compare", tiny, "--systems", "ssp", "--network", "slow", "--out", tmp_path / "kept", "--jobs", jobs)
-            assert (told.code, told.err.count("\n")) == (2, 1)
-            assert "Another run is writing" in told.err
+            result = polyrhythm("compare", tiny, "--systems", "ssp", "--network", "slow", "--out", tmp_path / "kept", "--jobs", jobs)
+            assert (result.code, result.err.count("\n")) == (2, 1)
+            assert "Another run is writing" in result.err
 
 
 GOES_ON = "the same command goes on from there, and report draws them"

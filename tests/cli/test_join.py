@@ -37,8 +37,8 @@ def _joined(*arguments: object, workers: int = 2) -> Sequence[tuple[int, str, st
         )
         for rank in range(workers)
     ]
-    said = [process.communicate(timeout=120) for process in started]
-    return [(process.returncode, *texts) for process, texts in zip(started, said, strict=True)]
+    outputs = [process.communicate(timeout=120) for process in started]
+    return [(process.returncode, *texts) for process, texts in zip(started, outputs, strict=True)]
 
 
 def test_workers_that_were_started_one_by_one_end_with_the_weights_of_a_run(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def test_workers_that_were_started_one_by_one_end_with_the_weights_of_a_run(poly
     first, second = _joined(tiny, "--set", "epochs=3", "--seed", 5, "--json", "--out", out)
     assert (first[0], second[0]) == (0, 0), first[2] + second[2]
     assert second[1] == ""
-    told = json.loads(first[1])
+    result = json.loads(first[1])
     run = json.loads(polyrhythm("run", tiny, "--set", "epochs=3", "--seed", 5, "--json").out)
-    assert (told["weights_sha256"], told["final"], told["steps"]) == (run["weights_sha256"], run["final"], run["steps"])
+    assert (result["weights_sha256"], result["final"], result["steps"]) == (run["weights_sha256"], run["final"], run["steps"])
     assert first[2].count("the user prints 3") == 1
     assert "polyrhythm report" in first[2]
     assert sorted(each.name for each in out.iterdir()) == ["worker-0", "worker-1"]

@@ -21,21 +21,21 @@ import pytest
         (["--hosts", "2", "--network", "slow", "--jitter-ms", "much", "--", "true"], ["--jitter-ms was given 'much'", "0:1=2.5"]),
     ],
 )
-def test_what_cannot_be_is_answered_with_one_sentence(polyrhythm: Any, arguments: list[str], words: list[str]) -> None:
-    told = polyrhythm("lab", *arguments)
-    assert told.code == 2
-    assert told.out == ""
-    assert told.err.startswith("polyrhythm: ")
-    assert told.err.count("\n") == 1
+def test_what_cannot_be_is_refused_with_one_sentence(polyrhythm: Any, arguments: list[str], words: list[str]) -> None:
+    result = polyrhythm("lab", *arguments)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("polyrhythm: ")
+    assert result.err.count("\n") == 1
     for word in words:
-        assert word in told.err
+        assert word in result.err
 
 
-def test_someone_who_is_not_root_is_told_so(polyrhythm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_who_is_not_root_is_refused(polyrhythm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    told = polyrhythm("lab", "--hosts", 2, "--network", "slow", "true", "--its", "own", "--options")
-    assert (told.code, told.err.count("\n")) == (2, 1)
-    assert "requires root" in told.err
+    result = polyrhythm("lab", "--hosts", 2, "--network", "slow", "true", "--its", "own", "--options")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "requires root" in result.err
 
 
 def test_a_network_that_is_too_fast_for_the_lab_is_remarked_on(polyrhythm: Any, monkeypatch: pytest.MonkeyPatch) -> None:

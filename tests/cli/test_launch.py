@@ -52,18 +52,18 @@ def srun(tmp_path: Path) -> Path:
 
 def test_a_batch_script_begins_the_workers_again_from_the_newest_checkpoint(polyrhythm: Any, tiny: Path, srun: Path) -> None:
     options = ["--engine", "restarts=2", "--engine", "options=-N2 --partition=short"]
-    told = polyrhythm("launch", tiny, "--on", "slurm", "--workers", 4, "--checkpoint", "c", "--every", 10, *options, "--print")
-    assert told.code == 0, told.err
-    assert "#SBATCH --ntasks=4\n" in told.out
-    assert "#SBATCH -N2 --partition=short\n" in told.out
+    result = polyrhythm("launch", tiny, "--on", "slurm", "--workers", 4, "--checkpoint", "c", "--every", 10, *options, "--print")
+    assert result.code == 0, result.err
+    assert "#SBATCH --ntasks=4\n" in result.out
+    assert "#SBATCH -N2 --partition=short\n" in result.out
     (srun / "codes").write_text("137\n0\n")
-    done = _shell(told.out, srun)
+    done = _shell(result.out, srun)
     assert done.returncode == 0, done.stderr
     first, again = (srun / "log").read_text().splitlines()
     assert first.startswith("10.0.0.7 32 --kill-on-bad-exit=1")
     assert first.endswith(f"-m polyrhythm join {tiny} --checkpoint c --every 10")
     assert again == f"{first} --resume"
-    assert "begun again (1 of 2)" in done.stderr
+    assert "started again (1 of 2)" in done.stderr
 
 
 @pytest.mark.parametrize(("codes", "starts", "code"), [("1\n1\n1\n1\n", 3, 1), ("2\n0\n", 1, 2)])
@@ -78,8 +78,8 @@ def test_a_batch_script_ends_after_its_restarts_and_at_once_where_nothing_can_be
 
 @pytest.mark.long
 def test_a_command_line_that_is_printed_can_be_run_and_worker_0_prints_the_table(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("launch", tiny, "--on", "torchrun", "--system", "ssp", "--option", "slack=2", "--print")
-    done = subprocess.run(["bash", "-c", told.out], capture_output=True, text=True, check=False, timeout=120)
+    result = polyrhythm("launch", tiny, "--on", "torchrun", "--system", "ssp", "--option", "slack=2", "--print")
+    done = subprocess.run(["bash", "-c", result.out], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("ssp ended with loss") == 1
 
@@ -87,16 +87,16 @@ def test_a_command_line_that_is_printed_can_be_run_and_worker_0_prints_the_table
 def test_a_script_that_joins_by_itself_is_started_as_it_is(tmp_path: Path, program: Any) -> None:
     script = tmp_path / "mine.py"
     script.write_text(JOINS)
-    told = program("launch", script, "--on", "torchrun", "--engine", "restarts=0", "--", "--fast")
-    assert told.code == 0, told.err
-    assert sorted(re.findall(r"rank \d of 2 \['--fast'\]", told.out)) == ["rank 0 of 2 ['--fast']", "rank 1 of 2 ['--fast']"]
+    result = program("launch", script, "--on", "torchrun", "--engine", "restarts=0", "--", "--fast")
+    assert result.code == 0, result.err
+    assert sorted(re.findall(r"rank \d of 2 \['--fast'\]", result.out)) == ["rank 0 of 2 ['--fast']", "rank 1 of 2 ['--fast']"]
 
 
 def test_an_engine_that_is_not_here_is_named(polyrhythm: Any, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    told = polyrhythm("launch", tiny, "--on", "slurm")
-    assert (told.code, told.out) == (2, "")
-    assert "no command 'sbatch' here" in told.err
+    result = polyrhythm("launch", tiny, "--on", "slurm")
+    assert (result.code, result.out) == (2, "")
+    assert "no command 'sbatch' here" in result.err
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_an_engine_that_is_not_here_is_named(polyrhythm: Any, tiny: Path, monkey
     ],
 )
 def test_what_every_worker_would_refuse_is_refused_here(polyrhythm: Any, tiny: Path, options: list[str], reason: str) -> None:
-    told = polyrhythm("launch", tiny, "--print", *options)
-    assert (told.code, told.out) == (2, "")
-    assert reason in told.err
+    result = polyrhythm("launch", tiny, "--print", *options)
+    assert (result.code, result.out) == (2, "")
+    assert reason in result.err
 
 
 def test_options_for_a_script_that_gives_its_own_are_refused(polyrhythm: Any, tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     script.write_text(JOINS)
-    told = polyrhythm("launch", script, "--on", "slurm", "--system", "ssp", "--print")
-    assert told.code == 2
-    assert "leave --system ssp out" in told.err
+    result = polyrhythm("launch", script, "--on", "slurm", "--system", "ssp", "--print")
+    assert result.code == 2
+    assert "leave --system ssp out" in result.err
     assert shlex.quote(sys.executable) in polyrhythm("launch", script, "--on", "slurm", "--print").out

@@ -1,4 +1,4 @@
-"""`networks`, `workloads`, `--version`, `--help`: what can be asked before anything is run."""
+"""`networks`, `workloads`, `--version`, `--help`: what can be listed before anything is run."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from polyrhythm.workloads import WORKLOADS
 
 
 def test_networks_are_listed_with_their_sources(polyrhythm: Any) -> None:
-    told = polyrhythm("networks")
-    assert told.code == 0
-    assert "Hsieh et al., NSDI 2017" in told.out
+    result = polyrhythm("networks")
+    assert result.code == 0
+    assert "Hsieh et al., NSDI 2017" in result.out
     listed = json.loads(polyrhythm("networks", "--json").out)
     assert [each["name"] for each in listed] == list(PRESETS)
     assert all(each["source"] for each in listed)
@@ -46,10 +46,10 @@ def test_networks_are_listed_without_waiting_for_torch() -> None:
 
 
 def test_devices_are_listed_with_their_sources(polyrhythm: Any) -> None:
-    told = polyrhythm("devices")
-    assert told.code == 0
-    assert "cpu-core: 24 GFLOPS sustained, and 500 µs for every step" in told.out
-    assert "A100 datasheet" in told.out
+    result = polyrhythm("devices")
+    assert result.code == 0
+    assert "cpu-core: 24 GFLOPS sustained, and 500 µs for every step" in result.out
+    assert "A100 datasheet" in result.out
     listed = json.loads(polyrhythm("devices", "--json").out)
     assert [each["name"] for each in listed] == list(DEVICES)
     assert all(each["source"] for each in listed)
@@ -125,27 +125,27 @@ def test_workloads_are_listed_with_their_settings(polyrhythm: Any) -> None:
     assert all(each["settings"] for each in listed)
 
 
-def test_the_version_is_told(polyrhythm: Any) -> None:
+def test_the_version_is_reported(polyrhythm: Any) -> None:
     assert polyrhythm("--version").out == f"polyrhythm {version('polyrhythm')}\n"
 
 
 def test_help_and_the_package_name_every_command(polyrhythm: Any) -> None:
-    told = polyrhythm("--help")
-    assert told.code == 0
+    result = polyrhythm("--help")
+    assert result.code == 0
     names = [command.callback.__name__ for command in app.registered_commands if command.callback is not None]
     assert len(names) > 9
     for name in names:
-        assert f"│ {name} " in told.out
+        assert f"│ {name} " in result.out
         assert f"`{name}`" in (cli.__doc__ or "").replace("polyrhythm ", "") or name == "reproduce"  # of another distribution
 
 
-def test_a_misspelt_command_is_answered_with_the_nearest(polyrhythm: Any) -> None:
-    told = polyrhythm("compre")
-    assert told.code == 2
-    assert "Did you mean 'compare'" in told.err
+def test_a_misspelt_command_is_refused_with_the_nearest(polyrhythm: Any) -> None:
+    result = polyrhythm("compre")
+    assert result.code == 2
+    assert "Did you mean 'compare'" in result.err
 
 
-def test_a_misspelt_option_is_answered_with_the_nearest(polyrhythm: Any) -> None:
-    told = polyrhythm("run", "digits-cnn", "--sytem", "ssp")
-    assert told.code == 2
-    assert "--system" in told.err
+def test_a_misspelt_option_is_refused_with_the_nearest(polyrhythm: Any) -> None:
+    result = polyrhythm("run", "digits-cnn", "--sytem", "ssp")
+    assert result.code == 2
+    assert "--system" in result.err

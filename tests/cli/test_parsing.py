@@ -39,7 +39,7 @@ def test_a_word_that_no_option_takes_is_not_given_to_the_job(command: str, polyr
 
 
 @pytest.mark.parametrize("command", ["run", "join", "launch"])
-def test_a_flag_that_is_given_a_value_says_what_it_is_for(command: str, polyrhythm: Command, tiny: Path) -> None:
+def test_a_flag_that_is_given_a_value_states_what_it_is_for(command: str, polyrhythm: Command, tiny: Path) -> None:
     done = polyrhythm(command, tiny, *(["--on", "torchrun"] if command == "launch" else []), "--resume", "ck")
     assert done.code == 2
     assert "--resume takes no value: Continue from the newest checkpoint in --checkpoint" in done.err

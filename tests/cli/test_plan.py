@@ -18,7 +18,7 @@ from polyrhythm.tools.cli.calibrated import write_device
 
 from .test_run import heed_interruptions
 
-ASKED = [
+REQUEST = [
     "--to",
     "loss=0.02",
     "--network",
@@ -44,7 +44,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     write_device(place, Profile("slow", (0.05,)))
     machines = ["--device", str(place)]
     kept = ["--budget", "15s", "--out", str(place / "out")]
-    command = [sys.executable, "-m", "polyrhythm", "plan", str(place / "job.py"), *ASKED, *machines, *kept]
+    command = [sys.executable, "-m", "polyrhythm", "plan", str(place / "job.py"), *REQUEST, *machines, *kept]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("the user prints") == 1, done.stderr
@@ -52,7 +52,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return place, done.stdout
 
 
-def test_the_answer_says_what_is_best_and_how_to_run_it(planned: tuple[Path, str]) -> None:
+def test_the_plan_states_what_is_best_and_how_to_run_it(planned: tuple[Path, str]) -> None:
     place, printed = planned
     assert "comes to loss 0.02 first" in printed
     assert f"polyrhythm run {place / 'job.py'} --system" in printed
@@ -86,8 +86,8 @@ def test_the_plan_and_its_page_are_kept(planned: tuple[Path, str]) -> None:
 
 def test_the_same_command_takes_what_was_measured(planned: tuple[Path, str], polyrhythm: Any) -> None:
     place, _ = planned
-    told = polyrhythm("plan", place / "job.py", *ASKED, "--budget", "3s", "--device", place, "--out", place / "out", "--json")
-    assert json.loads(told.out)["kept"] >= 3
+    result = polyrhythm("plan", place / "job.py", *REQUEST, "--budget", "3s", "--device", place, "--out", place / "out", "--json")
+    assert json.loads(result.out)["kept"] >= 3
 
 
 def test_an_interruption_prints_what_is_known(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_an_interruption_prints_what_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         (["--objective", "tme"], "time"),
         (["--objective", "money"], "--worker-hour"),
@@ -123,18 +123,18 @@ def test_an_interruption_prints_what_is_known(tmp_path: Path) -> None:
         (["--to", "good"], "accuracy=0.96"),
     ],
 )
-def test_what_cannot_be_is_said_at_once(tiny: Path, polyrhythm: Any, changed: list[str], said: str) -> None:
-    told = polyrhythm("plan", tiny, *ASKED, *changed)
-    assert told.code == 2
-    assert said in told.err
+def test_what_cannot_be_is_reported_at_once(tiny: Path, polyrhythm: Any, changed: list[str], message: str) -> None:
+    result = polyrhythm("plan", tiny, *REQUEST, *changed)
+    assert result.code == 2
+    assert message in result.err
 
 
 def test_without_devices_it_is_about_machines_like_this_one_and_the_command_in_virtual_time_names_them(
     polyrhythm: Any, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    asked = ["--to", "loss=0.5", "--network", "slow", "--systems", "sparknet", "--workers", "2", "--budget", "3s", "--jobs", "1"]
-    done = polyrhythm("plan", tiny, *asked)
+    words = ["--to", "loss=0.5", "--network", "slow", "--systems", "sparknet", "--workers", "2", "--budget", "3s", "--jobs", "1"]
+    done = polyrhythm("plan", tiny, *words)
     assert "timing steps of" in done.err
     (kept,) = (tmp_path / "polyrhythm").glob("job-py-*/device.json")
     assert json.loads(kept.read_text())["name"] == "this machine"

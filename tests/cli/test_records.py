@@ -35,8 +35,8 @@ def train(worker):
 
 def test_an_interrupted_run_has_a_record_that_is_drawn(polyrhythm: Any, job: Any, tmp_path: Path) -> None:
     script = job(LONG.replace("{deed}", "signal.raise_signal(signal.SIGINT)"))
-    told = polyrhythm("run", script, "--on", "simulator", "--out", tmp_path / "kept")
-    assert (told.code, told.err) == (130, "polyrhythm: interrupted\n")
+    result = polyrhythm("run", script, "--on", "simulator", "--out", tmp_path / "kept")
+    assert (result.code, result.err) == (130, "polyrhythm: interrupted\n")
     assert polyrhythm("report", tmp_path / "kept").code == 0
     page = (tmp_path / "kept" / "report.html").read_text()
     assert "The run was interrupted: " in page
@@ -49,11 +49,11 @@ def test_a_run_is_drawn_while_it_is_under_way_and_after_it_was_killed(polyrhythm
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == b"here\n"
-        told = polyrhythm("report", tmp_path / "kept")
+        result = polyrhythm("report", tmp_path / "kept")
         under_way = (tmp_path / "kept" / "report.html").read_text()
         refused = polyrhythm("run", script, "--on", "simulator", "--out", tmp_path / "kept")
         run.send_signal(signal.SIGKILL)
-    assert (told.code, told.err) == (0, "")
+    assert (result.code, result.err) == (0, "")
     assert "The run is still running: " in under_way
     assert refused.code == 2
     assert "Another run is writing its record into" in refused.err
@@ -74,15 +74,15 @@ def disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_run_on_a_disk_that_fills_up_shows_its_table_says_what_is_not_kept_and_exits_with_1(
+def test_a_run_on_a_disk_that_fills_up_shows_its_table_states_what_is_not_kept_and_exits_with_1(
     polyrhythm: Any, job: Any, tmp_path: Path
 ) -> None:
     with disk():
-        told = polyrhythm("run", job(LONG.replace("{deed}", FILL)), "--on", "simulator", "--out", tmp_path / "kept")
-    assert told.code == 1
-    assert "allreduce ended after" in told.out
-    assert "events.jsonl could not be written (File too large)" in told.err
-    assert "the record of the run is in" not in told.err
+        result = polyrhythm("run", job(LONG.replace("{deed}", FILL)), "--on", "simulator", "--out", tmp_path / "kept")
+    assert result.code == 1
+    assert "allreduce ended after" in result.out
+    assert "events.jsonl could not be written (File too large)" in result.err
+    assert "the record of the run is in" not in result.err
     kept = load(tmp_path / "kept")
     assert (kept.state, kept.summary.steps, len(kept.remarks)) == ("ended", 64, 1)
 
@@ -90,19 +90,19 @@ def test_a_run_on_a_disk_that_fills_up_shows_its_table_says_what_is_not_kept_and
 def test_a_comparison_on_a_disk_that_fills_up_goes_on_to_its_table_and_exits_with_1(polyrhythm: Any, job: Any, tmp_path: Path) -> None:
     script = job(LONG.replace("{deed}", FILL))
     with disk():
-        told = polyrhythm("compare", script, "--systems", "ssp,allreduce", "--on", "simulator", "--out", tmp_path / "kept")
-    assert told.code == 1
-    assert "ssp: The record in" in told.err
-    assert "allreduce: No record can be written in" in told.err
-    assert "allreduce" in told.out
+        result = polyrhythm("compare", script, "--systems", "ssp,allreduce", "--on", "simulator", "--out", tmp_path / "kept")
+    assert result.code == 1
+    assert "ssp: The record in" in result.err
+    assert "allreduce: No record can be written in" in result.err
+    assert "allreduce" in result.out
 
 
 def test_a_disk_that_is_full_already_is_refused_before_anything_runs(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     with disk():
         exec(FILL)
-        told = polyrhythm("run", tiny, "--on", "simulator", "--out", tmp_path / "kept")
-    assert (told.code, told.out) == (2, "")
-    assert "cannot be written to: File too large" in told.err
+        result = polyrhythm("run", tiny, "--on", "simulator", "--out", tmp_path / "kept")
+    assert (result.code, result.out) == (2, "")
+    assert "cannot be written to: File too large" in result.err
 
 
 def test_a_comparison_whose_run_json_is_damaged_uses_its_own_numbers(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_a_comparison_whose_run_json_is_damaged_uses_its_own_numbers(polyrhythm:
     (kept / "allreduce" / "seed-0" / "run.json").unlink()
     assert polyrhythm("report", kept).code == 0
     assert "run.json is damaged" in (kept / "report.html").read_text()
-    told = polyrhythm("report", kept / "ssp" / "seed-0")
-    assert told.code == 2
-    assert "run.json is damaged (maximum recursion depth exceeded" in told.err
-    assert "Its events.jsonl holds " in told.err
+    result = polyrhythm("report", kept / "ssp" / "seed-0")
+    assert result.code == 2
+    assert "run.json is damaged (maximum recursion depth exceeded" in result.err
+    assert "Its events.jsonl holds " in result.err
     (kept / "compare.json").write_bytes(b'{"x":' + b"[" * 200_000)
     assert "is not what polyrhythm compare writes" in polyrhythm("report", kept).err

@@ -18,8 +18,8 @@ def kept(polyrhythm: Any, tiny: Path, tmp_path: Path) -> Path:
 
 
 def test_a_comparison_becomes_a_page(polyrhythm: Any, kept: Path) -> None:
-    told = polyrhythm("report", kept)
-    assert (told.code, told.out) == (0, f"{kept / 'report.html'}\n")
+    result = polyrhythm("report", kept)
+    assert (result.code, result.out) == (0, f"{kept / 'report.html'}\n")
     text = (kept / "report.html").read_text()
     assert "ssp" in text
     assert "allreduce" in text
@@ -32,17 +32,17 @@ def test_single_runs_become_one_page(polyrhythm: Any, kept: Path, tmp_path: Path
 
 
 def test_what_is_no_run_directory_is_refused(polyrhythm: Any, kept: Path, tmp_path: Path) -> None:
-    told = polyrhythm("report", tmp_path)
-    assert (told.code, told.out) == (2, "")
-    assert "is not a run directory" in told.err
+    result = polyrhythm("report", tmp_path)
+    assert (result.code, result.out) == (2, "")
+    assert "is not a run directory" in result.err
     (kept / "ssp" / "seed-0" / "run.json").write_text("{}")
     assert polyrhythm("report", kept / "ssp" / "seed-0").err.startswith("polyrhythm: The record in ")
     (kept / "compare.json").write_text("[]")
     assert "is not what polyrhythm compare writes" in polyrhythm("report", kept).err
 
 
-def test_a_page_that_cannot_be_written_is_said(polyrhythm: Any, kept: Path, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_reported(polyrhythm: Any, kept: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    told = polyrhythm("report", kept, "--out", tmp_path / "file" / "page.html")
-    assert told.code == 2
-    assert "cannot be written" in told.err
+    result = polyrhythm("report", kept, "--out", tmp_path / "file" / "page.html")
+    assert result.code == 2
+    assert "cannot be written" in result.err

@@ -25,7 +25,7 @@ def train(worker):
     model = torch.nn.Linear(1, 1)
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.01))
     if worker.rank == 0:
-        print("begun", file=sys.stderr, flush=True)
+        print("started", file=sys.stderr, flush=True)
     while True:
         for a, b in worker.batches((x, x), batch_size=4):
             torch.nn.functional.mse_loss(model(a), b).backward()
@@ -34,23 +34,23 @@ def train(worker):
 
 
 def test_a_person_gets_a_table_and_a_sentence(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("run", tiny, "--system", "ssp", "--on", "simulator", "--workers", 3)
-    assert (told.code, told.err) == (0, "")
-    assert "In virtual time" in told.out
-    assert "ssp ended with loss" in told.out
-    assert "the user prints 2" in told.out
+    result = polyrhythm("run", tiny, "--system", "ssp", "--on", "simulator", "--workers", 3)
+    assert (result.code, result.err) == (0, "")
+    assert "In virtual time" in result.out
+    assert "ssp ended with loss" in result.out
+    assert "the user prints 2" in result.out
 
 
 def test_json_is_one_object_with_the_promised_keys(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm("run", tiny, "--system", "ssp", "--on", "simulator", "--network", "slow", "--workers", 3, "--seed", 5, "--json")
-    assert told.code == 0
-    summary = json.loads(told.out)
+    result = polyrhythm("run", tiny, "--system", "ssp", "--on", "simulator", "--network", "slow", "--workers", 3, "--seed", 5, "--json")
+    assert result.code == 0
+    summary = json.loads(result.out)
     assert list(summary) == KEYS
     assert (summary["system"], summary["workers"], summary["on"], summary["network"]) == ("ssp", 3, "simulator", "slow")
     assert summary["seed"] == 5
     assert summary["seconds"] is None
     assert summary["virtual_seconds"] > 0
-    assert "the user prints" in told.err
+    assert "the user prints" in result.err
 
 
 def test_real_processes_print_one_pure_object_and_end_with_the_weights_of_the_simulator(
@@ -61,35 +61,35 @@ def test_real_processes_print_one_pure_object_and_end_with_the_weights_of_the_si
     assert real.out.count("\n") == 1
     printed = capfd.readouterr()
     assert (printed.out, printed.err.count("the user prints")) == ("", 2)
-    told = json.loads(real.out)
-    assert told["on"] == "processes"
-    assert told["virtual_seconds"] is None
-    assert told["weights_sha256"] == json.loads(virtual.out)["weights_sha256"]
+    result = json.loads(real.out)
+    assert result["on"] == "processes"
+    assert result["virtual_seconds"] is None
+    assert result["weights_sha256"] == json.loads(virtual.out)["weights_sha256"]
 
 
 def test_settings_and_options_are_taken(polyrhythm: Any, tiny: Path) -> None:
-    told = polyrhythm(
+    result = polyrhythm(
         "run", tiny, "--on", "simulator", "--system", "sparknet", "--option", "period=3", "--set", "epochs=4", "--set", "learning_rate=0.2"
     )
-    assert "the user prints 4" in told.out
-    assert "sparknet" in told.out
+    assert "the user prints 4" in result.out
+    assert "sparknet" in result.out
 
 
 def test_a_network_file_is_taken(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     file = tmp_path / "attic.json"
     file.write_text('{"name": "attic", "sites": [{"name": "here", "egress": "1 Mbit/s", "latency": "9 ms"}]}')
-    told = polyrhythm("run", tiny, "--on", "simulator", "--network", file, "--json")
-    assert json.loads(told.out)["network"] == "attic"
+    result = polyrhythm("run", tiny, "--on", "simulator", "--network", file, "--json")
+    assert json.loads(result.out)["network"] == "attic"
 
 
 def test_out_keeps_the_run(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "kept" / "here"
-    told = polyrhythm("run", tiny, "--on", "simulator", "--out", out)
-    assert (told.code, f"the record of the run is in {out}" in told.err) == (0, True)
+    result = polyrhythm("run", tiny, "--on", "simulator", "--out", out)
+    assert (result.code, f"the record of the run is in {out}" in result.err) == (0, True)
     assert {path.name for path in out.iterdir()} == {"run.json", "events.jsonl", "weights.safetensors"}
 
 
-def test_a_resumed_run_tells_from_where(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_reports_from_where(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     command = ("run", tiny, "--on", "simulator", "--set", "epochs=1", "--checkpoint", tmp_path / "steps", "--every", "5", "--resume")
     first, second = polyrhythm(*command), polyrhythm(*command)
     assert (first.code, second.code) == (0, 0)
@@ -102,19 +102,19 @@ def test_a_directory_holds_a_run_or_a_comparison_and_not_both(polyrhythm: Any, t
     assert polyrhythm("run", tiny, "--on", "simulator", "--out", one).code == 0
     assert polyrhythm("compare", tiny, "--systems", "ssp", "--on", "simulator", "--out", several).code == 0
     for command, out, file in (("run", several, "compare.json"), ("compare", one, "run.json")):
-        told = polyrhythm(command, tiny, "--on", "simulator", "--out", out)
-        assert (told.code, told.out, told.err.count("\n")) == (2, "", 1)
-        assert f"--out {out} contains {file}" in told.err
-        assert "give another directory" in told.err
+        result = polyrhythm(command, tiny, "--on", "simulator", "--out", out)
+        assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+        assert f"--out {out} contains {file}" in result.err
+        assert "give another directory" in result.err
 
 
 def test_a_worker_that_stands_still_ends_the_run_after_the_timeout(polyrhythm: Any, job: Any) -> None:
     path = job(FOREVER.replace("    while True:", "    import time\n    time.sleep(100 * worker.rank)\n    while True:"))
-    told = polyrhythm("run", path, "--timeout", 1, "--json")
-    assert told.code == 1
-    assert "worker/1" in told.err
-    assert "within timeout=1 seconds" in told.err
-    assert json.loads(told.out)["on"] == "processes"
+    result = polyrhythm("run", path, "--timeout", 1, "--json")
+    assert result.code == 1
+    assert "worker/1" in result.err
+    assert "within timeout=1 seconds" in result.err
+    assert json.loads(result.out)["on"] == "processes"
 
 
 PARSED = """
@@ -129,7 +129,7 @@ x = torch.linspace(-1, 1, 64).view(-1, 1)
 
 def fit(worker, momentum=0.0):
     {late}
-    sys.stdout.write("told %s %s %s\\n" % (args.lr, args.epochs, momentum))  # at once: all write to one pipe
+    sys.stdout.write("seen %s %s %s\\n" % (args.lr, args.epochs, momentum))  # at once: all write to one pipe
     model = torch.nn.Linear(1, 1)
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=args.lr, momentum=momentum))
     for _ in range(args.epochs):
@@ -144,16 +144,16 @@ LATE = PARSED.format(early="", late="args = parser.parse_args()")
 @pytest.mark.parametrize("text", [EARLY, LATE])
 def test_a_script_gets_its_own_arguments(polyrhythm: Any, job: Any, text: str) -> None:
     path = job(text)
-    told = polyrhythm("run", f"{path}:fit", "--on", "simulator", "--set", "momentum=0.5", "--", "--lr", "0.25", "--epochs", "2")
-    assert (told.code, told.err) == (0, "")
-    assert told.out.count("told 0.25 2 0.5") == 2
-    assert "told 0.1 1 0.0" in polyrhythm("run", f"{path}:fit", "--on", "simulator").out
+    result = polyrhythm("run", f"{path}:fit", "--on", "simulator", "--set", "momentum=0.5", "--", "--lr", "0.25", "--epochs", "2")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.count("seen 0.25 2 0.5") == 2
+    assert "seen 0.1 1 0.0" in polyrhythm("run", f"{path}:fit", "--on", "simulator").out
 
 
 def test_the_workers_of_real_processes_get_them_too(polyrhythm: Any, job: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    told = polyrhythm("run", f"{job(LATE)}:fit", "--on", "processes", "--set", "momentum=0.5", "--", "--lr", "0.25", "--epochs", "2")
-    assert told.code == 0, told.err
-    assert capfd.readouterr().out.count("told 0.25 2 0.5") == 2
+    result = polyrhythm("run", f"{job(LATE)}:fit", "--on", "processes", "--set", "momentum=0.5", "--", "--lr", "0.25", "--epochs", "2")
+    assert result.code == 0, result.err
+    assert capfd.readouterr().out.count("seen 0.25 2 0.5") == 2
 
 
 def refuses_in_its_own_words(code: int, err: str) -> None:
@@ -165,31 +165,31 @@ def refuses_in_its_own_words(code: int, err: str) -> None:
 
 
 @pytest.mark.parametrize("text", [EARLY, LATE])
-def test_a_script_that_refuses_its_arguments_says_so_itself(polyrhythm: Any, job: Any, text: str) -> None:
+def test_a_script_that_refuses_its_arguments_reports_it_itself(polyrhythm: Any, job: Any, text: str) -> None:
     path = f"{job(text)}:fit"
-    told = polyrhythm("run", path, "--on", "simulator", "--", "--lr", "high")
-    refuses_in_its_own_words(told.code, told.err)
+    result = polyrhythm("run", path, "--on", "simulator", "--", "--lr", "high")
+    refuses_in_its_own_words(result.code, result.err)
     shown = polyrhythm("run", path, "--on", "simulator", "--", "--help")
     assert (shown.code, shown.err) == (0, "")
     assert "usage: job.py" in shown.out
 
 
-def test_a_worker_that_refuses_its_arguments_says_so_itself(polyrhythm: Any, job: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    told = polyrhythm("run", f"{job(LATE)}:fit", "--on", "processes", "--", "--lr", "high")
-    refuses_in_its_own_words(told.code, capfd.readouterr().err + told.err)
+def test_a_worker_that_refuses_its_arguments_reports_it_itself(polyrhythm: Any, job: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    result = polyrhythm("run", f"{job(LATE)}:fit", "--on", "processes", "--", "--lr", "high")
+    refuses_in_its_own_words(result.code, capfd.readouterr().err + result.err)
 
 
 def test_arguments_for_a_bundled_workload_are_refused(polyrhythm: Any) -> None:
-    told = polyrhythm("run", "digits-cnn", "--", "--lr", "0.1")
-    assert (told.code, told.err.count("\n")) == (2, 1)
-    assert "takes no arguments" in told.err
+    result = polyrhythm("run", "digits-cnn", "--", "--lr", "0.1")
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "takes no arguments" in result.err
 
 
 def test_a_file_that_trains_while_it_is_imported_is_refused(polyrhythm: Any, tiny: Path) -> None:
     tiny.write_text("import polyrhythm as pr\n" + tiny.read_text() + "pr.run(train, workers=2)\n")
-    told = polyrhythm("run", tiny, "--on", "simulator")
-    assert (told.code, told.out, told.err.count("\n")) == (2, "", 1)
-    assert "train twice" in told.err
+    result = polyrhythm("run", tiny, "--on", "simulator")
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert "train twice" in result.err
 
 
 def test_the_simulator_is_meant_where_only_it_has_what_was_given(polyrhythm: Any, tiny: Path) -> None:
@@ -198,7 +198,7 @@ def test_the_simulator_is_meant_where_only_it_has_what_was_given(polyrhythm: Any
     assert json.loads(polyrhythm("run", tiny, "--device", "cpu", "--json").out)["on"] == "processes"
 
 
-def test_the_record_tells_the_command_and_the_page_shows_it(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+def test_the_record_keeps_the_command_and_the_page_shows_it(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
     out = tmp_path / "a b"
     polyrhythm("run", tiny, "--network", "slow", "--system", "ssp", "--option", "slack=2", "--set", "epochs=1", "--out", out)
     command = json.loads((out / "run.json").read_text())["settings"]["command"]
@@ -216,12 +216,12 @@ def heed_interruptions() -> None:
 
 
 @pytest.mark.parametrize("on", [pytest.param("simulator", marks=pytest.mark.long), "processes"])
-def test_an_interruption_is_said_and_nothing_else(job: Any, on: str) -> None:
+def test_an_interruption_is_reported_and_nothing_else(job: Any, on: str) -> None:
     command = [sys.executable, "-m", "polyrhythm", "run", str(job(FOREVER)), "--on", on, "--json"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_interruptions) as running:
         assert running.stderr is not None
-        assert running.stderr.readline() == "begun\n"
+        assert running.stderr.readline() == "started\n"
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=30)
     assert (running.returncode, out, err) == (130, "", "polyrhythm: interrupted\n")

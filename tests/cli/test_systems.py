@@ -14,10 +14,10 @@ from polyrhythm.tools.cli.presets import AXES, compose, deal, published
 
 
 def test_every_system_is_listed_with_its_pieces(polyrhythm: Any) -> None:
-    told = polyrhythm("systems")
-    assert told.code == 0
-    assert all(name in told.out for name in SYSTEMS)
-    assert "LocalSteps(1," in told.out
+    result = polyrhythm("systems")
+    assert result.code == 0
+    assert all(name in result.out for name in SYSTEMS)
+    assert "LocalSteps(1," in result.out
 
 
 def test_the_json_list_has_all_axes_and_options_with_defaults(polyrhythm: Any) -> None:
@@ -31,19 +31,19 @@ def test_the_json_list_has_all_axes_and_options_with_defaults(polyrhythm: Any) -
 
 
 def test_one_system_is_shown_with_its_whole_docstring(polyrhythm: Any) -> None:
-    told = polyrhythm("systems", "ssp")
-    assert "the theory divides it by" in told.out
-    assert "--option slack=3" in told.out
+    result = polyrhythm("systems", "ssp")
+    assert "the theory divides it by" in result.out
+    assert "--option slack=3" in result.out
 
 
 def test_one_system_as_json_is_one_object(polyrhythm: Any) -> None:
     assert json.loads(polyrhythm("systems", "easgd", "--json").out)["merge"] == "Elastic()"
 
 
-def test_an_unknown_system_is_answered_with_the_nearest(polyrhythm: Any) -> None:
-    told = polyrhythm("systems", "esgd")
-    assert (told.code, told.out) == (2, "")
-    assert told.err == "polyrhythm: No system is called 'esgd'. Did you mean 'easgd'?\n"
+def test_an_unknown_system_is_refused_with_the_nearest(polyrhythm: Any) -> None:
+    result = polyrhythm("systems", "esgd")
+    assert (result.code, result.out) == (2, "")
+    assert result.err == "polyrhythm: No system is called 'esgd'. Did you mean 'easgd'?\n"
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

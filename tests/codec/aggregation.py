@@ -1,4 +1,4 @@
-"""Conversations without a network: all of them in lock step, every question answered exactly."""
+"""Conversations without a network: all of them in lock step, every request answered exactly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CollectiveClient:
         self.questions: list[type[CollectiveRequest]] = []
 
     def round(self, values: Sequence[Tensor]) -> list[Aggregated]:
-        """One aggregation: what each worker was told."""
+        """One aggregation: the result at each worker."""
         self.clock += 1
         aggregations = [
             self.codec.aggregate(value, self.layout, state, context.at(self.clock, self._weights))
@@ -42,17 +42,17 @@ class CollectiveClient:
         ]
         responses: list[Any] = [None] * len(aggregations)
         while True:
-            questions, told = [], []
+            questions, aggregated = [], []
             for aggregation, response in zip(aggregations, responses, strict=True):
                 try:
                     questions.append(aggregation.send(response))
                 except StopIteration as end:
-                    told.append(end.value)
-            if told:
+                    aggregated.append(end.value)
+            if aggregated:
                 assert not questions, "some workers still ask when others have ended"
-                self.states = [one.state for one in told]
-                return told
-            responses = self._answer(questions)
+                self.states = [one.state for one in aggregated]
+                return aggregated
+            responses = self._respond(questions)
 
     def _weights(self) -> Tensor:
         return normal(self.clock, self.layout.numel)
@@ -61,7 +61,7 @@ class CollectiveClient:
         """What all workers owe together (numel,)."""
         return total([self.codec.residual(state, self.layout) for state in self.states])
 
-    def _answer(self, questions: Sequence[CollectiveRequest]) -> list[Any]:
+    def _respond(self, questions: Sequence[CollectiveRequest]) -> list[Any]:
         kind = type(questions[0])
         assert {type(question) for question in questions} == {kind}, "all ask the same"
         self.questions.append(kind)

@@ -27,12 +27,12 @@ def test_values_are_rounded_to_the_half_type_and_take_two_bytes(dtype: torch.dty
 def test_sums_are_made_in_the_half_type(dtype: torch.dtype) -> None:
     client = CollectiveClient(Cast(dtype), LAYOUT, 3)
     values = [normal(rank, 100) for rank in range(3)]
-    told = client.round(values)
+    aggregated = client.round(values)
     assert client.questions == [AllReduceRequest]
-    assert torch.equal(told[0].total, (values[0].to(dtype) + values[1].to(dtype) + values[2].to(dtype)).float())
+    assert torch.equal(aggregated[0].total, (values[0].to(dtype) + values[1].to(dtype) + values[2].to(dtype)).float())
 
 
-def test_small_steps_that_rounding_would_swallow_are_said_in_the_end() -> None:
+def test_small_steps_that_rounding_would_swallow_are_sent_in_the_end() -> None:
     codec = ErrorFeedback(Cast(torch.bfloat16))
     state, sent = codec.initial(LAYOUT), torch.zeros(100)
     value = torch.full((100,), 1 + 2**-10)

@@ -19,17 +19,17 @@ def matrix(seed: int, rank: int) -> torch.Tensor:
     return torch.cat([(left @ right).view(-1), normal(seed + 2, 20)])
 
 
-def test_a_matrix_of_its_rank_is_said_exactly_and_a_vector_as_it_is() -> None:
+def test_a_matrix_of_its_rank_is_sent_exactly_and_a_vector_as_it_is() -> None:
     value = matrix(0, 2)
-    told = CollectiveClient(LowRank(2), LAYOUT_M, 1).round([value])
-    torch.testing.assert_close(told[0].total, value, rtol=1e-4, atol=1e-4)
-    assert torch.equal(told[0].total[600:], value[600:])
+    aggregated = CollectiveClient(LowRank(2), LAYOUT_M, 1).round([value])
+    torch.testing.assert_close(aggregated[0].total, value, rtol=1e-4, atol=1e-4)
+    assert torch.equal(aggregated[0].total[600:], value[600:])
 
 
 def test_a_sum_of_its_rank_is_exact_although_no_part_of_it_is() -> None:
     noise, target = matrix(5, 20), matrix(0, 1)
-    told = CollectiveClient(LowRank(1), LAYOUT_M, 2).round([target + noise, target - noise])
-    torch.testing.assert_close(told[0].total, 2 * target, rtol=1e-3, atol=1e-3)
+    aggregated = CollectiveClient(LowRank(1), LAYOUT_M, 2).round([target + noise, target - noise])
+    torch.testing.assert_close(aggregated[0].total, 2 * target, rtol=1e-3, atol=1e-3)
 
 
 def test_a_warm_start_comes_nearer_to_the_best_approximation() -> None:

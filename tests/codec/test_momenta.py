@@ -65,20 +65,20 @@ def test_sparsity_grows_from_stage_to_stage() -> None:
 def test_local_clipping_divides_the_norm_by_the_root_of_the_number_of_workers() -> None:
     client = CollectiveClient(Clipped(1.0, Identity()), LAYOUT, 4)
     small = torch.full((LAYOUT.numel,), 1e-3)
-    told = client.round([normal(0, LAYOUT.numel), normal(1, LAYOUT.numel), small, small])
-    assert [one.sent.norm().item() for one in told[:2]] == pytest.approx([0.5, 0.5])
-    assert same_bits(told[2].sent, small)
+    aggregated = client.round([normal(0, LAYOUT.numel), normal(1, LAYOUT.numel), small, small])
+    assert [one.sent.norm().item() for one in aggregated[:2]] == pytest.approx([0.5, 0.5])
+    assert same_bits(aggregated[2].sent, small)
 
 
 def test_all_come_to_the_mean_momentum_before_and_after_the_warmup() -> None:
     client, mean = CollectiveClient(AveragedMomentum(0.9, 2, Identity()), LAYOUT, 3), torch.zeros(LAYOUT.numel)
     for step in range(5):
         values = [normal(10 * step + rank, LAYOUT.numel) for rank in range(3)]
-        told = client.round(values)
+        aggregated = client.round(values)
         mean = 0.9 * mean + 0.1 * torch.stack(values).mean(dim=0)
-        torch.testing.assert_close(told[0].state["momentum"], mean)
-        torch.testing.assert_close(told[0].total / 3, torch.stack(values).mean(dim=0) if step < 2 else mean)
-        assert all(same_bits(one.state["momentum"], told[0].state["momentum"]) for one in told)
+        torch.testing.assert_close(aggregated[0].state["momentum"], mean)
+        torch.testing.assert_close(aggregated[0].total / 3, torch.stack(values).mean(dim=0) if step < 2 else mean)
+        assert all(same_bits(one.state["momentum"], aggregated[0].state["momentum"]) for one in aggregated)
 
 
 def test_one_bit_momentum_goes_by_stripes_with_both_residuals() -> None:

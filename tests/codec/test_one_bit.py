@@ -65,7 +65,7 @@ def test_one_pass_over_a_layout_equals_a_loop_over_its_columns(shapes: list[tupl
     torch.testing.assert_close(sent, torch.cat(expected) if expected else sent)
 
 
-def test_a_cut_between_rows_changes_nothing_that_is_said() -> None:
+def test_a_cut_between_rows_changes_nothing_that_is_sent() -> None:
     layout = Layout(("w", "v"), ((6, 7), (5, 3)))
     value = normal(0, layout.numel)
     whole = OneBit().encode(value, layout, {}, alone()).sent
@@ -74,7 +74,7 @@ def test_a_cut_between_rows_changes_nothing_that_is_said() -> None:
     assert torch.equal(whole, torch.cat(pieces))
 
 
-def test_with_both_residuals_the_sum_of_what_was_said_telescopes() -> None:
+def test_with_both_residuals_the_sum_of_what_was_sent_telescopes() -> None:
     layout = Layout(("w",), ((6, 8),))
     both, bare = CollectiveClient(Striped(ErrorFeedback(OneBit())), layout, 4), CollectiveClient(Striped(OneBit()), layout, 4)
     values = [[normal(10 * step + rank, layout.numel) for rank in range(4)] for step in range(50)]

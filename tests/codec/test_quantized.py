@@ -64,7 +64,7 @@ def test_a_vote_is_the_sign_of_the_majority_and_a_tie_counts_as_plus() -> None:
 def test_a_sign_is_one_bit() -> None:
     assert (
         payload(Sign().encode(normal(0, 1024), VECTOR, {}, alone()).packet) == 129
-    )  # and one bit that says that the tensor has a gradient
+    )  # and one bit that marks that the tensor has a gradient
     assert payload(ScaledSign().encode(normal(0, 1024), VECTOR, {}, alone()).packet) == 128 + 4
 
 

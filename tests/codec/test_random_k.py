@@ -12,7 +12,7 @@ from .aggregation import alone, normal, same_bits
 LAYOUT = Layout(("p",), ((20,),))
 
 
-def test_the_same_stream_says_the_same_elements_and_the_next_draw_others() -> None:
+def test_the_same_stream_sends_the_same_elements_and_the_next_draw_others() -> None:
     value, context = normal(0, 20), alone()
     first, second = (RandomK(0.25).encode(value, LAYOUT, {}, context) for _ in range(2))
     assert same_bits(first.packet[0], RandomK(0.25).encode(value, LAYOUT, {}, alone()).packet[0])

@@ -14,23 +14,23 @@ from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.tensors import Layout, State
 
 
-class Told:
+class FixedControl:
     """Controls with one value for everything."""
 
     measures = False
 
     def __init__(self, value: float) -> None:
-        self.told = value
+        self.setting = value
 
     def value(self, setting: ControlledSetting, composed: float, receiver: str = "") -> float:
-        return self.told
+        return self.setting
 
     def sent(self, receiver: str, nbytes: int, seconds: float) -> None:
         raise AssertionError
 
 
-def context(told: float) -> ExchangeContext:
-    return ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "codec"), controls=Told(told))
+def context(setting: float) -> ExchangeContext:
+    return ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "codec"), controls=FixedControl(setting))
 
 
 def sent(codec: Ranges, numel: int, counts: list[int]) -> list[tuple[int, int]]:
@@ -70,7 +70,7 @@ def test_a_pass_is_completed_in_order_however_the_number_of_partitions_changes(n
         at = end
 
 
-def test_a_packet_has_no_more_bytes_than_its_link_carries_unless_the_least_percentage_asks_for_them() -> None:
+def test_a_packet_has_no_more_bytes_than_its_link_carries_unless_the_least_percentage_requires_them() -> None:
     layout = Layout(("a", "b"), ((50,), (30,)))
     value = torch.randn(80, generator=torch.Generator().manual_seed(0))
     for nbytes in (8, 80, 400, 639, 640, 10_000):

@@ -19,11 +19,11 @@ def test_a_refreshing_round_is_one_reduction_of_all_and_finds_the_leading_span()
     client = CollectiveClient(RefreshedLowRank(2, period=3), LAYOUT, 2)
     for step in range(4):
         values = [normal(10 * step + rank, LAYOUT.numel) for rank in range(2)]
-        told = client.round(values)
+        aggregated = client.round(values)
         if step % 3 == 0:
-            assert same_bits(told[0].total, values[0] + values[1])
+            assert same_bits(aggregated[0].total, values[0] + values[1])
             leading = torch.linalg.svd((values[0] + values[1])[:48].view(8, 6)).Vh[:2]
-            q = told[0].state["q/w"]
+            q = aggregated[0].state["q/w"]
             torch.testing.assert_close(q.T @ q, leading.T @ leading, rtol=1e-4, atol=1e-5)
     assert client.questions == [AllReduceRequest] * (1 + 2 + 2 + 1)
 
@@ -45,8 +45,8 @@ def test_it_leaves_a_span_that_the_power_iteration_never_leaves() -> None:
         client.states = [client.states[0] | {"q/w": torch.eye(6)[:1]}]
         if finds:
             client.states[0]["rounds"] += 1  # one round before it is refreshed
-        told = [client.round([value])[0].total for _ in range(3)]
-        assert torch.allclose(told[-1], value, atol=1e-6) is finds
+        aggregated = [client.round([value])[0].total for _ in range(3)]
+        assert torch.allclose(aggregated[-1], value, atol=1e-6) is finds
 
 
 def test_settings_that_cannot_work_are_refused() -> None:

@@ -87,7 +87,7 @@ def test_more_elements_than_an_index_can_name_are_refused_before_anything_is_all
 
 
 @pytest.mark.parametrize("codec", MEMBERS, ids=str)
-def test_a_codec_is_narrowed_to_one_of_packets_exactly_where_its_traits_say_that_it_makes_them(codec: Codec) -> None:
+def test_a_codec_is_narrowed_to_one_of_packets_exactly_where_its_traits_state_that_it_makes_them(codec: Codec) -> None:
     if codec.traits.makes_packets:
         assert packets(codec).width > 0
     else:

@@ -22,7 +22,7 @@ def at(clock: int, weights: Tensor = WEIGHTS) -> ExchangeContext:
     return alone().at(clock, lambda: weights)
 
 
-def test_an_element_is_sent_where_it_is_large_beside_its_weight() -> None:
+def test_an_element_is_sent_where_it_is_large_compared_to_its_weight() -> None:
     value = torch.tensor([0.2, -0.9, 0.01, 9.0])
     assert Relative(0.1, floor=0.05).encode(value, LAYOUT, {}, at(1)).sent.tolist() == pytest.approx([0.2, 0.0, 0.01, 0.0])
 

@@ -14,13 +14,13 @@ def test_all_send_the_same_elements_and_others_in_the_next_round() -> None:
     client, chosen = CollectiveClient(SharedK(0.2), LAYOUT, 3), []
     for step in range(3):
         values = [normal(10 * step + rank, LAYOUT.numel) for rank in range(3)]
-        told = client.round(values)
-        places = told[0].sent != 0
+        aggregated = client.round(values)
+        places = aggregated[0].sent != 0
         assert places.sum() == 13
-        for value, one in zip(values, told, strict=True):
+        for value, one in zip(values, aggregated, strict=True):
             assert same_bits(one.sent[places], value[places])
             assert not one.sent[~places].any()
-        assert same_bits(told[0].total[places], total(values)[places])
+        assert same_bits(aggregated[0].total[places], total(values)[places])
         chosen.append(places)
     assert not torch.equal(chosen[0], chosen[1])
     assert client.questions == [AllReduceRequest] * 3

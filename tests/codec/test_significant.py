@@ -12,7 +12,7 @@ from .aggregation import alone, payload
 LAYOUT = Layout(("p",), ((5,),))
 
 
-def test_large_elements_are_said_in_full_and_small_ones_gather() -> None:
+def test_large_elements_are_sent_in_full_and_small_ones_gather() -> None:
     codec = ErrorFeedback(Significant(1.0))
     value = torch.tensor([0.5, -2.5, 1.0, 0.0, 0.75])
     first = codec.encode(value, LAYOUT, codec.initial(LAYOUT), alone())

@@ -19,7 +19,7 @@ def spoken(ratio: float, values: list[float]) -> tuple[list[int], list[float]]:
     return indices.tolist(), sent.tolist()
 
 
-def test_the_largest_magnitudes_are_said_in_the_order_of_their_indices() -> None:
+def test_the_largest_magnitudes_are_sent_in_the_order_of_their_indices() -> None:
     assert spoken(0.4, [0.5, -3.0, 1.0, 2.0, 0.0]) == ([1, 3], [-3.0, 2.0])
 
 
@@ -35,7 +35,7 @@ def test_what_is_not_a_number_counts_as_largest() -> None:
     assert spoken(0.5, [nan, nan, 3.0, nan])[0] == [0, 1]
 
 
-def test_at_least_one_element_is_said_and_a_share_is_rounded_up() -> None:
+def test_at_least_one_element_is_sent_and_a_share_is_rounded_up() -> None:
     assert len(spoken(1e-9, [1.0, 2.0])[0]) == 1
     assert len(spoken(0.5, [1.0] * 5)[0]) == 3
     assert len(spoken(0.07, [1.0] * 100)[0]) == 7  # 0.07 * 100 is 7.000000000000001
@@ -50,5 +50,5 @@ def test_a_packet_has_four_bytes_of_index_and_a_value_for_each_element(dtype: to
 def test_the_sum_of_sparse_packets_is_the_sum_of_their_dense_meanings() -> None:
     layout = Layout(("p",), ((4,),))
     values = [torch.tensor([1.0, 5.0, 0.0, 0.0]), torch.tensor([0.0, 2.0, -1.0, 0.0])]
-    told = CollectiveClient(TopK(0.5), layout, 2).round(values)
-    assert told[0].total.tolist() == [1.0, 7.0, -1.0, 0.0]
+    aggregated = CollectiveClient(TopK(0.5), layout, 2).round(values)
+    assert aggregated[0].total.tolist() == [1.0, 7.0, -1.0, 0.0]

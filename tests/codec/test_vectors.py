@@ -114,7 +114,7 @@ def test_gaps_are_lossless_and_near_the_entropy(tau: float) -> None:
         assert 8 * payload(gaps.packet) < 1.12 * bits + 100
 
 
-def test_an_adaptive_threshold_says_its_tau_and_goes_dense_above_a_sixteenth() -> None:
+def test_an_adaptive_threshold_sends_its_tau_and_goes_dense_above_a_sixteenth() -> None:
     value = torch.zeros(64)
     value[[1, 2, 3, 40]] = torch.tensor([2.0, -2.0, 2.0, -2.0])
     assert spoken(AdaptiveThreshold(1.0), value) == ["01000000020000800300000028000080", "0000803f"]

@@ -11,7 +11,7 @@ from polyrhythm.core.tensors import Layout
 from .aggregation import LAYOUT, CollectiveClient, alone, normal, payload, same_bits, total
 
 
-def test_a_warmup_says_the_first_values_in_full_and_then_as_the_inner_codec() -> None:
+def test_a_warmup_sends_the_first_values_in_full_and_then_as_the_inner_codec() -> None:
     codec = Warmup(2, ErrorFeedback(TopK(0.1)))
     state = codec.initial(LAYOUT)
     for step in range(4):
@@ -48,7 +48,7 @@ def test_per_tensor_leaves_vectors_alone_and_gives_each_matrix_its_own_words() -
     assert [int(sent[name].count_nonzero()) for name in ("a.weight", "b.weight")] == [3, 3]
 
 
-def test_per_tensor_says_small_matrices_in_the_other_words() -> None:
+def test_per_tensor_sends_small_matrices_by_the_other_codec() -> None:
     codec = PerTensor(TopK(0.1), rest=Cast(torch.float16), smallest=25)
     value = normal(0, LAYOUT.numel)
     sent = LAYOUT.named(codec.encode(value, LAYOUT, {}, alone()).sent)
@@ -61,7 +61,7 @@ def test_per_tensor_keeps_a_state_for_each_tensor_under_its_name() -> None:
     assert sorted(codec.initial(LAYOUT)) == ["a.weight/residual", "b.weight/residual"]
 
 
-def test_per_tensor_asks_one_question_of_each_kind_at_a_time() -> None:
+def test_per_tensor_makes_one_request_of_each_kind_at_a_time() -> None:
     mixed = CollectiveClient(PerTensor(OneBit()), LAYOUT, 3)
     mixed.round([normal(rank, LAYOUT.numel) for rank in range(3)])
     assert mixed.questions == [AllReduceRequest, AllGatherRequest]
@@ -70,7 +70,7 @@ def test_per_tensor_asks_one_question_of_each_kind_at_a_time() -> None:
     assert twice.questions == [AllToAllRequest, AllGatherRequest]
 
 
-def test_low_rank_by_tensor_says_what_low_rank_says() -> None:
+def test_low_rank_by_tensor_sends_what_low_rank_sends() -> None:
     values = [normal(rank, LAYOUT.numel) for rank in range(3)]
     single, whole = CollectiveClient(PerTensor(LowRank(1)), LAYOUT, 3), CollectiveClient(LowRank(1), LAYOUT, 3)
     for _ in range(2):
@@ -84,16 +84,16 @@ def test_names_with_a_slash_keep_their_states_apart() -> None:
     state = codec.initial(layout)
     for step in range(3):
         value = normal(step, layout.numel)
-        asked = value + codec.residual(state, layout)
+        given = value + codec.residual(state, layout)
         encoded = codec.encode(value, layout, state, alone())
         state = encoded.state
-        assert same_bits(encoded.sent + codec.residual(state, layout), asked)
+        assert same_bits(encoded.sent + codec.residual(state, layout), given)
 
 
 def test_striped_owes_the_second_rounding_to_the_owner_of_the_stripe() -> None:
     client = CollectiveClient(Striped(ErrorFeedback(OneBit())), LAYOUT, 3)
-    told = client.round([normal(rank, LAYOUT.numel) for rank in range(3)])
-    torch.testing.assert_close(total([one.sent for one in told]), told[0].total)
+    aggregated = client.round([normal(rank, LAYOUT.numel) for rank in range(3)])
+    torch.testing.assert_close(total([one.sent for one in aggregated]), aggregated[0].total)
     assert {"stripes", "out/0/residual", "out/2/residual", "back/1/residual"} <= client.states[1].keys()
     assert "back/0/residual" not in client.states[1]
 
@@ -101,8 +101,8 @@ def test_striped_owes_the_second_rounding_to_the_owner_of_the_stripe() -> None:
 def test_error_feedback_around_stripes_keeps_what_the_way_back_loses() -> None:
     client = CollectiveClient(ErrorFeedback(Striped(TopK(0.3))), LAYOUT, 3)
     values = [[normal(10 * step + rank, LAYOUT.numel) for rank in range(3)] for step in range(5)]
-    told = total([client.round(row)[0].total for row in values])
-    torch.testing.assert_close(told + client.residual(), total([total(row) for row in values]), rtol=1e-5, atol=1e-5)
+    aggregated = total([client.round(row)[0].total for row in values])
+    torch.testing.assert_close(aggregated + client.residual(), total([total(row) for row in values]), rtol=1e-5, atol=1e-5)
 
 
 def test_a_residual_has_the_type_of_the_values() -> None:

@@ -34,7 +34,7 @@ def spread(rule: Consistency, topology: object, seed: int) -> int:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("topology", [Server(1), Server(2), AllToAll()], ids=repr)
 @pytest.mark.parametrize("slack", [0, 1, 3])
-def test_nobody_is_ever_further_ahead_than_the_bound(slack: int, topology: object, seed: int) -> None:
+def test_no_worker_is_ever_further_ahead_than_the_bound(slack: int, topology: object, seed: int) -> None:
     assert spread(LocalSteps(1, Bounded(slack)), topology, seed) <= slack + 1  # the step that may proceed ends before the others' next
     assert spread(Bounded(slack), topology, seed) <= slack + 1
 

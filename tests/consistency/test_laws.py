@@ -58,7 +58,7 @@ def test_everything_is_pushed_and_something_is_read_again_and_again(rule: Consis
 
 @each
 @given(mine=clocks, slowest=clocks)
-def test_who_does_not_wait_for_weights_waits_for_nobody_and_survives_a_loss(rule: Consistency, mine: int, slowest: int) -> None:
+def test_who_does_not_wait_for_weights_waits_for_no_other_and_survives_a_loss(rule: Consistency, mine: int, slowest: int) -> None:
     if not rule.traits.waits:
         assert rule.may_proceed(mine, slowest)
         assert rule.traits.tolerates_loss
@@ -66,7 +66,7 @@ def test_who_does_not_wait_for_weights_waits_for_nobody_and_survives_a_loss(rule
 
 
 @given(mine=clocks, slowest=clocks)
-def test_a_bound_without_slack_answers_every_question_as_lockstep_does(mine: int, slowest: int) -> None:
+def test_a_bound_without_slack_decides_as_lockstep_does(mine: int, slowest: int) -> None:
     bounded, locked = Bounded(0), BulkSynchronous()
     assert bounded.may_proceed(mine, slowest) == locked.may_proceed(mine, slowest)
     assert bounded.must_read(mine, slowest) == locked.must_read(mine, slowest)
@@ -83,7 +83,7 @@ def test_a_bound_holds_exactly(slack: int, mine: int, slowest: int) -> None:
 
 
 @given(tau=st.integers(1, 12), push=st.integers(1, 12), fetch=st.integers(1, 12), rounds=st.integers(1, 30))
-def test_local_steps_push_and_fetch_as_often_as_the_intervals_say_and_exchanges_allow(tau: int, push: int, fetch: int, rounds: int) -> None:
+def test_local_steps_push_and_fetch_as_often_as_the_intervals_and_exchanges_allow(tau: int, push: int, fetch: int, rounds: int) -> None:
     rule, steps = LocalSteps(tau, Intervals(push, fetch)), rounds * tau
     spoken = [clock for clock in range(1, steps + 1) if rule.exchanges(context_of(3, clock=clock))]
     assert sum(rule.pushes(clock) for clock in spoken) == (steps // push if push >= tau else rounds)

@@ -1,4 +1,4 @@
-"""What controllers decide, from what they are told, and what a run makes of it."""
+"""Decisions of controllers from what they observe, and their effect in runs."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def settings(strategy: Strategy, network: Network, workers: int = 3, devices: Fl
 
 
 @pytest.mark.parametrize("system", ["ako", *(pytest.param(name, marks=pytest.mark.long) for name in ("hong-chandra", "dlion"))])
-def test_a_line_that_becomes_slow_is_answered_within_twenty_steps(system: str) -> None:
+def test_a_line_that_becomes_slow_changes_the_settings_within_twenty_steps(system: str) -> None:
     falls = 0.3
     network = replace(FAST, changes=tuple(ChangeEntry(at=falls, host=host, egress="1 Mbit/s") for host in range(3)))
     events = settings(systems.find(system), network)
@@ -154,7 +154,7 @@ def test_a_line_that_becomes_slow_is_answered_within_twenty_steps(system: str) -
 
 
 @pytest.mark.parametrize("system", ["hong-chandra", "dlion"])
-def test_what_has_not_left_for_many_steps_says_already_how_slow_the_line_is(system: str) -> None:
+def test_what_has_not_left_for_many_steps_already_shows_how_slow_the_line_is(system: str) -> None:
     falls = 0.3
     network = replace(FAST, changes=tuple(ChangeEntry(at=falls, host=host, egress="10 kbit/s") for host in range(3)))
     events = [event for event in settings(systems.find(system), network) if event.actor == "worker/0"]

@@ -92,7 +92,7 @@ def test_the_readme_counts_the_systems_without_the_baseline() -> None:
     assert int(number) == len(set(SYSTEMS) - {"single"})
 
 
-def test_the_page_says_of_every_system_what_it_sends() -> None:
+def test_the_page_states_of_every_system_what_it_sends() -> None:
     assert set(generator().SENT) == set(SYSTEMS)
 
 
@@ -111,7 +111,7 @@ VALUES_DECIDE = (
 
 
 @pytest.mark.parametrize("name", sampled(name for name in SYSTEMS if name not in VALUES_DECIDE))
-def test_what_the_page_says_is_sent_is_what_runs_send(name: str) -> None:
+def test_what_the_page_states_is_sent_is_what_runs_send(name: str) -> None:
     promised, (nbytes, messages) = generator().SENT[name], per_step(name)
     assert nbytes == pytest.approx(promised.nbytes(WORKERS, *sizes(name)), rel=0.03)
     assert promised.messages is None or messages == promised.messages(WORKERS)

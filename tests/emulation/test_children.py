@@ -40,7 +40,7 @@ def test_a_relay_whose_hosts_died_before_they_had_devices_has_carried_nothing() 
     ("script", "words"),
     [("pass", "has failed"), ("raise SystemExit(3)", "has failed"), ("import time; time.sleep(60)", "did not end within 0.5 s")],
 )
-def test_a_relay_that_says_nothing_is_answered_with_one_sentence(monkeypatch: pytest.MonkeyPatch, script: str, words: str) -> None:
+def test_a_relay_that_sends_nothing_is_reported_with_one_sentence(monkeypatch: pytest.MonkeyPatch, script: str, words: str) -> None:
     monkeypatch.setattr(children, "_END_SECONDS", 0.5 if "sleep" in script else 60.0)
     started = LabProcesses(QUICK, Impairments(), False)
     started._relay = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -62,9 +62,9 @@ def test_a_congestion_control_that_cannot_be_is_refused_by_name(
     orders = HostOrders(0, 2, ["true"], {}, name, True, -1, refusal, os.getpid())
     with pytest.raises(SystemExit) as ended:
         host._choose_congestion(orders)
-    said = os.read(refusals, 4096).decode()
+    printed = os.read(refusals, 4096).decode()
     os.close(refusals)
     os.close(refusal)
     assert ended.value.code == host.REFUSED
-    assert name in said
-    assert "give one of reno, cubic" in said
+    assert name in printed
+    assert "give one of reno, cubic" in printed

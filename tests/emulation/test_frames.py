@@ -16,7 +16,7 @@ def tcp(source: str, target: str, data: int, segment: int = 0, ports: tuple[int,
     return offload + ip + struct.pack("!HHIIBBHHH", *ports, 0, 0, 8 << 4, 0, 0, 0, 0) + bytes(12 + data)
 
 
-def test_a_frame_says_where_it_goes() -> None:
+def test_a_frame_states_where_it_goes() -> None:
     assert frames.target(tcp(frames.address(0), frames.address(2), 10)) == 2
     assert frames.target(tcp(frames.address(0), "224.0.0.1", 10)) is None
     assert frames.target(bytes(10) + b"\x60" + bytes(39)) is None

@@ -1,4 +1,4 @@
-"""The lab itself: what runs where root may make hosts, and what is said where it may not. One of the two is always checked."""
+"""The lab itself: what runs where root may make hosts, and the error where it may not. One of the two is always checked."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ def nothing_is_left_when_the_lab_is_ended_by(number: signal.Signals, code: int) 
 
 
 def a_json_object_is_all_that_stdout_has() -> None:
-    lab = started("--json", "--", "sh", "-c", "echo said")
+    lab = started("--json", "--", "sh", "-c", "echo printed")
     out, err = lab.communicate(timeout=30)
     assert json.loads(out)["codes"] == [0, 0]
-    assert sorted(err.splitlines()) == ["host 0 | said", "host 1 | said"]
+    assert sorted(err.splitlines()) == ["host 0 | printed", "host 1 | printed"]
 
 
 JOIN = """
@@ -186,8 +186,8 @@ with enter(Job(2, 0, lambda context: None, None, lambda name: True), lambda even
 def a_flush_brings_the_rate_of_the_line_though_small_messages_leave_at_once() -> None:
     outcome, lines = shown(Lab(Network.uniform("narrow", "20 Mbit/s", "2 ms"), 2), [sys.executable, "-c", RATES])
     assert outcome.codes == (0, 0), lines
-    (said,) = [line for _, name, line in lines if name == "stdout"]
-    least, most = map(float, said.split())
+    (printed,) = [line for _, name, line in lines if name == "stdout"]
+    least, most = map(float, printed.split())
     assert 0.2 * 2.5e6 < least <= most < 2 * 2.5e6  # by the time alone a hundred times as much
 
 

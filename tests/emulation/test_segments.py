@@ -150,7 +150,7 @@ def test_a_queue_holds_a_round_trip_and_never_less_than_the_least() -> None:
     assert least.limit == LEAST_QUEUE
 
 
-def test_loss_is_drawn_from_the_seed_and_as_often_as_it_says() -> None:
+def test_loss_is_drawn_from_the_seed_at_the_declared_rate() -> None:
     def lost(seed: int) -> list[int]:
         sent = [(float(number), 0, 1, 1) for number in range(4000)]
         under_test = fabric(PLAIN, 2, Impairments(loss=Amount(0.1), seed=seed))
@@ -190,7 +190,7 @@ def test_a_distance_never_goes_back_in_time() -> None:
     assert all(when >= number for number, (when, _, _) in enumerate(got))
 
 
-def test_one_network_file_says_the_same_to_simulator_and_lab(tmp_path: Path) -> None:
+def test_one_network_file_means_the_same_to_simulator_and_lab(tmp_path: Path) -> None:
     path = tmp_path / "two.json"
     path.write_text(
         json.dumps(

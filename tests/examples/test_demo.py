@@ -1,4 +1,4 @@
-"""What the demo says at its end follows from its runs, whatever they are."""
+"""The message of the demo at its end follows from its runs, whatever they are."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ran(system: str, network: str | None, curve: dict[float, float]) -> Outcome:
 ONE = ran("single", None, {10.0: 3.5, 20.0: 3.4})
 
 
-def test_the_message_says_on_each_network_who_gains_and_who_loses() -> None:
+def test_the_message_states_on_each_network_who_gains_and_who_loses() -> None:
     joined = [
         ran("allreduce", "lan", {2.0: 3.3}),
         ran("ssp", "slow", {90.0: 3.5}),
@@ -50,7 +50,7 @@ def test_the_message_says_on_each_network_who_gains_and_who_loses() -> None:
     )
 
 
-def test_the_message_says_so_where_one_machine_does_not_get_there() -> None:
+def test_the_message_reports_it_where_one_machine_does_not_get_there() -> None:
     assert demo.message(ran("single", None, {10.0: 3.5}), []).startswith("One machine did not reach bits 3.4")
 
 

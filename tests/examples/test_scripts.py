@@ -60,6 +60,6 @@ def test_every_system_trains_a_script_on_real_processes(name: str, system: str, 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_command_runs_a_script(name: str) -> None:
     words = ["run", str(EXAMPLES / f"{name}.py"), "--on", "simulator", "--json", "--", "--epochs", "1"]
-    told = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert told.exit_code == 0
-    assert SCRIPTS[name].metric in json.loads(told.stdout)["final"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0
+    assert SCRIPTS[name].metric in json.loads(result.stdout)["final"]

@@ -59,12 +59,12 @@ def test_adding_a_pace_moves_no_draw_of_another() -> None:
     assert times(Fleet((DEVICE,), paces), 0, 20) == alone
 
 
-def test_jitter_keeps_the_mean_and_random_stragglers_strike_as_often_as_said() -> None:
+def test_jitter_keeps_the_mean_and_random_stragglers_occur_as_often_as_declared() -> None:
     jittered = np.array(times(Fleet((DEVICE,), (Jitter(0.5),)), 0, 20_000)) / 1.5
     assert jittered.mean() == pytest.approx(1.0, rel=0.02)
     assert np.log(jittered).std() == pytest.approx(0.5, rel=0.02)
-    struck = np.array(times(Fleet((DEVICE,), (RandomStragglers(0.2, 4.0),)), 0, 20_000)) > 2
-    assert struck.mean() == pytest.approx(0.2, rel=0.05)
+    slowed = np.array(times(Fleet((DEVICE,), (RandomStragglers(0.2, 4.0),)), 0, 20_000)) > 2
+    assert slowed.mean() == pytest.approx(0.2, rel=0.05)
 
 
 def test_a_timer_counts_operations_or_charges_measured_steps_but_never_both() -> None:
@@ -111,7 +111,7 @@ def test_what_the_user_gives_becomes_a_fleet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ('{"name": "x"}', "must give flops or seconds_per_step"),
         ('{"name": "x", "flops": 1, "seconds_per_step": 1}', "and not several of them"),
@@ -131,10 +131,10 @@ def test_what_the_user_gives_becomes_a_fleet(tmp_path: Path) -> None:
         ('{"name": "x", "machines": ["t4", "a100"]}', "is a fleet of machines and paces"),
     ],
 )
-def test_a_wrong_device_file_is_refused_with_a_sentence(text: str, says: str, tmp_path: Path) -> None:
+def test_a_wrong_device_file_is_refused_with_a_sentence(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "device.json"
     path.write_text(text)
-    with pytest.raises(PolyrhythmError, match=says):
+    with pytest.raises(PolyrhythmError, match=message):
         load(path)
 
 

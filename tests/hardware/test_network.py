@@ -31,7 +31,7 @@ def test_every_preset_loads_and_survives_being_written_to_a_file(name: str, tmp_
     assert load(str(path)) == network
 
 
-def test_presets_are_what_they_are_said_to_be() -> None:
+def test_presets_are_what_their_descriptions_state() -> None:
     assert load("slow").slowest() == (0.02, 50 * MBIT)
     assert load("lan").slowest() == pytest.approx((50e-6, 10_000 * MBIT))
     assert load("home").access(3, 8) == Access(20 * MBIT, 100 * MBIT)
@@ -139,7 +139,7 @@ def test_the_way_back_may_differ() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ('{"name": "n", "sites": [{"name": "a", "egress": 1, "speed": 2}]}', "unknown field `speed`"),
         ('{"name": "n", "sites": [{"name": "a"}]}', "missing required field `egress`"),
@@ -155,10 +155,10 @@ def test_the_way_back_may_differ() -> None:
         ("not JSON", "cannot be used"),
     ],
 )
-def test_a_wrong_file_is_refused_with_a_sentence(text: str, says: str, tmp_path: Path) -> None:
+def test_a_wrong_file_is_refused_with_a_sentence(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "network.json"
     path.write_text(text)
-    with pytest.raises(CompositionError, match=says):
+    with pytest.raises(CompositionError, match=message):
         load(path)
 
 

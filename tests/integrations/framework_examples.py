@@ -1,4 +1,4 @@
-"""The examples of other libraries' loops, their single-process originals, and what is asked of each."""
+"""The examples of other libraries' loops, their single-process originals, and the checks of each."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def changed(name: str) -> int:
 def original_loss(name: str) -> float:
     """What the single process prints, with batches as large as those of all workers together."""
     code = compile((ORIGINALS / f"{name}.py").read_text(encoding="utf-8"), f"{name}.py", "exec")
-    with contextlib.redirect_stdout(io.StringIO()) as said, _arguments(WORKERS * BATCH):
+    with contextlib.redirect_stdout(io.StringIO()) as printed, _arguments(WORKERS * BATCH):
         exec(code, {"__name__": "__main__"})
-    return loss_in(said.getvalue())
+    return loss_in(printed.getvalue())
 
 
 def loss_in(text: str) -> float:

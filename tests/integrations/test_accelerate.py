@@ -147,7 +147,7 @@ def test_a_gradient_is_clipped_after_it_was_merged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda worker: prepared(worker)[0].clip_grad_value_([], 1.0), "would clip each worker's own gradient.*use clip_grad_norm_"),
         (
@@ -156,8 +156,8 @@ def test_a_gradient_is_clipped_after_it_was_merged() -> None:
         ),
     ],
 )
-def test_what_would_go_wrong_is_refused(call: Any, said: str) -> None:
-    with pytest.raises(CompositionError, match=said):
+def test_what_would_go_wrong_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(CompositionError, match=message):
         go(call)
 
 

@@ -39,7 +39,7 @@ def test_the_merged_gradient_is_clipped_once_and_the_own_norm_returned() -> None
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (
             lambda worker, model: attach(worker, [network()], torch.optim.SGD(model.parameters())),
@@ -49,11 +49,11 @@ def test_the_merged_gradient_is_clipped_once_and_the_own_norm_returned() -> None
         (lambda worker, model: clip(worker, model.parameters(), 1.0), "are not those of one attached optimizer"),
     ],
 )
-def test_what_nobody_could_clip_or_attach_is_refused(call: Any, said: str) -> None:
+def test_what_cannot_be_clipped_or_attached_is_refused(call: Any, message: str) -> None:
     def train(worker: Any) -> None:
         model = network()
         model(torch.ones(1, 10)).sum().backward()
         call(worker, model)
 
-    with pytest.raises(CompositionError, match=said):
+    with pytest.raises(CompositionError, match=message):
         go(train)

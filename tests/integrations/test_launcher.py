@@ -1,4 +1,4 @@
-"""What a launcher says is hidden for a moment."""
+"""A launcher's output is hidden for a moment."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_elements_that_are_batches_stay_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "options", "said"),
+    ("make", "options", "message"),
     [
         (lambda: DataLoader(Endless()), {}, r"over an IterableDataset.*worker.shard\(dataset\)"),
         (
@@ -80,6 +80,6 @@ def test_elements_that_are_batches_stay_whole() -> None:
         ),
     ],
 )
-def test_what_cannot_be_shared_out_is_refused(make: Any, options: dict[str, int], said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_what_cannot_be_shared_out_is_refused(make: Any, options: dict[str, int], message: str) -> None:
+    with pytest.raises(DataError, match=message):
         dealt(make, **options)

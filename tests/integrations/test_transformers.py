@@ -145,9 +145,9 @@ def test_a_trainer_joins_under_a_launcher_and_starts_no_second_group(tmp_path: P
             )
             for rank in range(2)
         ]
-        said = [rank.communicate(timeout=120)[0].splitlines()[-1] for rank in ranks]
+        outputs = [rank.communicate(timeout=120)[0].splitlines()[-1] for rank in ranks]
     virtual = trained(NAME)
-    assert said == [f"the test: {virtual.summary.samples // 2} {virtual.final['loss']}"] * 2
+    assert outputs == [f"the test: {virtual.summary.samples // 2} {virtual.final['loss']}"] * 2
 
 
 def quoted() -> Iterator[tuple[str, str]]:

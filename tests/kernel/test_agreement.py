@@ -1,12 +1,12 @@
-"""What all must say alike, and the sentence where they do not; and the one about uneven numbers of steps."""
+"""Values that all must agree on, and the error where they do not; and the one about uneven numbers of steps."""
 
 from polyrhythm.core.kernel.agreement import Agreements, difference
 from polyrhythm.core.kernel.uneven import uneven
 
 
-def test_the_first_difference_is_named_with_who_says_what() -> None:
-    said = {f"worker/{rank}": {"seed": "1" if rank % 4 else "2", "system": str(rank)} for rank in range(8)}
-    assert difference(said) == "worker/0 and worker/4 have seed 2, worker/1 and 5 others have seed 1"
+def test_the_first_difference_is_named_with_who_has_what() -> None:
+    reported = {f"worker/{rank}": {"seed": "1" if rank % 4 else "2", "system": str(rank)} for rank in range(8)}
+    assert difference(reported) == "worker/0 and worker/4 have seed 2, worker/1 and 5 others have seed 1"
     assert difference({"worker/0": {"seed": "1"}, "worker/1": {}}) == "worker/0 has seed 1, worker/1 has no seed"
     assert difference({"worker/0": {"seed": "1"}, "worker/1": {"seed": "1"}}) is None
 
@@ -30,7 +30,7 @@ def test_the_remedy_is_that_of_the_call_whose_fact_differs() -> None:
     assert agreements.difference(0) == "worker/0 has a 1, worker/1 has no a: attach everywhere"
 
 
-def test_who_left_and_who_wants_more_is_said_with_the_remedy() -> None:
+def test_who_left_and_who_wants_more_is_reported_with_the_remedy() -> None:
     remedy = "every worker must take the same number of steps; stop together with worker.any(...), or give all equally many batches."
     assert uneven({"worker/0": 21}, ["worker/1"]) == f"worker/0 finished after 21 steps, but worker/1 waits to take another: {remedy}"
     assert uneven({"worker/0": 1, "worker/2": 1}, ["worker/1", "worker/3", "worker/4"]) == (

@@ -19,7 +19,7 @@ def test_an_item_is_admitted_when_it_is_due_and_the_one_before_has_left() -> Non
     assert line.admit() == "b"
 
 
-def test_it_is_idle_when_nobody_waits_or_runs_and_no_error_is_to_be_told() -> None:
+def test_it_is_idle_when_nothing_waits_or_runs_and_no_error_is_pending() -> None:
     line: SerialQueue[str] = SerialQueue()
     assert line.idle
     line.join("a")

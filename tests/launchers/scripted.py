@@ -23,7 +23,7 @@ Act = Callable[["Actor"], None]
 
 @dataclass(slots=True)
 class Actor:
-    """A task on stage: its link to the driver, and what it was told of its attempt."""
+    """A task on stage: its link to the driver, and what it received about its attempt."""
 
     name: str
     link: DriverLink

@@ -69,7 +69,7 @@ def test_a_task_on_one_of_several_hosts_needs_no_address_of_the_first(given: dic
     assert launched_rank() == 1
 
 
-def test_a_command_is_told_to_end_when_the_driver_is_killed(tmp_path: Path) -> None:
+def test_a_command_is_stopped_when_the_driver_is_killed(tmp_path: Path) -> None:
     """The driver is a process of its own here, which starts a command, says its number and is killed."""
     code = (
         "import os, signal\n"

@@ -72,7 +72,7 @@ def test_the_bytes_and_seconds_of_an_attempt_that_failed_are_of_the_run() -> Non
     assert ending.seconds >= times[-1]
 
 
-def test_a_task_whose_connection_ends_is_lost_though_its_engine_does_not_say_so() -> None:
+def test_a_task_whose_connection_ends_is_lost_though_its_engine_does_not_report_it() -> None:
     engine, (events, record) = Scripted([[survives(PEER_LOST)], [vanishes, ends]]), recorded()
     drive(engine, job(2), record)
     assert [event.what for event in events if isinstance(event, Faulted)] == ["its connection to the driver was lost"]
@@ -108,7 +108,7 @@ def test_tasks_that_do_not_come_are_named() -> None:
         drive(engine, job(3), recorded()[1])
 
 
-def test_an_engine_that_cannot_start_any_task_is_not_asked_again() -> None:
+def test_an_engine_that_cannot_start_any_task_is_not_tried_again() -> None:
     engine = Scripted([[sleeps], [sleeps]], losses_to_come=[Loss(None, "srun ended with exit code 1")])
     with pytest.raises(RunError, match="No worker could be started: srun ended with exit code 1"):
         drive(engine, job(2), recorded()[1])

@@ -22,12 +22,12 @@ def _losses(tasks: HostTasks) -> list[Loss]:
 
 
 def test_the_order_is_in_the_environment_of_the_command_on_each_host(tmp_path: Path) -> None:
-    command = ["sh", "-c", f'echo "$POLYRHYTHM_TASK $MORE" >> {tmp_path}/told']
+    command = ["sh", "-c", f'echo "$POLYRHYTHM_TASK $MORE" >> {tmp_path}/output']
     tasks = HostTasks(HERE, lambda: [command, command], ORDERED, {"MORE": "a b"})
     assert [loss.rank for loss in _losses(tasks)] == [None]
     assert tasks.losses() == []
     tasks.close(5.0)
-    first, second = (tmp_path / "told").read_text().splitlines()
+    first, second = (tmp_path / "output").read_text().splitlines()
     assert first == second
     assert "5ecre7" in first
     assert first.endswith(" a b")
@@ -43,16 +43,16 @@ def test_a_host_whose_command_fails_is_named_and_all_begin_anew(tmp_path: Path) 
 
 
 def test_a_command_ends_with_its_connection(tmp_path: Path) -> None:
-    command = ["sh", "-c", f"trap 'echo ended >> {tmp_path}/told; exit' TERM; touch {tmp_path}/begun; while :; do sleep 0.05; done"]
+    command = ["sh", "-c", f"trap 'echo ended >> {tmp_path}/output; exit' TERM; touch {tmp_path}/started; while :; do sleep 0.05; done"]
     tasks = HostTasks({"left": ["sh", "-c"]}, lambda: [command], ORDERED, {})
-    while not (tmp_path / "begun").exists():
+    while not (tmp_path / "started").exists():
         time.sleep(0.01)
     for program in tasks._programs.values():
         assert program._process.stdin is not None
         program._process.stdin.close()
     _losses(tasks)
     tasks.close(5.0)
-    assert (tmp_path / "told").read_text() == "ended\n"
+    assert (tmp_path / "output").read_text() == "ended\n"
 
 
 def test_a_command_that_reaches_no_host_is_refused() -> None:

@@ -26,14 +26,14 @@ def _container(objects: dict[str, Any]) -> dict[str, Any]:
     return dict(container)
 
 
-def test_each_pod_is_told_its_rank_and_where_pod_0_is() -> None:
+def test_each_pod_receives_its_rank_and_where_pod_0_is() -> None:
     objects = _objects(pr.launchers.Kubernetes(image="trainer:1"))
     job = objects["Job"]["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 3, 3)
     name = objects["Service"]["metadata"]["name"]
-    told = {each["name"]: each.get("value") for each in _container(objects)["env"]}
-    assert told["WORLD_SIZE"] == "3"
-    assert told["MASTER_ADDR"] == f"{name}-0.{job['template']['spec']['subdomain']}" == f"{name}-0.{name}"
+    reason = {each["name"]: each.get("value") for each in _container(objects)["env"]}
+    assert reason["WORLD_SIZE"] == "3"
+    assert reason["MASTER_ADDR"] == f"{name}-0.{job['template']['spec']['subdomain']}" == f"{name}-0.{name}"
     assert objects["Service"]["spec"]["selector"] == {"batch.kubernetes.io/job-name": objects["Job"]["metadata"]["name"]}
     assert objects["Service"]["spec"]["publishNotReadyAddresses"] is True
 
@@ -46,7 +46,7 @@ def test_the_secret_is_random_and_only_in_its_object() -> None:
     assert secrets[0] not in json.dumps(first["Job"])
 
 
-def test_pods_continue_from_the_newest_checkpoint_and_are_replaced_as_often_as_asked_for() -> None:
+def test_pods_continue_from_the_newest_checkpoint_and_are_replaced_as_often_as_requested() -> None:
     objects = _objects(pr.launchers.Kubernetes(image="trainer:1", restarts=2))
     assert _container(objects)["command"] == ["python", "-m", "again", "--resume"]
     assert objects["Job"]["spec"]["backoffLimit"] == 6
@@ -62,7 +62,7 @@ def test_resources_and_volumes_are_those_given() -> None:
     assert {"name": "data", "persistentVolumeClaim": {"claimName": "shared"}} in volumes
 
 
-def test_kubectl_is_told_the_cluster_and_the_namespace() -> None:
+def test_kubectl_receives_the_cluster_and_the_namespace() -> None:
     on = pr.launchers.Kubernetes(image="trainer:1", kubectl="/opt/kubectl", context="far", namespace="teams")
     assert on.submission(JOB).command == ["/opt/kubectl", "--context", "far", "--namespace", "teams", "apply", "-f", "-"]
 
@@ -73,7 +73,7 @@ def test_a_cluster_without_kubectl_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "reason"),
     [
         ({"reason": "Evicted", "message": "The node was low on memory."}, "was lost (Evicted: The node was low on memory.)"),
         ({}, "was lost (Kubernetes does not say why)"),
@@ -84,5 +84,5 @@ def test_a_cluster_without_kubectl_is_refused() -> None:
         ({"containerStatuses": [{"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}, "ended with exit code 1 (Error)"),
     ],
 )
-def test_the_end_of_a_pod_is_told(status: dict[str, Any], told: str) -> None:
-    assert _end(status) == told
+def test_the_end_of_a_pod_is_reported(status: dict[str, Any], reason: str) -> None:
+    assert _end(status) == reason

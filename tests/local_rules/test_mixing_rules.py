@@ -1,4 +1,4 @@
-"""Rules that send other vectors in the place of weights, or beside them: D², exact diffusion, gradient tracking."""
+"""Rules that send other vectors in the place of weights, or in addition to them: D², exact diffusion, gradient tracking."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def least() -> Tensor:
 
 
 @pytest.mark.parametrize("system", DIFFERENT)
-def test_a_constant_step_ends_at_the_optimum_where_plain_mixing_ends_beside_it(system: str) -> None:
+def test_a_constant_step_ends_at_the_optimum_where_plain_mixing_ends_next_to_it(system: str) -> None:
     exact = simulated(systems.find(system).local, mixing_of(system), 600)
     torch.testing.assert_close(exact, least().expand(WORKERS, SIZE), check_dtype=False, rtol=0, atol=1e-4)
-    beside = simulated(PlainSteps(), mixing_of(system), 600)
-    assert (beside.mean(0) - least()).norm() > 1e-2
+    mixed = simulated(PlainSteps(), mixing_of(system), 600)
+    assert (mixed.mean(0) - least()).norm() > 1e-2
 
 
 def test_the_mean_of_what_is_stepped_on_is_the_mean_gradient_at_every_step() -> None:

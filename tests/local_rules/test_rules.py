@@ -136,7 +136,7 @@ def test_alone_nothing_is_averaged_and_no_bit_changes() -> None:
 
 
 def test_where_a_parameter_had_no_gradient_its_state_counts_as_zeros_and_none_at_all_stays_none() -> None:
-    """The last layer is used by worker 1 alone, the one beside it by nobody."""
+    """The last layer is used by worker 1 alone, the one next to it by none."""
     found: list[Any] = [None, None]
 
     def train(worker: Any) -> None:

@@ -78,7 +78,7 @@ def test_lines_are_there_while_the_run_goes_on(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Recording:
-    """Keeps what it is given, or raises at what it is told to."""
+    """Keeps what it is given, or raises where it is configured to."""
 
     at: str = ""
     given: list[Any] = field(default_factory=list)
@@ -181,7 +181,7 @@ def test_the_command_line_names_loggers(tmp_path: Path, monkeypatch: pytest.Monk
     assert invoke("--log", "csv:a.csv", "--log", "csv:b.csv").exit_code == 0
     assert {"loss", "worker/1/loss"} <= {line["metric"] for line in lines(Path("a.csv"))}
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
-    for wrong, said in {"cvs:a": "csv", "csv": "has no target: write csv:PATH", "csv:": "has no target"}.items():
+    for wrong, message in {"cvs:a": "csv", "csv": "has no target: write csv:PATH", "csv:": "has no target"}.items():
         refused = invoke("--log", wrong)
         assert refused.exit_code == 2
-        assert said in refused.stderr
+        assert message in refused.stderr

@@ -132,7 +132,7 @@ def test_a_groups_learning_rates_are_the_mean_of_its_members() -> None:
 
 
 @pytest.mark.parametrize("rule", [Adagrad(), *dict.fromkeys(rule for each in MEMBERS if (rule := rule_of(each)))], ids=repr)
-def test_a_rule_that_takes_the_senders_rate_says_so_and_no_other(rule: Rule) -> None:
+def test_a_rule_that_takes_the_senders_rate_declares_it_and_no_other(rule: Rule) -> None:
     """At the second step: slow momentum has nothing to remember at the first, and takes the update as it is."""
     state = rule.step(A, rule.initial(LAYOUT), 0.1)[1]
     slow, fast = (rule.step(B, dict(state), rate)[0] for rate in (0.1, 0.2))
@@ -140,7 +140,7 @@ def test_a_rule_that_takes_the_senders_rate_says_so_and_no_other(rule: Rule) -> 
 
 
 @pytest.mark.parametrize("rule", list(dict.fromkeys(rule for each in MEMBERS if (rule := rule_of(each)))), ids=repr)
-def test_a_rule_whose_steps_depend_on_the_norm_of_a_direction_says_so(rule: Rule) -> None:
+def test_a_rule_whose_steps_depend_on_the_norm_of_a_direction_declares_it(rule: Rule) -> None:
     state = rule.step(A, rule.initial(LAYOUT), 0.1)[1]
     short, long = (rule.step(factor * B, dict(state), 0.1)[0] for factor in (1, 4))
     assert torch.equal(short, long) != rule.takes_norm
@@ -173,7 +173,7 @@ def test_both_ends_of_a_spring_move_by_what_they_were_before() -> None:
     torch.testing.assert_close(mine + centre, A + B)  # a spring moves no centre of mass
 
 
-def test_a_server_answers_with_the_centre_from_before_the_exchange() -> None:
+def test_a_server_responds_with_the_centre_from_before_the_exchange() -> None:
     strategy, events = Strategy(consistency=LocalSteps(1, Asynchronous()), topology=Server(), merge=Elastic(0.8)), []
     shard = ServerShard(strategy.agreement, server_end(Port(server(0), 0, lambda: 0.0), 4, record=events.append), AllWeights())
     founding = '{"names":["w"],"shapes":[[4]],"optimizer":""}'

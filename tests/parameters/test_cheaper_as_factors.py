@@ -35,7 +35,7 @@ def as_factors(outs: int, ins: int, batch: int, workers: int) -> Fraction:
 
 
 def as_served(outs: int, ins: int, servers: int, workers: int) -> Fraction:
-    """The same where shards run beside workers: a worker's pushes and reads of the other shards, and its own shard's of the others."""
+    """The same where shards run with workers: a worker's pushes and reads of the other shards, and its own shard's of the others."""
     mine, others = Fraction(outs * ins, servers), workers - 1
     return 2 * mine * (servers - 1) + 2 * mine * others
 

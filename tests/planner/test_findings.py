@@ -1,4 +1,4 @@
-"""What a search concludes from runs: who may be the answer, and what counts against whom."""
+"""Conclusions of a search from runs: the candidates for the best system, and what excludes others."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_further_seed_that_was_too_late_does_not_count() -> None:
     assert list(found.trainings[ONE]) == [0]
 
 
-def test_a_target_that_the_untrained_model_meets_is_said_before_anything_is_searched() -> None:
+def test_a_target_that_the_untrained_model_meets_is_reported_before_anything_is_searched() -> None:
     turns = InTurn()
     plan = planner(findings(("allreduce", "sparknet"), (2,), "loss=1e9"), turns=turns).plan()
     assert plan.best is None
@@ -115,7 +115,7 @@ def unmeasured(worker: pr.Worker, epochs: int = 1) -> None:
             optimizer.step()
 
 
-def test_a_metric_that_no_run_gives_is_said_and_ends_the_search() -> None:
+def test_a_metric_that_no_run_gives_is_reported_and_ends_the_search() -> None:
     scenario = Scenario("unmeasured", unmeasured, parse_target("accuracy=0.9"), NETWORK, fleet("cpu-core"))
     found = Findings(scenario, Objective(), Space.of(scenario, ("allreduce", "ssp"), (2,)), MeasureCache(None))
     turns = InTurn()
@@ -124,14 +124,14 @@ def test_a_metric_that_no_run_gives_is_said_and_ends_the_search() -> None:
     assert turns.made == 0
 
 
-def test_a_metric_by_another_name_is_answered_with_those_that_there_are() -> None:
+def test_a_metric_by_another_name_is_refused_with_those_that_there_are() -> None:
     turns = InTurn()
     plan = planner(findings(("allreduce",), (2,), "accuracy=0.9"), 1e6, turns).plan()
     assert "The JOB gives no value of accuracy: the JOB gives loss" in sentences(plan)[0]
     assert turns.made == 0
 
 
-def test_how_near_it_came_is_said_where_nothing_came_to_the_target() -> None:
+def test_how_near_it_came_is_reported_where_nothing_came_to_the_target() -> None:
     found = findings(workers=(2,))
     found.trainings = {ONE: {0: changed(came_in(3.0), reached=-1)}, OTHER: {0: changed(came_in(3.0), curve=[], reached=-1)}}
     assert "(the best was loss 0.01, with allreduce × 2): give a longer --budget" in sentences(planner(found).answer("over"))[0]
@@ -180,7 +180,7 @@ def test_of_two_that_take_equally_long_the_first_is_the_one_that_sends_less() ->
 
 
 @pytest.mark.parametrize(("width", "lacks"), [(150, False), (100, True)])
-def test_a_narrow_terminal_breaks_no_number_and_is_told_what_it_lacks(width: int, lacks: bool) -> None:
+def test_a_narrow_terminal_breaks_no_number_and_shows_what_it_lacks(width: int, lacks: bool) -> None:
     found = findings(workers=(2,))
     found.trainings = {ONE: {0: came_in(12.25)}, OTHER: {0: came_in(12.5)}}
     text = plan_text(planner(found).answer("over"), width)

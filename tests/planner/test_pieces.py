@@ -260,7 +260,7 @@ def test_a_setting_that_the_job_does_not_have_is_refused() -> None:
         pr.plan(least_squares, "loss=0.05", network=NETWORK, settings={"momentun": 0.9}, budget=1.0, jobs=1)
 
 
-def test_what_no_run_came_to_is_said_to_be_extrapolated() -> None:
+def test_what_no_run_reached_is_marked_as_extrapolated() -> None:
     found = findings(("allreduce", "sparknet"), (2,), target="loss=0.05")
     made = planner(found)
     made.search.make([(Candidate(system, 2), 0, 24, math.inf) for system in found.space.systems], 1.0)

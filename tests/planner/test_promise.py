@@ -110,7 +110,7 @@ def test_the_length_of_a_job_that_makes_its_own_batches_is_its_steps_at_every_wo
         ({"epochs": 3.0, "steps": True}, None),
     ],
 )
-def test_the_setting_that_says_how_long_is_found_by_its_name(settings: dict[str, Any], name: str | None) -> None:
+def test_the_setting_of_the_length_is_found_by_its_name(settings: dict[str, Any], name: str | None) -> None:
     found = length_in(settings)
     assert (found.name if found else None) == name
 
@@ -136,7 +136,7 @@ def test_what_is_printed_is_what_was_executed(train: Any) -> None:
     assert best.seconds.low <= reached.time <= best.seconds.high
 
 
-def test_a_command_says_how_long_the_training_was_that_was_searched() -> None:
+def test_a_command_contains_the_length_of_training_that_was_searched() -> None:
     found = findings(workers=(2,), train=own_batches)
     found.observe(looked_at(own_batches))
     found.trainings = {ONE: {0: came_in(2.0, curve=[CurvePoint(2.0, 10.0, 4000.0, 0.01)], samples=4000.0)}}
@@ -191,19 +191,19 @@ def test_no_command_is_printed_for_what_came_to_the_target_under_some_seeds_only
 
 
 @pytest.mark.parametrize(
-    ("seconds", "missed", "said"),
+    ("seconds", "missed", "message"),
     [
         ([1.1, 0.9], "", "after 1.1 s, 900 ms: within the bounds of the search"),
         ([1.1, 2.5], "", "after 1.1 s, 2.5 s: outside of the bounds of the search (800 ms – 1.2 s); those above include it"),
         ([None], "it ended after 300 samples", "it came to loss 0.05 after not at all: it ended after 300 samples"),
     ],
 )
-def test_what_came_of_an_execution_is_said(seconds: list[float | None], missed: str, said: str) -> None:
+def test_the_result_of_an_execution_is_reported(seconds: list[float | None], missed: str, message: str) -> None:
     found = findings(workers=(2,))
     found.trainings = {ONE: {seed: came_in(1.0) for seed in range(3)}}
     made = planner(found)
     made.rehearsal.executed[ONE] = Execution([3, 4][: len(seconds)], seconds, Interval(0.8, 1.0, 1.2), missed)
-    assert said in sentences(made.answer("over"))[1]
+    assert message in sentences(made.answer("over"))[1]
 
 
 def tried(found: Findings) -> set[Any]:
@@ -237,11 +237,11 @@ def test_one_machine_alone_comes_first_where_others_are_hardly_faster() -> None:
     )
 
 
-def test_a_job_that_is_large_for_the_budget_is_told_at_once_and_what_would_do() -> None:
+def test_a_job_that_is_large_for_the_budget_is_reported_at_once_with_a_remedy() -> None:
     made = planner(findings(("allreduce", "ssp"), (2,)))
-    said: list[str] = []
+    remarks: list[str] = []
     made.acquaintance._remark(Observed(real=600.0))
-    made.said = said.append
+    made.on_remark = remarks.append
     [remark] = made.acquaintance.remarks
     assert "large for this budget" in remark
     assert "--budget" in remark
@@ -249,11 +249,11 @@ def test_a_job_that_is_large_for_the_budget_is_told_at_once_and_what_would_do() 
 
 
 def test_what_the_first_step_loads_is_no_part_of_a_step() -> None:
-    begun: list[float] = []
+    started: list[float] = []
 
     def train(worker: pr.Worker, epochs: int = 4, lr: float = 0.05, batch_size: int = 8) -> None:
-        if not begun:
-            begun.append(time.monotonic())
+        if not started:
+            started.append(time.monotonic())
             time.sleep(0.3)  # as imports of the first step of all
         least_squares(worker, epochs, lr, batch_size)
 

@@ -60,7 +60,7 @@ def test_choices_are_ordered_by_the_objective(name: str) -> None:
 
 
 @pytest.mark.long
-def test_the_answer_says_what_it_waits_for_and_what_would_help() -> None:
+def test_the_plan_states_what_it_waits_for_and_what_would_help() -> None:
     plan = planner(findings(workers=(2,)), 12.0).plan()
     answer = " ".join(sentences(plan))
     assert plan.best is not None

@@ -44,7 +44,7 @@ def same(a: Tensor, b: Tensor) -> None:
 
 
 def like_gloo(ranks: int) -> dict[str, Callable[[], None]]:
-    """Each collective beside gloo's, on the same numbers: the same bits."""
+    """Each collective compared with gloo's, on the same numbers: the same bits."""
     gloo = dist.new_group(backend="gloo")
     laws: dict[str, Callable[[], None]] = {}
     for dtype in DTYPES:

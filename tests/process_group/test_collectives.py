@@ -13,7 +13,7 @@ import polyrhythm.process_group
 from polyrhythm.errors import CompositionError
 
 
-def beside_gloo(rank: int, ranks: int) -> dict[str, str]:
+def compared_with_gloo(rank: int, ranks: int) -> dict[str, str]:
     return torch_ranks.outcomes(collective_laws.like_gloo(ranks))
 
 
@@ -26,7 +26,7 @@ def broken(found: list[dict[str, str]]) -> list[tuple[int, str, str]]:
 
 
 def test_two_ranks_get_the_same_bits_as_through_gloo_for_every_type_and_operation() -> None:
-    found = torch_ranks.run(beside_gloo, 2)
+    found = torch_ranks.run(compared_with_gloo, 2)
     assert len(found[0]) > 60
     assert broken(found) == []
 

@@ -14,13 +14,13 @@ from polyrhythm.core.processes.runtime.node import Node
 def within_loop(node: Node, what: Callable[[], Any]) -> Any:
     completion = Completion()
 
-    def answer() -> None:
+    def respond() -> None:
         try:
             completion.finish(what(), None)
         except Exception as problem:
             completion.finish(None, problem)
 
-    node.loop.call(answer)
+    node.loop.call(respond)
     return completion.wait()
 
 

@@ -26,7 +26,7 @@ def test_the_latest_moment_is_not_after_a_time_and_the_next_one_is(time: float) 
 
 
 @given(st.lists(st.floats(1e-3, 100.0), max_size=40).map(sorted), st.integers(1, 60))
-def test_an_album_has_what_was_there_at_every_moment_that_it_can_tell_of(changes: list[float], room: int) -> None:
+def test_an_album_has_the_weights_of_every_moment_that_it_covers(changes: list[float], room: int) -> None:
     """The weights are the number of changes so far; a copy takes four bytes."""
     snapshots = Snapshots(4 * room)
     snapshots.wanted = True
@@ -40,7 +40,7 @@ def test_an_album_has_what_was_there_at_every_moment_that_it_can_tell_of(changes
         assert (expected == len(changes) or len(changes) in alike) if found is None else found.item() in alike
 
 
-def test_an_album_that_nobody_wants_stays_empty() -> None:
+def test_an_unused_album_stays_empty() -> None:
     snapshots = Snapshots(1000)
     snapshots.look(1.0, torch.zeros(3))
     assert not snapshots.kept
@@ -55,7 +55,7 @@ def test_what_is_larger_than_the_room_is_not_kept() -> None:
     assert snapshots.too_large
 
 
-def test_beside_weights_that_are_larger_than_the_room_nothing_can_be_recorded_checkpoints_a_moment() -> None:
+def test_where_weights_are_larger_than_the_room_nothing_can_be_recorded_checkpoints_a_moment() -> None:
     large, small = Snapshots(8), Snapshots(1000)
     large.wanted = small.wanted = True
     for count, now in enumerate((0.1, 0.2, 0.4, 100.0)):

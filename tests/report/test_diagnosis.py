@@ -128,7 +128,7 @@ def test_what_was_made_slow_is_named_first_and_without_it_the_time_is_as_predict
         assert (cause.kind, cause.where) == (case.kind, case.where), found.causes
         factor = (mended.time / mended.summary.samples) / (slow.time / slow.summary.samples)
         assert cause.low <= factor <= cause.high, (cause, factor)
-        if cause.low < (1 - cause.gain) / 1.31:  # what is not known is said by a wide interval, and otherwise it is narrow
+        if cause.low < (1 - cause.gain) / 1.31:  # what is not known has a wide interval, and otherwise it is narrow
             assert not timeline or cause.kind == "busy server"
 
 
@@ -201,7 +201,7 @@ def test_all_that_slow_down_alike_have_not_lost_a_core() -> None:
     assert StepTimes(events).changes() == {}
 
 
-def test_what_the_record_does_not_tell_is_said() -> None:
+def test_what_the_record_does_not_show_is_reported() -> None:
     events = [Computed(0.1, "worker/0", 0.1), Waited(1.0, "worker/0", 0.9), Stepped(1.0, "worker/0", 1, 1, 1000)]
     failed = Summary("allreduce", 2, "simulator", "slow", 3, steps=1, bytes_sent=10**6, error="worker/1 crashed.")
     found = diagnose(Outcome(failed, events, state="failed"))

@@ -158,7 +158,7 @@ def test_a_file_is_as_it_was_until_the_new_one_is_whole(tmp_path: Path) -> None:
     atomic.write(path, b"old")
 
     def interrupted() -> None:
-        with atomic.beside(path) as fresh:
+        with atomic.replacing(path) as fresh:
             fresh.write_bytes(b"half")
             raise KeyboardInterrupt
 
@@ -183,7 +183,7 @@ def test_an_earlier_record_stays_until_the_new_one_is_whole(tmp_path: Path) -> N
     running.state = "running"
     record = Record(running, tmp_path)
     record.follow()
-    assert names(tmp_path) == [EARLIER, RESERVE, EVENTS, RUN]  # the old weights are not beside the new events
+    assert names(tmp_path) == [EARLIER, RESERVE, EVENTS, RUN]  # the old weights are not next to the new events
     assert load(tmp_path / EARLIER).summary.system == "ssp"
     assert load(tmp_path).summary.system == "allreduce"
     running.state = "ended"
@@ -201,7 +201,7 @@ def test_the_last_record_with_weights_stays_when_runs_fail_one_after_the_other(t
     assert names(tmp_path / EARLIER) == FILES
 
 
-def test_a_record_that_cannot_be_begun_leaves_the_earlier_one_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_cannot_be_started_leaves_the_earlier_one_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(made("ssp"), tmp_path)
     monkeypatch.setattr(atomic, "flush", fill)
     with pytest.raises(CompositionError, match=r"No record can be written in .*: No space left on device\."):

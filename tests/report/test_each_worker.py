@@ -19,7 +19,7 @@ TOY = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.02), epochs=4)
 UNEVEN = Simulator(network=SLOW, devices=Fleet((Device("slow", 2e5),), (Mixed((1.0, 1.0, 0.25)),)))
 
 
-def test_the_slow_one_waits_least_and_where_nobody_waits_the_fast_ones_train_more() -> None:
+def test_the_slow_one_waits_least_and_where_no_worker_waits_the_fast_ones_train_more() -> None:
     lockstep, free = (run(TOY, workers=3, strategy=name, on=UNEVEN).outcome for name in ("allreduce", "strom"))
     found = totals(lockstep)
     assert list(found) == ["worker/0", "worker/1", "worker/2"]

@@ -35,7 +35,7 @@ def test_a_run_without_reports_has_an_empty_history() -> None:
     assert len(Run(plain("ssp", 1.0, 1, [])).history()) == 0
 
 
-def test_without_pandas_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pandas_it_states_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(PolyrhythmError, match=r'pip install "polyrhythm\[frames\]"'):
         Run(outcome("ssp", steps=5)).history()

@@ -14,7 +14,7 @@ from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.record import Record
 
 
-def begun(directory: Path, state: str = "running") -> Record:
+def started(directory: Path, state: str = "running") -> Record:
     """A record that is being written, with one event."""
     outcome = Outcome(Summary("ssp", 2, "processes", None, 0), state="running")
     record = Record(outcome, directory)
@@ -24,8 +24,8 @@ def begun(directory: Path, state: str = "running") -> Record:
     return record
 
 
-def test_a_record_whose_process_is_gone_says_why(tmp_path: Path) -> None:
-    begun(tmp_path)._file.close()  # as the system does when a process ends
+def test_a_record_whose_process_is_gone_reports_why(tmp_path: Path) -> None:
+    started(tmp_path)._file.close()  # as the system does when a process ends
     killed.complete(tmp_path, "worker/1 failed: its process was killed")
     found = load(tmp_path)
     assert (found.state, found.summary.steps) == ("failed", 1)
@@ -35,7 +35,7 @@ def test_a_record_whose_process_is_gone_says_why(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_still_written_or_whole_is_left_alone(tmp_path: Path) -> None:
-    record = begun(tmp_path, "ended")
+    record = started(tmp_path, "ended")
     killed.complete(tmp_path, "no")
     assert load(tmp_path).state == "running"
     record.finish()

@@ -56,7 +56,7 @@ TAILS = {
 
 
 @pytest.mark.parametrize(("damage", "lost"), TAILS.values(), ids=TAILS)
-def test_a_damaged_end_is_cut_off_and_said(kept: Path, damage: Callable[[bytes], bytes], lost: int | None) -> None:
+def test_a_damaged_end_is_cut_off_and_reported(kept: Path, damage: Callable[[bytes], bytes], lost: int | None) -> None:
     before = load(kept)
     change(kept / EVENTS, damage)
     after = load(kept)
@@ -68,7 +68,7 @@ def test_a_damaged_end_is_cut_off_and_said(kept: Path, damage: Callable[[bytes],
         assert remark in page([after], "title")
 
 
-def test_damage_in_the_middle_is_counted_and_said(kept: Path) -> None:
+def test_damage_in_the_middle_is_counted_and_reported(kept: Path) -> None:
     before = load(kept).events
     change(
         kept / EVENTS, lambda data: b"".join(b"x" + line if index in (3, 5) else line for index, line in enumerate(data.splitlines(True)))
@@ -97,7 +97,7 @@ def test_a_number_that_no_run_can_have_written_is_damage(kept: Path, line: str) 
     [b"", b"{", b"{}", b"[" * 200_000, b'{"x":' + b"[" * 200_000, b'{"summary":' * 100_000, b"\0" * 100, b"\xff", b'"text"'],
     ids=len,
 )
-def test_a_run_json_that_is_damaged_is_refused_with_what_the_events_say(kept: Path, damage: bytes) -> None:
+def test_a_run_json_that_is_damaged_is_refused_with_what_the_events_contain(kept: Path, damage: bytes) -> None:
     (kept / RUN).write_bytes(damage)
     with pytest.raises(CompositionError, match=r"cannot be read: run.json is damaged \(.*\)\. .* holds \d+ events until [\d.]+ s\.$"):
         load(kept)
@@ -119,7 +119,7 @@ def test_a_comparison_that_knows_the_numbers_needs_no_run_json(kept: Path) -> No
 @pytest.mark.parametrize(
     "damage", [lambda path: path.unlink(), lambda path: change(path, lambda data: data[:-3]), lambda path: path.write_bytes(b"")]
 )
-def test_weights_that_are_missing_or_damaged_are_said_and_refuse_no_numbers(kept: Path, damage: Callable[[Path], None]) -> None:
+def test_weights_that_are_missing_or_damaged_are_reported_and_refuse_no_numbers(kept: Path, damage: Callable[[Path], None]) -> None:
     before = load(kept)
     damage(kept / WEIGHTS)
     after = load(kept)
@@ -128,7 +128,7 @@ def test_weights_that_are_missing_or_damaged_are_said_and_refuse_no_numbers(kept
     assert after.remarks[0].startswith(WEIGHTS)
 
 
-def test_events_that_are_missing_are_said_and_refuse_no_numbers(kept: Path) -> None:
+def test_events_that_are_missing_are_reported_and_refuse_no_numbers(kept: Path) -> None:
     before = load(kept)
     (kept / EVENTS).unlink()
     after = load(kept)

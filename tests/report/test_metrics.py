@@ -24,7 +24,7 @@ def test_accuracies_scores_and_likelihoods_are_better_when_higher(metric: str) -
 
 
 @pytest.mark.parametrize("metric", ["test", "gap", "generator", "epoch", "mseries"])
-def test_what_the_name_does_not_say_is_not_guessed(metric: str) -> None:
+def test_what_the_name_does_not_state_is_not_guessed(metric: str) -> None:
     assert higher_is_better(metric) is None
 
 
@@ -80,7 +80,7 @@ def test_what_is_no_target_is_refused_with_an_example(text: str) -> None:
         parse_target(text)
 
 
-def test_a_sign_says_which_way_is_better_where_the_name_does_not() -> None:
+def test_a_sign_shows_which_way_is_better_where_the_name_does_not() -> None:
     most, least = parse_target("gap <= 0.1"), parse_target("gap>=0.1")
     assert (str(most), most.higher_is_better, least.higher_is_better) == ("gap 0.1", False, True)
     assert (most.met_by(0.05), least.met_by(0.05)) == (True, False)

@@ -75,7 +75,7 @@ def test_only_the_two_scripts_of_the_page_may_run_and_nothing_may_be_made_into_o
     assert not re.search(r"\son\w+=", without_scripts(text))
 
 
-def test_it_says_everything_without_scripts(written: str) -> None:
+def test_the_page_is_complete_without_scripts(written: str) -> None:
     still = without_scripts(written)
     assert still.count('<div class="still"><svg') == 10
     assert still.count('role="img" aria-label="') == 10
@@ -110,7 +110,7 @@ def test_a_system_that_has_no_place_on_the_axis_of_bytes_is_named_once_whatever_
     assert len(re.findall(r"single sent nothing, so it is not drawn; its last values: [\d.]+ to [\d.]+", text)) == 2
 
 
-def test_it_says_how_to_get_a_timeline(written: str) -> None:
+def test_the_page_states_how_to_get_a_timeline(written: str) -> None:
     assert written.count("polyrhythm trace RUN_DIR") == 2
 
 

@@ -43,7 +43,7 @@ def test_bytes_are_drawn_logarithmically_where_they_differ_widely_and_zero_is_le
     assert [line["label"] for line in rows(drawn)] == ["ssp"]
 
 
-def test_another_metric_and_a_target_may_be_asked_for() -> None:
+def test_another_metric_and_a_target_may_be_requested() -> None:
     drawn = spec(metric_over_time(outcome("ssp", steps=10), metric="loss", target=Target("loss", 0.5)))
     assert drawn["title"]["text"].startswith("Loss against virtual time")
     assert [{"y": 0.5}] in drawn["datasets"].values()
@@ -99,7 +99,7 @@ def test_the_commands_that_draw_nothing_do_not_load_the_drawing_library() -> Non
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
-def test_thirteen_systems_are_told_apart() -> None:
+def test_thirteen_systems_are_distinguished() -> None:
     encoding = spec(metric_over_time([outcome(system, steps=10) for system in SYSTEMS]))["layer"][0]["encoding"]
     looks = zip(encoding["color"]["scale"]["range"], map(tuple, encoding["strokeDash"]["scale"]["range"]), strict=True)
     assert len(set(looks)) == len(SYSTEMS)

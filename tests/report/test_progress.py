@@ -38,7 +38,7 @@ def test_a_terminal_shows_which_run_and_how_far_worker_0_is(monkeypatch: pytest.
     assert "step 9" not in terminal.getvalue()
 
 
-def test_nothing_is_shown_when_it_is_not_wanted_or_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_shown_when_it_is_not_wanted_or_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal, pipe = Terminal(), io.StringIO()
     monkeypatch.setattr(sys, "stderr", terminal)
     show(wanted=False)
@@ -64,7 +64,7 @@ def test_runs_under_way_at_once_share_the_line_which_starts_no_thread(monkeypatc
     assert "1/3" in written
 
 
-def test_nobody_watching_sees_nothing_of_runs_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_nothing_is_shown_of_runs_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     with board(2, wanted=False) as shown:
         shown.begin("ssp")
         shown.end("ssp")

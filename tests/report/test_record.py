@@ -32,8 +32,8 @@ def files_of_at_most(nbytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def begun(path: Path) -> tuple[Outcome, Record]:
-    """A run that has begun, and its record."""
+def started(path: Path) -> tuple[Outcome, Record]:
+    """A run that has started, and its record."""
     run = outcome("ssp", workers=2, steps=20)
     run.state = "running"
     run.weights = {"w": torch.zeros(10_000)}
@@ -51,7 +51,7 @@ def follow(run: Outcome, record: Record) -> None:
 
 
 def test_a_run_under_way_is_read_as_such_and_one_that_was_killed_too(tmp_path: Path) -> None:
-    run, record = begun(tmp_path)
+    run, record = started(tmp_path)
     begin = load(tmp_path)
     assert (begin.summary.error, begin.events) == ("The run is still running: 0 events so far.", [])
     record.follow()
@@ -70,7 +70,7 @@ def test_a_run_under_way_is_read_as_such_and_one_that_was_killed_too(tmp_path: P
 
 
 def test_events_that_were_streamed_are_not_written_again(tmp_path: Path) -> None:
-    run, record = begun(tmp_path)
+    run, record = started(tmp_path)
     follow(run, record)
     before = (tmp_path / EVENTS).stat()
     assert record.finish() == []
@@ -79,7 +79,7 @@ def test_events_that_were_streamed_are_not_written_again(tmp_path: Path) -> None
 
 
 def test_a_disk_that_is_full_for_a_while_costs_nothing(tmp_path: Path) -> None:
-    run, record = begun(tmp_path)
+    run, record = started(tmp_path)
     with files_of_at_most(5_000):
         follow(run, record)
     assert record.finish() == []
@@ -87,8 +87,8 @@ def test_a_disk_that_is_full_for_a_while_costs_nothing(tmp_path: Path) -> None:
     assert (again.events, again.remarks, again.state) == (run.events, [], "ended")
 
 
-def test_a_disk_that_stays_full_costs_what_has_no_room_and_says_so(tmp_path: Path) -> None:
-    run, record = begun(tmp_path)
+def test_a_disk_that_stays_full_costs_what_has_no_room_and_reports_it(tmp_path: Path) -> None:
+    run, record = started(tmp_path)
     with files_of_at_most(5_000):
         follow(run, record)
         troubles = record.finish()
@@ -102,7 +102,7 @@ def test_a_disk_that_stays_full_costs_what_has_no_room_and_says_so(tmp_path: Pat
 
 
 def test_a_disk_without_any_room_leaves_the_provisional_record(tmp_path: Path) -> None:
-    run, record = begun(tmp_path)
+    run, record = started(tmp_path)
     with files_of_at_most(100):
         follow(run, record)
         assert len(record.finish()) == 3
@@ -111,7 +111,7 @@ def test_a_disk_without_any_room_leaves_the_provisional_record(tmp_path: Path) -
 
 
 def test_room_is_kept_for_the_numbers(tmp_path: Path) -> None:
-    run, record = begun(tmp_path)
+    run, record = started(tmp_path)
     size = (tmp_path / RESERVE).stat().st_size
     follow(run, record)
     run.weights = {}
@@ -120,18 +120,18 @@ def test_room_is_kept_for_the_numbers(tmp_path: Path) -> None:
     assert (tmp_path / RUN).stat().st_size < size
 
 
-def test_the_error_of_a_full_disk_is_said_in_the_systems_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_full_disk_is_reported_in_the_systems_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    run, record = begun(tmp_path)
+    run, record = started(tmp_path)
     follow(run, record)
     monkeypatch.setattr(records, "write", full)
     assert record.finish() == [f"The record in {tmp_path} is incomplete: run.json could not be written (No space left on device)."]
 
 
 def test_a_directory_that_vanished_is_written_anew(tmp_path: Path) -> None:
-    run, record = begun(tmp_path / "run")
+    run, record = started(tmp_path / "run")
     record.follow()
     shutil.rmtree(tmp_path / "run")
     follow(run, record)
@@ -139,8 +139,8 @@ def test_a_directory_that_vanished_is_written_anew(tmp_path: Path) -> None:
     assert load(tmp_path / "run").events == run.events
 
 
-def test_a_directory_in_whose_place_is_a_file_is_said(tmp_path: Path) -> None:
-    run, record = begun(tmp_path / "run")
+def test_a_directory_in_whose_place_is_a_file_is_reported(tmp_path: Path) -> None:
+    run, record = started(tmp_path / "run")
     shutil.rmtree(tmp_path / "run")
     (tmp_path / "run").touch()
     follow(run, record)
@@ -150,7 +150,7 @@ def test_a_directory_in_whose_place_is_a_file_is_said(tmp_path: Path) -> None:
 
 
 def test_an_interruption_between_an_event_and_its_line_doubles_and_loses_nothing(tmp_path: Path) -> None:
-    run, record = begun(tmp_path)
+    run, record = started(tmp_path)
     events = list(run.events)
     run.events.clear()
     for index, event in enumerate(events):

@@ -1,4 +1,4 @@
-"""Names beside the points of a front."""
+"""Names next to the points of a front."""
 
 from __future__ import annotations
 

@@ -41,10 +41,10 @@ def test_workers_that_were_lost_are_named() -> None:
     assert "ssp continued without worker/2." in text([plain("ssp", 1.0, 1, [], lost=["worker/2"])])
 
 
-def test_a_run_that_was_begun_again_says_when_and_why() -> None:
+def test_a_run_that_was_started_again_states_when_and_why() -> None:
     run = plain("ssp", 8.0, 1, [])
     run.events.append(Restarted(4.1, "worker/1", "worker/1 failed: killed by signal 9 (SIGKILL)"))
-    assert "ssp was begun again after 4.1 s: worker/1 failed: killed by signal 9 (SIGKILL)." in " ".join(text([run]).split())
+    assert "ssp was started again after 4.1 s: worker/1 failed: killed by signal 9 (SIGKILL)." in " ".join(text([run]).split())
 
 
 def test_real_and_virtual_runs_have_tables_of_their_own() -> None:

@@ -41,7 +41,7 @@ def test_a_run_with_evaluations_is_judged_by_them_alone() -> None:
     assert reached.time == 0.338
 
 
-def test_what_was_only_reported_has_its_own_curve_beside_evaluations() -> None:
+def test_what_was_only_reported_has_its_own_curve_next_to_evaluations() -> None:
     run = evaluated("ssp", (1.0, 0.9, 0.5), (2.0, 1.8, 0.95))
     run.events.append(Reported(1.5, "worker/0", 3, {"loss": 0.4, "epoch": 1.0}, 200))
     assert [event.time for event in curve_of(run, "loss")] == [1.5]
@@ -53,14 +53,14 @@ def test_what_was_only_reported_has_its_own_curve_beside_evaluations() -> None:
     assert list(table["loss"].dropna()) == [0.4]
 
 
-def test_the_table_tells_between_which_moments() -> None:
+def test_the_table_shows_between_which_moments() -> None:
     cells = sheet(series_of([SLOW, FAST]), GOAL)
     assert [row[:2] for row in cells.rows] == [["sparknet", "between 310 and 338 ms"], ["allreduce", "between 1.83 and 2 s"]]
 
 
-def test_the_sentence_tells_it_too() -> None:
-    said = sentence([SLOW, FAST], GOAL)
-    assert said.startswith("sparknet reached accuracy 0.9 first, between 310 and 338 ms of virtual time, 5.9 times as fast as allreduce.")
+def test_the_sentence_shows_it_too() -> None:
+    text = sentence([SLOW, FAST], GOAL)
+    assert text.startswith("sparknet reached accuracy 0.9 first, between 310 and 338 ms of virtual time, 5.9 times as fast as allreduce.")
 
 
 def test_two_that_came_between_the_same_moments_are_a_tie() -> None:
@@ -68,14 +68,14 @@ def test_two_that_came_between_the_same_moments_are_a_tie() -> None:
     assert sentence([other, FAST], GOAL).startswith("tree and sparknet reached accuracy 0.9 at the same time, between 310 and 338 ms")
 
 
-def test_several_seeds_tell_their_medians() -> None:
+def test_several_seeds_show_their_medians() -> None:
     runs = [
         evaluated("sparknet", (end, since, 0.92), seed=seed) for seed, (end, since) in enumerate([(0.3, 0.28), (0.4, 0.36), (0.5, 0.46)])
     ]
     assert "between 360 and 400 ms" in sentence(runs, GOAL)
 
 
-def test_the_table_and_the_sentence_tell_of_the_same_seeds_also_where_one_never_got_there() -> None:
+def test_the_table_and_the_sentence_cover_the_same_seeds_also_where_one_never_got_there() -> None:
     a = [evaluated("easgd", (end, since, 0.92), seed=seed) for seed, (end, since) in enumerate([(10.0, 9.0), (20.0, 18.0)])]
     a.append(evaluated("easgd", (30.0, 28.0, 0.5), seed=2))
     b = [evaluated("sparknet", (40.0, 37.0, 0.95), seed=seed) for seed in range(3)]
@@ -100,7 +100,7 @@ def test_a_logarithmic_axis_begins_with_the_first_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("show", "value", "said"),
+    ("show", "value", "text"),
     [
         (show_seconds, 0.9996, "1 s"),
         (show_seconds, 0.0009999, "1 ms"),
@@ -114,12 +114,12 @@ def test_a_logarithmic_axis_begins_with_the_first_step() -> None:
         (show_bytes, 3.2e18, "3,200 PB"),
     ],
 )
-def test_a_unit_is_chosen_by_what_is_shown(show: Callable[[float], str], value: float, said: str) -> None:
-    assert show(value) == said
+def test_a_unit_is_chosen_by_what_is_shown(show: Callable[[float], str], value: float, text: str) -> None:
+    assert show(value) == text
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "said"),
+    ("begin", "end", "text"),
     [
         (0.31, 0.338, "between 310 and 338 ms"),
         (0.95, 1.04, "between 950 ms and 1.04 s"),
@@ -127,5 +127,5 @@ def test_a_unit_is_chosen_by_what_is_shown(show: Callable[[float], str], value: 
         (0.0, 0.001, "between 0 and 1 ms"),
     ],
 )
-def test_a_window_is_written_with_one_unit_where_one_will_do(begin: float, end: float, said: str) -> None:
-    assert show_window(begin, end) == said
+def test_a_window_is_written_with_one_unit_where_one_will_do(begin: float, end: float, text: str) -> None:
+    assert show_window(begin, end) == text

@@ -95,7 +95,7 @@ def test_parts_are_added_up_where_they_lie_with_the_bits_of_the_whole(
 
     def body(group: MemoryGroup) -> tuple[Tensor, list[Tensor], list[int]]:
         flat = numbers(group.rank, whole, dtype)
-        parts = [part.clone() for part in flat.split([*SIZES, 0, SIZES[3]])]  # small ones alone and beside each other
+        parts = [part.clone() for part in flat.split([*SIZES, 0, SIZES[3]])]  # small ones alone and next to each other
         versions = [part._version for part in parts]
         group.reduce(flat, flat, divisor=ranks, rotated=rotated)
         group.reduce_parts(parts, ranks, rotated=rotated)
@@ -240,11 +240,11 @@ def test_buffers_go_on_in_turn_when_the_counters_begin_anew(start: int, engines:
         else:
             engine._step = start
         total = numbers(group.rank, 600_000, torch.float32)
-        begun.wait()
+        ready.wait()
         group.reduce(total, total)
         return total
 
-    begun, segment = threading.Barrier(2), SharedSegment.create(2)
+    ready, segment = threading.Barrier(2), SharedSegment.create(2)
     for rank in range(2):
         segment.base[rank * LINE : rank * LINE + 4].view(torch.int32).fill_(-4)  # the lower bits of 2 * start
     for total in together(2, body, engines, segment):

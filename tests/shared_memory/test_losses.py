@@ -18,7 +18,7 @@ from polyrhythm.core.shared_memory.segment import LINE
 
 
 @pytest.mark.parametrize("engine", [Native, Portable])
-def test_whoever_waits_for_a_lost_rank_gets_an_error_and_the_group_is_of_no_use_then(engine: type) -> None:
+def test_a_worker_that_waits_for_a_lost_rank_gets_an_error_and_the_group_is_of_no_use_then(engine: type) -> None:
     segment = SharedSegment.create(2)
     group = MemoryGroup(segment, 0, engine)
     threading.Timer(0.05, group.lose, [1]).start()

@@ -78,7 +78,7 @@ def test_every_epoch_and_every_seed_has_an_order_of_its_own(seed: int) -> None:
 
 @pytest.mark.parametrize("shuffle", MEMBERS, ids=repr)
 @pytest.mark.parametrize(
-    ("samples", "workers", "size", "said"),
+    ("samples", "workers", "size", "message"),
     [
         (0, 2, 4, "The data set is empty.*check how it was loaded"),
         (2, 3, 4, "2 samples cannot be sharded over 3 workers: use at most 2 workers"),
@@ -86,12 +86,12 @@ def test_every_epoch_and_every_seed_has_an_order_of_its_own(seed: int) -> None:
         (9, 3, -1, "batch_size=-1 is not a batch size"),
     ],
 )
-def test_what_cannot_be_shared_out_is_refused(shuffle, samples: int, workers: int, size: int, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_cannot_be_shared_out_is_refused(shuffle, samples: int, workers: int, size: int, message: str) -> None:  # type: ignore[no-untyped-def]
     feed, source = (
         shuffle.feed(Group.of_workers(workers, 0), Port(worker(0), 0, lambda: 0.0), perform, AS_COMPOSED),
         source_of(range(samples)),
     )
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         next(iter(feed.epoch(source, 0, size)))
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         feed.count(source, size)

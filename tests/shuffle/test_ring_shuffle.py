@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from collectives import ask
+from collectives import run_collective
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -39,7 +39,7 @@ def passes(samples: int, workers: int, batch_size: int, count: int, stop: int | 
                     break
         return nothing()
 
-    _, ending = ask(workers, question)
+    _, ending = run_collective(workers, question)
     return seen, ending
 
 
@@ -106,7 +106,7 @@ def test_another_batch_size_in_a_later_epoch_is_refused() -> None:
             next(iter(feed.epoch(source, 1, 5)))
         return nothing()
 
-    ask(2, question)
+    run_collective(2, question)
 
 
 def test_samples_that_are_no_tensors_are_refused() -> None:
@@ -116,4 +116,4 @@ def test_samples_that_are_no_tensors_are_refused() -> None:
             next(iter(feed.epoch(source_of([{"x": 1.0}] * 4), 0, 2)))
         return nothing()
 
-    ask(2, question)
+    run_collective(2, question)

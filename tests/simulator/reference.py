@@ -1,4 +1,4 @@
-"""Max-min sharing said as plainly as possible, in exact fractions: what the engine is held to."""
+"""Max-min sharing written as plainly as possible, in exact fractions: what the engine is held to."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _changed(network: Network, workers: int, now: Fraction) -> dict[str, float]:
 
 
 def fair_rates(paths: dict[tuple[str, str], dict[str, float]]) -> dict[tuple[str, str], Fraction]:
-    """Raise all rates together; whoever meets a full link stops."""
+    """Raise all rates together; a flow that meets a full link stops."""
     rates = {flow: Fraction(0) for flow in paths}
     left = {link_of(name): Fraction(capacity) for path in paths.values() for name, capacity in path.items()}
     growing = list(paths)

@@ -1,4 +1,4 @@
-"""Coroutines that a program has begun: when they run in virtual time, in which order, and where their errors go."""
+"""Coroutines that a program has started: when they run in virtual time, in which order, and where their errors go."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def stamp(context: WorkerContext, times: list[float], seconds: float = 0.0
         await context.port.sleep(seconds)
 
 
-def test_what_was_begun_starts_after_the_operations_before_it_while_the_device_computes_on() -> None:
+def test_what_was_started_runs_after_the_operations_before_it_while_the_device_computes_on() -> None:
     times: list[float] = []
 
     def program(context: WorkerContext) -> None:
@@ -65,7 +65,7 @@ def test_they_run_one_after_the_other_and_perform_waits_for_all() -> None:
     assert [event.seconds for event in events if isinstance(event, Waited)] == [8.0]
 
 
-def test_a_step_does_not_wait_for_what_was_begun_in_it() -> None:
+def test_a_step_does_not_wait_for_what_was_started_in_it() -> None:
     times: list[float] = []
 
     def program(context: WorkerContext) -> None:
@@ -95,7 +95,7 @@ def test_a_measured_step_is_a_third_forward_and_then_backward_in_proportion() ->
     assert times == pytest.approx([1.0, 1.5, 3.0, 3.0, 5.0, 6.0, 9.0, 9.0])
 
 
-def test_a_stall_holds_what_was_begun_as_it_holds_the_device() -> None:
+def test_a_stall_holds_what_was_started_as_it_holds_the_device() -> None:
     times: list[float] = []
 
     def program(context: WorkerContext) -> None:
@@ -110,7 +110,7 @@ def test_a_stall_holds_what_was_begun_as_it_holds_the_device() -> None:
     assert times == [2.0, 14.0, 16.0]
 
 
-def test_an_error_is_raised_by_the_next_perform_and_what_was_begun_after_it_never_starts() -> None:
+def test_an_error_is_raised_by_the_next_perform_and_what_was_started_after_it_never_starts() -> None:
     times: list[float] = []
 
     async def trouble() -> None:
@@ -130,7 +130,7 @@ def test_an_error_is_raised_by_the_next_perform_and_what_was_begun_after_it_neve
     assert ending.results["worker/0"] == note(2)
 
 
-def test_a_program_that_fails_leaves_nothing_that_was_begun() -> None:
+def test_a_program_that_fails_leaves_nothing_that_was_started() -> None:
     def program(context: WorkerContext) -> None:
         context.begin(stage_sleeps(context), 0.0)
         raise ValueError("in backward")
@@ -139,7 +139,7 @@ def test_a_program_that_fails_leaves_nothing_that_was_begun() -> None:
         play(job(program, program), Simulator(network=INSTANT))
 
 
-def test_what_nobody_waits_for_ends_with_its_program() -> None:
+def test_what_no_worker_waits_for_ends_with_its_program() -> None:
     times: list[float] = []
 
     def program(context: WorkerContext) -> None:
@@ -154,7 +154,7 @@ async def stage_sleeps(context: WorkerContext) -> None:
     await context.port.sleep(1.0)
 
 
-def test_it_may_be_begun_in_a_hook_of_backward() -> None:
+def test_it_may_be_started_in_a_hook_of_backward() -> None:
     heard: list[str] = []
 
     async def talk(context: WorkerContext, other: str) -> None:
@@ -174,7 +174,7 @@ def test_it_may_be_begun_in_a_hook_of_backward() -> None:
     assert sorted(heard) == ["worker/0", "worker/1"]
 
 
-def test_a_deadlock_names_what_was_begun() -> None:
+def test_a_deadlock_names_what_was_started() -> None:
     async def listen(context: WorkerContext) -> None:
         await context.port.receive("word", "worker/1")
 

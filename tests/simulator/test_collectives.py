@@ -29,7 +29,7 @@ class Straight:
         return 101, workers
 
 
-def reduces(answers: list[tuple[float, Tensor | None]], workers: int, topic: str = "sum", times: int = 1) -> Program:
+def reduces(responses: list[tuple[float, Tensor | None]], workers: int, topic: str = "sum", times: int = 1) -> Program:
     def program(context: WorkerContext) -> None:
         port = context.port
 
@@ -37,8 +37,8 @@ def reduces(answers: list[tuple[float, Tensor | None]], workers: int, topic: str
             rank = rank_of(port.name)
             await port.sleep(rank)
             for _ in range(times):
-                answer = await port.reduce(torch.full((250,), 10.0**rank), topic, Group.of_workers(workers, rank), Straight())
-                answers.append((port.now(), answer))
+                response = await port.reduce(torch.full((250,), 10.0**rank), topic, Group.of_workers(workers, rank), Straight())
+                responses.append((port.now(), response))
 
         context.perform(reduce())
 
@@ -46,23 +46,23 @@ def reduces(answers: list[tuple[float, Tensor | None]], workers: int, topic: str
 
 
 def test_all_get_the_sum_when_the_last_has_come_and_the_schedule_has_passed() -> None:
-    answers: list[tuple[float, Tensor | None]] = []
-    ending, _ = play(job(*[reduces(answers, 3)] * 3), Simulator(network=PLAIN, collectives=ClosedForm()))
-    assert [time for time, _ in answers] == [2.0 + 0.5 + 3 * 1.0] * 3
-    assert all(total is not None and torch.equal(total, torch.full((250,), 111.0)) for _, total in answers)
-    assert len({id(total) for _, total in answers}) == 3, "each may write to its own"
+    responses: list[tuple[float, Tensor | None]] = []
+    ending, _ = play(job(*[reduces(responses, 3)] * 3), Simulator(network=PLAIN, collectives=ClosedForm()))
+    assert [time for time, _ in responses] == [2.0 + 0.5 + 3 * 1.0] * 3
+    assert all(total is not None and torch.equal(total, torch.full((250,), 111.0)) for _, total in responses)
+    assert len({id(total) for _, total in responses}) == 3, "each may write to its own"
     assert (ending.bytes_sent, ending.messages_sent) == (101, 3)
 
 
 def test_messages_are_the_rule() -> None:
-    answers: list[tuple[float, Tensor | None]] = []
-    play(job(*[reduces(answers, 3)] * 3), Simulator(network=PLAIN))
-    assert [total for _, total in answers] == [None] * 3
+    responses: list[tuple[float, Tensor | None]] = []
+    play(job(*[reduces(responses, 3)] * 3), Simulator(network=PLAIN))
+    assert [total for _, total in responses] == [None] * 3
 
 
 def test_a_reduction_to_which_not_all_come_is_a_deadlock() -> None:
-    answers: list[tuple[float, Tensor | None]] = []
-    programs = [reduces(answers, 3), reduces(answers, 3), reduces(answers, 3, "other")]
+    responses: list[tuple[float, Tensor | None]] = []
+    programs = [reduces(responses, 3), reduces(responses, 3), reduces(responses, 3, "other")]
     with pytest.raises(DeadlockError, match="worker/0 waits for the reduction 'sum', which 2 of 3 workers have joined"):
         play(job(*programs), Simulator(network=PLAIN, collectives=ClosedForm()))
 

@@ -232,7 +232,7 @@ def test_a_dispatch_mode_left_open_around_a_conversation_is_refused() -> None:
         with OperationCounter():
             context.perform(nothing())
 
-    with pytest.raises(WorkloadError, match="inside a TorchDispatchMode of its own"):
+    with pytest.raises(WorkloadError, match="inside its own TorchDispatchMode"):
         play(job(program, silent), Simulator(network=INSTANT))
 
 

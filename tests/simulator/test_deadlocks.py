@@ -1,4 +1,4 @@
-"""A deadlock is an error that says who waits for whom."""
+"""A deadlock is an error that names who waits for whom."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_background_work_and_servers_that_wait_are_no_deadlock() -> None:
     assert ending.seconds == 0.0
 
 
-def test_background_work_that_waits_beside_a_program_is_named() -> None:
+def test_background_work_that_waits_next_to_a_program_is_named() -> None:
     def program(context: WorkerContext) -> None:
         async def listen() -> None:
             await context.port.receive("news")

@@ -1,4 +1,4 @@
-"""Faults as they strike: crashes, stalls, cuts and losses."""
+"""Injected faults: crashes, stalls, cuts and losses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_crash_of_an_essential_actor_ends_the_run_with_its_name_and_time() -> 
     assert caught.value.actor == "worker/0"
 
 
-def test_an_actor_that_is_not_essential_disappears_and_the_others_are_told() -> None:
+def test_an_actor_that_is_not_essential_disappears_and_the_others_are_notified() -> None:
     news: list[Message] = []
     closed: list[str] = []
 

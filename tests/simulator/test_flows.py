@@ -1,4 +1,4 @@
-"""The sharing of links: by hand where the answer is known, against a plain reference everywhere else."""
+"""The sharing of links: by hand where the result is known, against a plain reference everywhere else."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_a_flush_waits_until_the_last_byte_has_left_and_not_until_it_has_arrived
     assert left == pytest.approx([0, wire_bytes(parcel) / 1000, 2 * wire_bytes(parcel) / 1000])
 
 
-def test_a_message_to_nobody_is_refused_by_name() -> None:
+def test_a_message_to_an_unknown_actor_is_refused_by_name() -> None:
     def speak(context: WorkerContext) -> None:
         async def lost() -> None:
             await context.port.send("worker/7", note())

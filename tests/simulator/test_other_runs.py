@@ -1,4 +1,4 @@
-"""Runs beside and within each other, in one process."""
+"""Runs in parallel and within each other, in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What BBR's pauses do to messages, by hand where the answer is known."""
+"""What BBR's pauses do to messages, by hand where the result is known."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_inside_a_host_nothing_pauses() -> None:
     assert flows.next_time() == pytest.approx(10**12 / 6.4e9, rel=1e-6)
 
 
-def test_the_description_says_it_and_refuses_what_cannot_be(tmp_path: Path) -> None:
+def test_the_description_states_it_and_refuses_what_cannot_be(tmp_path: Path) -> None:
     file = tmp_path / "pausing.json"
     file.write_text(network_json(PAUSING))
     assert networks.load(file).congestion == PAUSING.congestion

@@ -42,7 +42,7 @@ def test_results_are_what_the_programs_returned_and_seconds_the_end_of_the_last(
 
 
 def test_perform_gives_back_what_the_coroutine_returned_and_raises_what_it_raised() -> None:
-    async def answer() -> int:
+    async def respond() -> int:
         return 42
 
     async def trouble() -> int:
@@ -51,7 +51,7 @@ def test_perform_gives_back_what_the_coroutine_returned_and_raises_what_it_raise
     def program(context: WorkerContext) -> Message:
         with pytest.raises(KeyError, match="no such thing"):
             context.perform(trouble())
-        return note(context.perform(answer()))
+        return note(context.perform(respond()))
 
     ending, _ = play(job(program), Simulator(network=INSTANT))
     assert ending.results["worker/0"] == note(42)
@@ -187,7 +187,7 @@ def test_what_a_server_raises_ends_the_run_with_its_name() -> None:
     def speak(context: WorkerContext) -> None:
         async def once() -> None:
             await context.port.send("server/0", note())
-            await context.port.receive("answer", "server/0")
+            await context.port.receive("response", "server/0")
 
         context.perform(once())
 
@@ -329,4 +329,4 @@ def test_an_interruption_before_the_first_step_of_a_coroutine_leaves_no_warning(
 
 
 async def nothing() -> None:
-    """A coroutine that is never begun."""
+    """A coroutine that is never started."""

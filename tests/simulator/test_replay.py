@@ -86,9 +86,9 @@ def test_a_synchronous_sum_does_not_depend_on_the_order_of_simultaneous_events(s
                 delivery = await port.receive("push")
                 assert delivery is not None
                 got[rank_of(delivery.sender)] = delivery.message.numbers[0]
-            answer = Message("pull", (sum(got[rank] for rank in range(WORKERS)),))
+            response = Message("pull", (sum(got[rank] for rank in range(WORKERS)),))
             for rank in range(WORKERS):
-                await port.send(worker(rank), answer)
+                await port.send(worker(rank), response)
 
     def program(context: WorkerContext) -> Message:
         port, value = context.port, rank_of(context.port.name) + 0.1

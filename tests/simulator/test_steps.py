@@ -1,4 +1,4 @@
-"""When steps pass: each at once, with what a step costs; and what is charged beside them."""
+"""When steps pass: each at once, with what a step costs; and what is charged in addition to them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ends(events: list[AnyEvent]) -> list[float]:
     [(ONE_FLOP, [2.0, 4.0, 6.0]), (DEAR, [12.0, 24.0, 36.0]), (Profile("measured", (1.0, 5.0)), [1.0, 6.0, 7.0])],
     ids=["counted", "with overhead", "measured"],
 )
-def test_steps_pass_one_by_one_though_nobody_is_spoken_to(device: Device | Profile, expected: list[float]) -> None:
+def test_steps_pass_one_by_one_though_nothing_is_sent(device: Device | Profile, expected: list[float]) -> None:
     seen: list[float] = []
 
     def program(context: WorkerContext) -> None:
@@ -108,7 +108,7 @@ def test_merging_passes_where_it_was_measured() -> None:
     assert seen == [2.0]
 
 
-def test_a_step_that_costs_nothing_lets_nobody_else_go_on() -> None:
+def test_a_step_that_costs_nothing_lets_no_other_worker_continue() -> None:
     order: list[str] = []
 
     def program(context: WorkerContext) -> None:
@@ -122,7 +122,7 @@ def test_a_step_that_costs_nothing_lets_nobody_else_go_on() -> None:
         assert order == ["worker/0"] * 3 + ["worker/1"] * 3
 
 
-def test_a_stall_holds_a_step_that_nobody_hears_of() -> None:
+def test_a_stall_holds_a_step_that_sends_nothing() -> None:
     def program(context: WorkerContext) -> None:
         for _ in range(3):
             context.charge(1)

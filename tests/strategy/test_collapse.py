@@ -128,7 +128,7 @@ def test_softsync_with_everyone_and_no_slack_is_synchronous(optimizer: str) -> N
 
 
 @pytest.mark.parametrize("codec", [TopK(1.0), ErrorFeedback(TopK(1.0)), Striped(Identity())], ids=repr)
-def test_a_codec_that_says_everything_is_identity(codec) -> None:  # type: ignore[no-untyped-def]
+def test_a_codec_that_sends_everything_is_identity(codec) -> None:  # type: ignore[no-untyped-def]
     torch.testing.assert_close(weights(Toy(), 3, Strategy(codec=codec)), weights(Toy(), 3, "allreduce"), rtol=1e-5, atol=1e-6)
 
 

@@ -66,8 +66,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"merge": Elastic()}, "BulkSynchronous is for gradients, and Elastic for weights", "Instead of Elastic use Mean, Sum"),
     ({**LOCAL, "merge": Elastic()}, "AllReduce is for gradients or updates, and Elastic", "use Server or Gossip"),
-    ({**SERVER, **LOOSE[0], "merge": Elastic()}, "a worker may go on before", "Instead of Elastic use"),
-    ({**SERVER, **LOOSE[1], "merge": Elastic()}, "a worker may go on before", "use LocalSteps"),
+    ({**SERVER, **LOOSE[0], "merge": Elastic()}, "a worker may continue before", "Instead of Elastic use"),
+    ({**SERVER, **LOOSE[1], "merge": Elastic()}, "a worker may continue before", "use LocalSteps"),
     (
         {**ADMM, "merge": OuterOptimizer(Nesterov())},
         "Consensus needs the mean of what all workers did",
@@ -287,7 +287,7 @@ def test_pieces_of_several_exchanges_are_not_taken_for_those_of_one() -> None:
             getattr(strategy, axis)
 
 
-def test_essential_actors_are_servers_worker_0_and_whoever_others_wait_for() -> None:
+def test_essential_actors_are_servers_worker_0_and_workers_that_others_wait_for() -> None:
     free, bound = systems.find("downpour"), systems.find("ssp")
     assert [free.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, False, True]
     assert [bound.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, True, True]

@@ -445,7 +445,7 @@ def test_what_changes_gradients_that_have_left_is_refused() -> None:
         both(training(clips))
 
 
-def test_a_parameter_that_is_used_where_nobody_waits_for_it_is_refused_and_not_used_as_it_was() -> None:
+def test_a_parameter_that_is_used_where_nothing_waits_for_it_is_refused_and_not_used_as_it_was() -> None:
     def strays(worker: Any, model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor) -> None:
         optimizer.zero_grad()
         out = F.linear(x, model.weight, model.bias) if worker.clock else model(x)  # type: ignore[arg-type]
@@ -527,7 +527,7 @@ BANDWIDTH = 1e6
 
 
 def stacked(worker: Any) -> None:
-    """Some steps of which only the time matters; says when it has begun."""
+    """Some steps of which only the time matters; reports when it has started."""
     model = Stack(LAYERS, WIDTH)
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.0))
     worker.report(began=0.0)

@@ -210,7 +210,7 @@ class ParzenGate:
         return mine.clone()
 
 
-def test_neighbours_mix_what_has_come_and_wait_for_nobody() -> None:
+def test_neighbours_mix_what_has_come_and_wait_for_no_other() -> None:
     spread = Strategy(consistency=LocalSteps(1, Asynchronous()), topology=SendAndMix(), merge=Mean())
     for on in (Simulator(network=SLOW), Processes()):
         assert trained(SGD, 4, spread, on=on).final["loss"] < 1.2

@@ -227,7 +227,7 @@ def test_what_accrues_over_steps_has_no_factors() -> None:
         Strategy(consistency=Intervals(push=2), topology=Server(), codec=SufficientFactors())
 
 
-def test_nobody_listens_to_layers_after_the_run() -> None:
+def test_no_hook_is_left_on_layers_after_the_run() -> None:
     model = Net()
     run(trains(lambda: model), workers=1, strategy=ALL, on=Simulator(network=Instant()))
     assert not any(module._forward_hooks for module in model.modules())

@@ -125,7 +125,7 @@ def test_larc_whose_ratios_are_above_the_rate_is_the_mean_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: LinearScaling(-1), "give 0 or more"),
         (lambda: LinearScaling(factor=0.0), "positive factor"),
@@ -136,8 +136,8 @@ def test_larc_whose_ratios_are_above_the_rate_is_the_mean_bit_for_bit() -> None:
         (lambda: Strategy(merge=LARC(), consistency=LocalSteps(2)), "do not fit"),
     ],
 )
-def test_what_cannot_be_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(CompositionError, match=said):
+def test_what_cannot_be_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(CompositionError, match=message):
         make()
 
 

@@ -64,7 +64,7 @@ class WithBuffers:
 
 @pytest.mark.parametrize("moment", [0.0, pytest.param(0.021, marks=pytest.mark.long), 0.045, pytest.param(0.09, marks=pytest.mark.long)])
 @pytest.mark.parametrize("system", sampled(TOLERANT))
-def test_a_worker_lost_while_buffers_are_averaged_holds_nobody_up(system: str, moment: float) -> None:
+def test_a_worker_lost_while_buffers_are_averaged_delays_no_other(system: str, moment: float) -> None:
     on = Simulator(network=SLOW, faults=(Crash("worker/2", at=moment),))
     assert run(WithBuffers(), workers=4, strategy=system, on=on).summary.steps == 36
 

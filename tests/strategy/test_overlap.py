@@ -50,7 +50,7 @@ OF_GRADIENTS = [codec for codec in MEMBERS if Pattern.COLLECTIVE in codec.traits
 
 
 @pytest.mark.parametrize("codec", OF_GRADIENTS, ids=repr)
-def test_one_bucket_says_what_is_said_without_buckets(codec) -> None:  # type: ignore[no-untyped-def]
+def test_one_bucket_sends_what_is_sent_without_buckets(codec) -> None:  # type: ignore[no-untyped-def]
     one, none = (trained(Toy(epochs=1), 3, Strategy(topology=t, codec=codec), Simulator(network=SLOW)) for t in (Bucketed(), AllReduce()))
     assert one.outcome.summary == none.outcome.summary
 
@@ -98,7 +98,7 @@ BANDWIDTH, LATENCY = 1e6, 1e-4
 
 
 def stacked(worker: Any) -> None:
-    """Three steps of four samples of which only the time matters; says when it has begun."""
+    """Three steps of four samples of which only the time matters; reports when it has started."""
     model = Stack(LAYERS, WIDTH)
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.0))
     worker.report(began=0.0)

@@ -128,7 +128,7 @@ def test_a_learning_rate_comes_back_when_the_step_fails() -> None:
     [{"merge": Sum()}, {"consistency": Asynchronous(), "topology": Server()}, {"consistency": Bounded(2), "topology": AllToAll()}],
     ids=repr,
 )
-def test_an_optimizer_whose_steps_do_not_follow_its_rate_is_refused_where_rates_say_how_much_counts(pieces: dict[str, Any]) -> None:
+def test_an_optimizer_whose_steps_do_not_follow_its_rate_is_refused_where_rates_are_weights(pieces: dict[str, Any]) -> None:
     toy = Toy(lambda parameters: torch.optim.Rprop(parameters, lr=0.01))
     with pytest.raises(CompositionError, match=r"Rprop's steps are not proportional.*BulkSynchronous with Mean"):
         trained(toy, 2, Strategy(**pieces))

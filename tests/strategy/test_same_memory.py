@@ -111,7 +111,7 @@ def a_copy(model: Twins) -> object:
 
 @pytest.mark.parametrize("on", RUNTIMES.values(), ids=RUNTIMES)
 @pytest.mark.parametrize("taken", [a_state, an_array, a_view])
-def test_a_tensor_that_attaching_leaves_behind_is_told_of(taken: Callable[[Twins], object], on: Runtime) -> None:
+def test_a_tensor_that_attaching_leaves_behind_is_reported(taken: Callable[[Twins], object], on: Runtime) -> None:
     def train(worker: Any) -> None:
         with pytest.warns(AliasWarning, match=r"has the memory of .*after worker\.attach"):
             attaching(taken)(worker)
@@ -119,7 +119,7 @@ def test_a_tensor_that_attaching_leaves_behind_is_told_of(taken: Callable[[Twins
     run(train, workers=2, strategy="mxnet", on=on, seed=5)
 
 
-def test_a_copy_is_none_that_is_told_of() -> None:
+def test_a_copy_is_not_reported() -> None:
     run(attaching(a_copy), workers=2, strategy="mxnet", on=RUNTIMES["simulator"], seed=5)
 
 
@@ -129,7 +129,7 @@ def test_one_parameter_of_two_modules_stays_tied(strategy: str) -> None:
     assert torch.equal(weights["a.weight"], weights["b.weight"])
 
 
-def test_parts_of_a_tensor_that_nobody_holds_are_parameters_like_others() -> None:
+def test_parts_of_a_tensor_that_nothing_holds_are_parameters_like_others() -> None:
     run(attaching(parts_of_nothing), workers=2, strategy="allreduce", on=RUNTIMES["simulator"], seed=5)
 
 

@@ -10,7 +10,7 @@ from polyrhythm.core.processes import Processes
 
 
 @pytest.mark.parametrize("system", ["elephas", "elephas-asynchronous", "elephas-hogwild"])
-def test_lost_writes_are_counted_where_nobody_locks_and_cannot_be_elsewhere(system: str) -> None:
+def test_lost_writes_are_counted_without_locks_and_cannot_be_elsewhere(system: str) -> None:
     found = trained(Toy(), 2, system, Processes())
     counted = [event for event in found.outcome.events if isinstance(event, Overwritten)]
     assert len(counted) == (system == "elephas-hogwild")

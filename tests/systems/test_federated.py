@@ -43,7 +43,7 @@ def test_every_worker_counts_all_steps_whether_it_takes_them_or_not() -> None:
 
 
 def own_shares(worker: Any) -> None:
-    """Worker r steps on r + 1 samples, all of them of the gradient r + 1, and passes over what it is told to."""
+    """Worker r steps on r + 1 samples, all of them of the gradient r + 1, and skips what it is configured to."""
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.zeros_(model.weight)
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=1.0))

@@ -61,7 +61,7 @@ def numbers(layers: Iterable[tuple[int, int]]) -> int:
 
 
 def poseidon(batch: int, workers: int) -> Strategy:
-    """With as many servers as workers, one beside each."""
+    """With as many servers as workers, one with each."""
     return systems.find("poseidon", batch=batch, servers=workers)
 
 
@@ -81,7 +81,7 @@ def test_poseidon_sends_factors_to_all_and_the_rest_to_servers_and_back(batch: i
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("batch", [2, 8, 16, 64])
 def test_poseidon_sends_no_more_than_servers_alone_or_factors_alone(batch: int, workers: int) -> None:
-    """Between machines: what a worker and the shard beside it send each other stays on one, which the rule knows."""
+    """Between machines: what a worker and the shard on its host send each other stays on one, which the rule knows."""
     ways = (
         (poseidon(batch, workers), set(LAYERS) - set(paid(batch, workers))),
         (Strategy(topology=Server(workers)), LAYERS),

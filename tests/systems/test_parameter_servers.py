@@ -84,7 +84,7 @@ def test_others_take_over_what_the_first_has_trained(rule: Consistency) -> None:
     assert not torch.equal(took, held.seen[1][0])
 
 
-def test_who_would_wait_for_those_who_have_not_begun_is_refused() -> None:
+def test_who_would_wait_for_those_who_have_not_started_is_refused() -> None:
     for rule in (Bounded(3), SoftSync(1, Bounded(0))):
         with pytest.raises(CompositionError, match="give a rule under"):
             WarmStart(5, then=rule)

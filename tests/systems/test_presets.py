@@ -91,7 +91,7 @@ def test_a_system_is_found_by_its_name_and_is_a_composition(system: str) -> None
 
 
 @each
-def test_a_system_says_in_one_sentence_what_it_is_and_cites_its_paper(system: str) -> None:
+def test_a_system_states_in_one_sentence_what_it_is_and_cites_its_paper(system: str) -> None:
     text = systems.SYSTEMS[system].__doc__ or ""
     assert text.split("\n")[0].endswith((".", ":"))
     if system != "single":
@@ -103,12 +103,12 @@ def test_a_system_says_in_one_sentence_what_it_is_and_cites_its_paper(system: st
     ("given", "meant"),
     [("alreduce", "allreduce"), ("Downpour", "downpour"), ("sparkent", "sparknet"), ("one-bit", "onebit"), ("gossip-grad", "gossipgrad")],
 )
-def test_an_unknown_name_is_answered_with_the_nearest(given: str, meant: str) -> None:
+def test_an_unknown_name_is_refused_with_the_nearest(given: str, meant: str) -> None:
     with pytest.raises(UnknownNameError, match=rf"No system is called '{given}'. Did you mean '{meant}'\?"):
         systems.find(given)
 
 
-def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
+def test_a_name_like_no_other_is_refused_with_all_of_them() -> None:
     with pytest.raises(UnknownNameError, match=re.escape(f"There are: {', '.join(sorted(systems.SYSTEMS))}.")):
         systems.find("xyzzy")
 
@@ -121,13 +121,13 @@ def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
         ("allreduce", "servers", "none. Leave it out."),
     ],
 )
-def test_an_unknown_option_is_answered_with_those_there_are(system: str, option: str, accepted: str) -> None:
+def test_an_unknown_option_is_refused_with_those_there_are(system: str, option: str, accepted: str) -> None:
     with pytest.raises(CompositionError, match=re.escape(f"{system} has no option {option!r}; its options are: {accepted}")):
         systems.find(system, **{option: 3})
 
 
 @pytest.mark.parametrize(
-    ("system", "options", "said"),
+    ("system", "options", "message"),
     [
         ("ssp", {"slack": -1}, r"Bounded\(slack=-1\).*give 0"),
         ("sparknet", {"period": 0}, r"LocalSteps\(tau=0\).*give 1"),
@@ -145,8 +145,8 @@ def test_an_unknown_option_is_answered_with_those_there_are(system: str, option:
         ("ssp", {"slack": "3"}, r"ssp\(slack='3'\) cannot be: slack is a whole number"),
     ],
 )
-def test_an_option_without_meaning_is_refused_by_its_piece(system: str, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(CompositionError, match=said):
+def test_an_option_without_meaning_is_refused_by_its_piece(system: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompositionError, match=message):
         systems.find(system, **options)
 
 

@@ -48,7 +48,7 @@ def test_softsync_of_n_groups_divides_the_rate_by_n() -> None:
 
 
 def traffic(strategy: Strategy, root: str, workers: int = 8) -> tuple[float, float]:
-    """What comes to the root and leaves it, in models a gradient of each learner, beside the beginning and the end."""
+    """What comes to the root and leaves it, in models a gradient of each learner, without the beginning and the end."""
     found = []
     for epochs in (2, 6):
         on = Simulator(network=SLOW, record_sends=True)
@@ -93,7 +93,7 @@ def test_settings_without_meaning_are_refused(make: Any) -> None:
         make()
 
 
-def test_nobody_waits_for_weights_of_a_tree_under_softsync() -> None:
+def test_no_worker_waits_for_weights_of_a_tree_under_softsync() -> None:
     tree = Strategy(consistency=SoftSync(1, Asynchronous()), topology=BroadcastTree())
     run = trained(Toy(), 4, tree, Simulator(network=SLOW))
     waiting = trained(Toy(), 4, Strategy(consistency=SoftSync(1), topology=Server()), Simulator(network=SLOW))

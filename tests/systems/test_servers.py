@@ -79,7 +79,7 @@ def one_layer(worker: Any, steps: int = 3) -> None:
 
 
 def busiest(strategy: str | Strategy) -> float:
-    """The most numbers that one machine sends and receives of one step, of which a server's is beside no worker."""
+    """The most numbers that one machine sends and receives of one step, of which a server's runs with no worker."""
     on = Simulator(network=Instant(), record_sends=True)
     few, many = (run(lambda worker, n=n: one_layer(worker, n), workers=WORKERS, strategy=strategy, on=on) for n in (2, 6))  # type: ignore[misc]
     loads = []

@@ -1,4 +1,4 @@
-"""Bytes and messages of the synchronous systems, written out from what each of them says.
+"""Bytes and messages of the synchronous systems, written out from the description of each.
 
 The formulas are the papers': they count messages here, and do not ask the algorithms.
 """
@@ -30,7 +30,7 @@ WORKERS = (1, 2, 3, 4, 5)
 Traffic = Counter[str]
 
 
-def say(topic: str, *tensors: Tensor, numbers: int = 0, text: str = "", times: int = 1) -> Traffic:
+def message(topic: str, *tensors: Tensor, numbers: int = 0, text: str = "", times: int = 1) -> Traffic:
     """`times` messages of one kind."""
     return Counter(bytes=times * wire_bytes(Message(topic, (0.0,) * numbers, text, tensors)), messages=times)
 
@@ -49,26 +49,26 @@ def steps(workers: int, epochs: int = 2, batch_size: int = 8) -> int:
 
 def initial(workers: int) -> Traffic:
     """A tree brings worker 0's weights to all."""
-    return say("init", flat(), times=workers - 1)
+    return message("init", flat(), times=workers - 1)
 
 
 def ring(workers: int, topic: int) -> Traffic:
     """Every chunk travels 2 (P - 1) times."""
     chunks = [NUMEL // workers + (k < NUMEL % workers) for k in range(workers)]
-    return total(say(f"{topic}.{hop}", flat(chunk)) for hop in range(2 * (workers - 1)) for chunk in chunks)
+    return total(message(f"{topic}.{hop}", flat(chunk)) for hop in range(2 * (workers - 1)) for chunk in chunks)
 
 
 def direct(workers: int, topic: int, numel: int = NUMEL) -> Traffic:
     """Every chunk travels from everyone else to its owner, and its sum from there to everyone else."""
     chunks = [numel // workers + (k < numel % workers) for k in range(workers)]
     pairs = [(sender, to) for sender in range(workers) for to in range(workers) if sender != to]
-    return total(say(f"{topic}.s.{a}", flat(chunks[b])) + say(f"{topic}.g.{a}", flat(chunks[a])) for a, b in pairs)
+    return total(message(f"{topic}.s.{a}", flat(chunks[b])) + message(f"{topic}.g.{a}", flat(chunks[a])) for a, b in pairs)
 
 
 def tree(workers: int, topic: str, numel: int = NUMEL) -> Traffic:
     """One sum up and one down for everybody but the root."""
-    up = total(say(f"{topic}.{rank}", flat(numel)) for rank in range(1, workers))
-    return up + say(f"{topic}.down", flat(numel), times=workers - 1)
+    up = total(message(f"{topic}.{rank}", flat(numel)) for rank in range(1, workers))
+    return up + message(f"{topic}.down", flat(numel), times=workers - 1)
 
 
 def check(strategy: str | Strategy, workers: int, expected: Traffic, toy: Toy | None = None) -> None:
@@ -100,8 +100,8 @@ def test_tree_sends_a_sum_up_and_one_down_a_step(workers: int) -> None:
 @each_size
 def test_d2l_sends_all_to_worker_0_and_the_sum_back(workers: int) -> None:
     """2 (P - 1) n a step over one line."""
-    up = [say(f"{step}.{rank}", flat()) for step in range(1, steps(workers) + 1) for rank in range(1, workers)]
-    down = [say(f"{step}.down", flat(), times=workers - 1) for step in range(1, steps(workers) + 1)]
+    up = [message(f"{step}.{rank}", flat()) for step in range(1, steps(workers) + 1) for rank in range(1, workers)]
+    down = [message(f"{step}.down", flat(), times=workers - 1) for step in range(1, steps(workers) + 1)]
     check("d2l", workers, initial(workers) + total(up) + total(down))
 
 
@@ -166,12 +166,12 @@ def test_streaming_diloco_sends_stripes_of_four_bits_of_each_fragment_in_turn(wo
         layout = Layout.of(module.named_parameters())
         stripes = [four_bits(part) for part in layout.split(workers)]
         due = [step for step in range(1, steps(workers) + 1) if step % 4 == offset or step == steps(workers)]
-        traffic += say(f"{scope}init", flat(layout.numel), times=workers - 1)
+        traffic += message(f"{scope}init", flat(layout.numel), times=workers - 1)
         for turn in range(len(due) if workers > 1 else 0):
             for sender in range(workers):
                 for receiver in set(range(workers)) - {sender}:
-                    traffic += say(f"{scope}{2 * turn + 1}.{sender}", *stripes[receiver])
-                    traffic += say(f"{scope}{2 * turn + 2}.{sender}", *stripes[sender])
+                    traffic += message(f"{scope}{2 * turn + 1}.{sender}", *stripes[receiver])
+                    traffic += message(f"{scope}{2 * turn + 2}.{sender}", *stripes[sender])
     check(systems.find("streaming-diloco", period=4, parts=2), workers, traffic)
 
 
@@ -182,10 +182,10 @@ def four_bits(part: Layout) -> tuple[Tensor, Tensor]:
 
 @each_size
 def test_buckets_send_a_ring_each(workers: int) -> None:
-    """The last matrix with its bias, the first bias, the first matrix; all but the first say which bucket they are."""
+    """The last matrix with its bias, the first bias, the first matrix; all but the first carry the number of their bucket."""
     sizes = {"": 36 + 3, "1/": 12, "2/": 120}
     rounds = total(
-        say(f"{name}{step}.{hop}", flat(numel // workers + (k < numel % workers)))
+        message(f"{name}{step}.{hop}", flat(numel // workers + (k < numel % workers)))
         for step in range(1, steps(workers) + 1)
         for name, numel in sizes.items()
         for hop in range(2 * (workers - 1))
@@ -204,10 +204,10 @@ def shared(workers: int, spares: int, topic: str, numel: int) -> Traffic:
     traffic: Traffic = Counter()
     for owner, part in enumerate(map(flat, parts)):
         if part.numel() and owner < workers:
-            traffic += total(say(f"{topic}.s.{rank}", part) for rank in range(workers) if rank != owner)
-            traffic += say(f"{topic}.g.{owner}", part, times=workers - 1)
+            traffic += total(message(f"{topic}.s.{rank}", part) for rank in range(workers) if rank != owner)
+            traffic += message(f"{topic}.g.{owner}", part, times=workers - 1)
         elif part.numel():
-            traffic += say("sum", part, numbers=5, text=topic, times=workers) + say(f"{topic}.g.{owner}", part, times=workers)
+            traffic += message("sum", part, numbers=5, text=topic, times=workers) + message(f"{topic}.g.{owner}", part, times=workers)
     return traffic
 
 
@@ -218,7 +218,7 @@ SPARES = [(2, 0), (2, 1), (2, 2), (3, 0), (3, 2), (3, 3), (5, 0), (5, 2), (5, 5)
 def test_a_summation_service_sends_each_its_share_and_brings_the_sums(workers: int, spares: int) -> None:
     pieces = {"": 86, ".1": 85}
     rounds = total(shared(workers, spares, f"{step}{p}", numel) for step in range(1, steps(workers) + 1) for p, numel in pieces.items())
-    check(Strategy(topology=Summation(spares, nbytes=400)), workers, initial(workers) + rounds + say("sum", times=workers * spares))
+    check(Strategy(topology=Summation(spares, nbytes=400)), workers, initial(workers) + rounds + message("sum", times=workers * spares))
 
 
 @pytest.mark.parametrize(("workers", "spares"), SPARES)
@@ -227,7 +227,7 @@ def test_byteps_sends_each_tensor_so(workers: int, spares: int) -> None:
     rounds = total(
         shared(workers, spares, f"{name}{step}", numel) for step in range(1, steps(workers) + 1) for name, numel in sizes.items()
     )
-    check(systems.find("byteps", spares=spares), workers, initial(workers) + rounds + say("sum", times=workers * spares))
+    check(systems.find("byteps", spares=spares), workers, initial(workers) + rounds + message("sum", times=workers * spares))
 
 
 @each_size
@@ -257,17 +257,17 @@ def test_single_sends_nothing(workers: int) -> None:
 
 
 def served(workers: int, shards: int, rounds: int, optimizer: str) -> Traffic:
-    """Joining, `rounds` requests with an answer each, and parting, with every shard."""
+    """Joining, `rounds` requests with a response each, and parting, with every shard."""
     parts = Layout.of(network().named_parameters()).split(shards)
     traffic: Traffic = Counter()
     for shard, part in enumerate(parts):
         recipe = msgspec.json.encode(ShardRecipe(part.names, part.shapes, optimizer)).decode()
         value = flat(part.numel)
-        traffic += say("ask", value, numbers=len(to_numbers(Join())), text=recipe)
-        traffic += say("ask", numbers=len(to_numbers(Join())), times=workers - 1)
-        traffic += say("ask", value, numbers=len(to_numbers(Push(1, 0, Wanted.NEWER, (0.1,)))), times=workers * rounds)
-        traffic += say("ask", numbers=len(to_numbers(Done())), times=workers)
-        traffic += say(f"w{shard}", value, numbers=len(ShardStatus(0, 0.0).to_numbers()), times=workers * (rounds + 2))
+        traffic += message("ask", value, numbers=len(to_numbers(Join())), text=recipe)
+        traffic += message("ask", numbers=len(to_numbers(Join())), times=workers - 1)
+        traffic += message("ask", value, numbers=len(to_numbers(Push(1, 0, Wanted.NEWER, (0.1,)))), times=workers * rounds)
+        traffic += message("ask", numbers=len(to_numbers(Done())), times=workers)
+        traffic += message(f"w{shard}", value, numbers=len(ShardStatus(0, 0.0).to_numbers()), times=workers * (rounds + 2))
     return traffic
 
 
@@ -279,18 +279,18 @@ def recipe() -> str:
 
 @each_size
 @pytest.mark.parametrize("tau", [1, 5])
-def test_sparknet_asks_its_driver_every_tau_steps_and_at_the_end(workers: int, tau: int) -> None:
+def test_sparknet_exchanges_with_its_driver_every_tau_steps_and_at_the_end(workers: int, tau: int) -> None:
     check(systems.find("sparknet", period=tau), workers, served(workers, 1, -(-steps(workers) // tau), ""))
 
 
 @each_size
 @pytest.mark.parametrize("shards", [1, 3])
-def test_a_server_in_lockstep_answers_every_gradient_with_the_weights(workers: int, shards: int) -> None:
+def test_a_server_in_lockstep_responds_to_every_gradient_with_the_weights(workers: int, shards: int) -> None:
     check(Strategy(topology=Server(shards)), workers, served(workers, shards, steps(workers), recipe()))
 
 
 @each_size
-def test_local_steps_at_a_server_say_as_much_as_gradients(workers: int) -> None:
+def test_local_steps_at_a_server_send_as_much_as_gradients(workers: int) -> None:
     check(Strategy(consistency=LocalSteps(1), topology=Server(2)), workers, served(workers, 2, steps(workers), ""))
 
 
@@ -300,7 +300,7 @@ def test_gossipgrad_sends_one_replica_and_one_batch_a_step_and_the_mean_at_the_e
         return check("gossipgrad", 1, Counter())
     lengths = [8] * (96 // workers // 8) + [tail for tail in [96 // workers % 8] if tail]
     batches = [(torch.zeros(length, 10), torch.zeros(length, dtype=torch.int64)) for length in lengths] * 2
-    rounds = total(say(str(t), flat(), times=workers) + say(f"data/{t}", *batch, times=workers) for t, batch in enumerate(batches))
+    rounds = total(message(str(t), flat(), times=workers) + message(f"data/{t}", *batch, times=workers) for t, batch in enumerate(batches))
     return check("gossipgrad", workers, initial(workers) + rounds + tree(workers, "mean"))
 
 
@@ -314,7 +314,7 @@ def test_onebit_scatters_stripes_and_gathers_their_sums(workers: int, warmup: in
         out, back = warmup + 2 * turn + 1, warmup + 2 * turn + 2
         for sender in range(workers):
             for receiver in set(range(workers)) - {sender}:
-                after += say(f"{out}.{sender}", *stripes[receiver]) + say(f"{back}.{sender}", *stripes[sender])
+                after += message(f"{out}.{sender}", *stripes[receiver]) + message(f"{back}.{sender}", *stripes[sender])
     check(systems.find("onebit", warmup=warmup), workers, initial(workers) + plain + after)
 
 
@@ -325,7 +325,7 @@ def test_qsparse_local_sgd_sends_the_bits_of_matrices_to_all_and_sums_of_vectors
     vectors = sum(vector.numel() for *_, vector in tensors)
     rounds: Traffic = Counter()
     for turn in range(-(-steps(workers) // 5)):
-        rounds += total(say(f"{2 * turn + 2}.{sender}", *words, times=workers - 1) for sender in range(workers))
+        rounds += total(message(f"{2 * turn + 2}.{sender}", *words, times=workers - 1) for sender in range(workers))
         rounds += direct(workers, 2 * turn + 1, vectors)
     check(systems.find("qsparse-local-sgd", period=5), workers, initial(workers) + rounds)
 
@@ -333,7 +333,7 @@ def test_qsparse_local_sgd_sends_the_bits_of_matrices_to_all_and_sums_of_vectors
 def part_ring(numel: int, workers: int, topic: int) -> Traffic:
     """As `ring`, of a part of the vector."""
     chunks = [numel // workers + (k < numel % workers) for k in range(workers)]
-    return total(say(f"{topic}.{hop}", flat(chunk)) for hop in range(2 * (workers - 1)) for chunk in chunks)
+    return total(message(f"{topic}.{hop}", flat(chunk)) for hop in range(2 * (workers - 1)) for chunk in chunks)
 
 
 @each_size
@@ -352,7 +352,7 @@ def test_signsgd_sends_a_bit_an_element_both_ways(workers: int) -> None:
     for turn in range(steps(workers)):
         for sender in range(workers):
             for receiver in set(range(workers)) - {sender}:
-                rounds += say(f"{2 * turn + 1}.{sender}", *parts[receiver]) + say(f"{2 * turn + 2}.{sender}", *parts[sender])
+                rounds += message(f"{2 * turn + 1}.{sender}", *parts[receiver]) + message(f"{2 * turn + 2}.{sender}", *parts[sender])
     check("signsgd", workers, initial(workers) + rounds)
 
 

@@ -94,14 +94,14 @@ def test_with_slack_a_slow_group_does_not_stop_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inner", "outer", "said"),
+    ("inner", "outer", "message"),
     [
         (Exchange(consistency=Asynchronous(), topology=Server()), Exchange(topology=Server()), "one by one"),
         (Exchange(topology=Server()), Exchange(consistency=LocalSteps(1), topology=Server()), "add up gradients"),
-        (Exchange(topology=Server()), Exchange(consistency=Intervals(), topology=Server()), "waits for what comes back"),
+        (Exchange(topology=Server()), Exchange(consistency=Intervals(), topology=Server()), "waits for the response"),
         (Exchange(topology=Server(), merge=Sum()), Exchange(topology=Server()), "is no mean"),
     ],
 )
-def test_levels_that_do_not_fit_are_refused(inner: Exchange, outer: Exchange, said: str) -> None:
-    with pytest.raises(CompositionError, match=said):
+def test_levels_that_do_not_fit_are_refused(inner: Exchange, outer: Exchange, message: str) -> None:
+    with pytest.raises(CompositionError, match=message):
         Hierarchical(inner=inner, outer=outer)

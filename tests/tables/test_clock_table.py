@@ -15,7 +15,7 @@ from polyrhythm_reproductions.jobs.clock_schedules import violations
 SCHEDULES = 10_000
 
 
-def test_the_bound_holds_and_nobody_waits_for_ever_under_ten_thousand_schedules() -> None:
+def test_the_bound_holds_and_no_worker_waits_for_ever_under_ten_thousand_schedules() -> None:
     draw = random.Random(0)
     assert sum(violations(draw, slack=number % 4, workers=1 + number % 3) for number in range(SCHEDULES)) == 0
 
@@ -58,7 +58,7 @@ def test_who_is_lost_is_not_waited_for_and_what_it_sent_counts() -> None:
     assert table.may_read(2)
 
 
-def test_nobody_waits_where_the_consistency_does_not() -> None:
+def test_no_worker_waits_where_the_consistency_does_not() -> None:
     table: ClockTable[str] = ClockTable(Asynchronous(), ["0", "1"])
     for clock in range(1, 4):
         table.take(Flushed("0", clock, ""))

@@ -25,7 +25,7 @@ async def _no_service(port: Any, record: Any) -> None:
     raise NotImplementedError
 
 
-def ask(
+def run_collective(
     workers: int, question: CollectiveRequest, seed: int = 0, shuffle_ties: int | None = None
 ) -> tuple[list[tuple[Tensor, ...]], Ending]:
     """The tensors that `question(context, group)` gave each worker, and how the run ended."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from collectives import ask, values
+from collectives import run_collective, values
 from torch import Tensor
 from toy import Toy, trained, weights
 
@@ -25,7 +25,9 @@ LAYOUT = Layout(("a", "b", "c", "d"), ((4, 3), (), (5,), (7,)))
 def combined(given: list[Tensor], layout: Layout = LAYOUT) -> tuple[list[Tensor], Any]:
     """What each worker gets, as the mean would be."""
     workers = len(given)
-    responses, ending = ask(workers, lambda context, group: AdaptiveSum(layout).reduce(context.port, group, given[group.rank], "t"))
+    responses, ending = run_collective(
+        workers, lambda context, group: AdaptiveSum(layout).reduce(context.port, group, given[group.rank], "t")
+    )
     return [response[0] / workers for response in responses], ending
 
 

@@ -1,4 +1,4 @@
-"""Peers who tell each other everything, and of whom some may be lost."""
+"""Peers that send each other everything, and of whom some may be lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_others_begin_without_one_who_should_have_passed_the_weights_on(lost
     assert summary.lost == [f"worker/{rank}" for rank in lost]
 
 
-def test_taking_in_what_the_others_say_takes_as_long_as_was_measured() -> None:
+def test_decoding_what_the_others_send_takes_as_long_as_was_measured() -> None:
     def seconds(merging: float) -> float:
         on = Simulator(network=Instant(), devices=Profile("measured", (1.0,), merging))
         return trained(Toy(epochs=2, batch_size=2), 3, "strom", on).summary.virtual_seconds or 0.0

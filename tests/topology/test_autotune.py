@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from collectives import ask
+from collectives import run_collective
 from torch import nn
 from toy import Toy, trained, weights
 
@@ -76,7 +76,7 @@ def test_all_change_at_the_same_step_to_the_same_settings(workers: int) -> None:
             await tuner.step(1000)
         return [torch.tensor(seen, dtype=torch.float64)]
 
-    [first, *others] = [response[0] for response in ask(workers, live)[0]]
+    [first, *others] = [response[0] for response in run_collective(workers, live)[0]]
     assert all(torch.equal(first, other) for other in others)
     assert len(first.unique(dim=0)) >= 3
     changed = [step for step in range(1, 12) if not torch.equal(first[step], first[step - 1])]

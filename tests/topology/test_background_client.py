@@ -1,4 +1,4 @@
-"""Pushes and fetches at intervals, in the background: a worker's side, told by hand what comes when, and in whole runs."""
+"""Pushes and fetches at intervals, in the background: a worker's side, which receives scripted messages, and in whole runs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class World:
                 response = Delivery(effect.sender, box.pop(0)) if box else None
 
 
-def test_what_accrues_is_pushed_every_so_many_steps_and_weights_are_asked_for_at_intervals_of_their_own() -> None:
+def test_what_accrues_is_pushed_every_so_many_steps_and_weights_are_requested_at_intervals_of_their_own() -> None:
     world = World(Intervals(push=2, fetch=3))
     for gradient in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
         world.step(gradient)
@@ -119,7 +119,7 @@ def test_a_worker_goes_on_with_its_own_steps_and_takes_weights_over_when_they_ha
     ]
 
 
-def test_each_shard_is_asked_again_when_it_has_answered_whatever_the_others_do() -> None:
+def test_each_shard_is_queried_again_when_it_has_responded_whatever_the_others_do() -> None:
     world = World(Intervals(), shards=2)
     world.step(1.0)
     world.response(1, torch.full((2,), 10.0), version=3)
@@ -132,7 +132,7 @@ def test_each_shard_is_asked_again_when_it_has_answered_whatever_the_others_do()
     ]
 
 
-def test_the_end_pushes_what_has_accrued_and_drops_an_answer_that_comes_too_late() -> None:
+def test_the_end_pushes_what_has_accrued_and_drops_a_response_that_comes_too_late() -> None:
     world = World(Intervals(push=4))
     for gradient in (1.0, 2.0, 4.0, 8.0, 16.0):
         world.step(gradient)
@@ -168,7 +168,7 @@ def test_local_updates_go_on_from_weights_that_have_come_as_gradients_do() -> No
 
 
 @pytest.mark.parametrize("rule", [Intervals(), Intervals(push=3, fetch=2), LocalSteps(2, Intervals()), SoftSync(1, Intervals())], ids=repr)
-def test_nobody_waits_for_an_answer_however_far_the_server_is(rule: Any) -> None:
+def test_no_worker_waits_for_a_response_however_far_the_server_is(rule: Any) -> None:
     """A round trip takes four seconds: who waits for one at every step, as under Asynchronous, takes 96 of them."""
     run = trained(Toy(batch_size=4), 2, Strategy(consistency=rule, topology=Server(2)), Simulator(network=FAR, devices=MEASURED))
     for rank in range(2):
@@ -203,7 +203,7 @@ def test_local_steps_push_what_is_due_at_their_next_exchange(tau: int, push: int
 
 
 @pytest.mark.parametrize("moment", [2.0, 4.01, 4.05, 4.1, 6.0])
-def test_a_worker_that_is_lost_while_its_fetch_is_under_way_holds_nobody_up(moment: float) -> None:
+def test_a_worker_that_is_lost_while_its_fetch_is_under_way_delays_no_other(moment: float) -> None:
     on = Simulator(network=FAR, devices=MEASURED, faults=(Crash("worker/1", at=moment),))
     summary = trained(Toy(batch_size=4), 3, Strategy(consistency=Intervals(2, 3), topology=Server(2)), on).summary
     assert summary.steps == 16
@@ -211,6 +211,6 @@ def test_a_worker_that_is_lost_while_its_fetch_is_under_way_holds_nobody_up(mome
 
 
 def test_weights_of_two_that_mix_cannot_be_fetched_in_the_background() -> None:
-    with pytest.raises(CompositionError, match="a worker may go on before the server has mixed"):
+    with pytest.raises(CompositionError, match="a worker may continue before the server has mixed"):
         Strategy(consistency=LocalSteps(2, Intervals()), topology=Server(), merge=Elastic())
     assert Strategy(consistency=LocalSteps(2, Asynchronous()), topology=Server(), merge=Elastic())

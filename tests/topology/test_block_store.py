@@ -186,7 +186,7 @@ def test_who_is_lost_counts_if_all_slices_have_its_gradient() -> None:
     assert driver.complete() == ["worker/0"]
 
 
-def test_messages_are_what_their_numbers_say() -> None:
+def test_messages_are_what_their_numbers_state() -> None:
     for request in (Gradient(3, (0.1, 0.2)), Gradient(3, ())):
         assert from_numbers(to_numbers(request)) == request
     for block in (Weights(2, 7), TaskBlocks(1, 4, 3, (0, 2), ((0.1, 0.3), (0.1, 0.3))), TaskBlocks(1, 4, 0, (5,), ((),))):
@@ -194,7 +194,7 @@ def test_messages_are_what_their_numbers_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: BlockStore(0), "give 1 or more"),
         (lambda: BlockStore(late=0.0), "give seconds above 0"),
@@ -204,6 +204,6 @@ def test_messages_are_what_their_numbers_say() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(CompositionError, match=said):
+def test_what_cannot_be_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(CompositionError, match=message):
         make()

@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 import torch
-from collectives import ask, values
+from collectives import run_collective, values
 from endpoints import context_of, worker_end
 
 from polyrhythm.codec import Identity
@@ -37,7 +37,7 @@ def test_buckets_are_whole_parameters_the_last_first_and_full_when_they_reach_th
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
 @pytest.mark.parametrize("workers", [1, 2, 3, 5])
-def test_a_value_said_in_buckets_is_the_sum_of_all(algorithm, workers: int) -> None:  # type: ignore[no-untyped-def]
+def test_a_value_sent_in_buckets_is_the_sum_of_all(algorithm, workers: int) -> None:  # type: ignore[no-untyped-def]
     given = values(workers, LAYOUT.numel)
     agreement = Agreement(Payload.GRADIENT, BulkSynchronous(), Identity(), Mean())
 
@@ -49,7 +49,7 @@ def test_a_value_said_in_buckets_is_the_sum_of_all(algorithm, workers: int) -> N
         responses = [await channel.exchange(given[group.rank], clock, (0.1,)) for clock in (1, 2)]
         return [response.contributions[0].value for response in responses]
 
-    responses, _ = ask(workers, exchange)
+    responses, _ = run_collective(workers, exchange)
     for first, second in responses:
         torch.testing.assert_close(first, sum(given, torch.zeros(LAYOUT.numel)))
         assert torch.equal(first, second)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from collectives import BANDWIDTH, LATENCY, ask, values
+from collectives import BANDWIDTH, LATENCY, run_collective, values
 
 from polyrhythm.core.kernel.effects import NativeReduce, Rounding
 from polyrhythm.core.kernel.group import Group
@@ -20,7 +20,7 @@ each_ring = pytest.mark.parametrize("ring", ROUNDING, ids=repr)
 @pytest.mark.parametrize("numel", [0, 3, 200])
 def test_everyone_gets_the_same_bits_of_a_sum_that_is_rounded_on_every_hop(ring: CompressedRing, workers: int, numel: int) -> None:
     given = values(workers, numel)
-    responses, ending = ask(workers, lambda context, group: ring.reduce(context.port, group, given[group.rank], "7"))
+    responses, ending = run_collective(workers, lambda context, group: ring.reduce(context.port, group, given[group.rank], "7"))
     total = torch.stack(given).sum(0)
     for (response,) in responses:
         assert torch.equal(response, responses[0][0])
@@ -35,7 +35,7 @@ def test_everyone_gets_the_same_bits_of_a_sum_that_is_rounded_on_every_hop(ring:
 @pytest.mark.parametrize("workers", [2, 5])
 def test_time_matches_the_closed_form_within_one_percent(ring: CompressedRing, workers: int) -> None:
     given = torch.zeros(1_000_000)
-    _, ending = ask(workers, lambda context, group: ring.reduce(context.port, group, given, "t"))
+    _, ending = run_collective(workers, lambda context, group: ring.reduce(context.port, group, given, "t"))
     assert ending.seconds == pytest.approx(ring.seconds(given.numel() * 4, workers, LATENCY, BANDWIDTH), rel=0.01)
 
 
@@ -43,7 +43,7 @@ def test_time_matches_the_closed_form_within_one_percent(ring: CompressedRing, w
 def test_the_values_that_were_given_are_not_written_to(ring: CompressedRing) -> None:
     given = values(3, 40)
     before = [value.clone() for value in given]
-    ask(3, lambda context, group: ring.reduce(context.port, group, given[group.rank], "t"))
+    run_collective(3, lambda context, group: ring.reduce(context.port, group, given[group.rank], "t"))
     assert all(torch.equal(a, b) for a, b in zip(given, before, strict=True))
 
 
@@ -67,7 +67,7 @@ def test_a_hop_keeps_the_type_of_the_values(hop: Hop) -> None:
     assert hop.decode(hop.encode(torch.randn(5, dtype=torch.float64))).dtype == torch.float64
 
 
-def test_an_algorithm_says_what_its_sums_lose() -> None:
+def test_an_algorithm_declares_what_its_sums_lose() -> None:
     assert {algorithm.rounding for algorithm in ALGORITHMS} == {Rounding.NONE}
     assert CompressedRing(Truncated()).rounding is Rounding.BY_ELEMENT
     assert CompressedRing(EightBits()).rounding is Rounding.BY_PART

@@ -89,7 +89,7 @@ class WatchingMean:
 
 
 ASKING = [member for member in MEMBERS if member.traits.pattern is Pattern.SOME_PEERS]
-"""There a worker sends when it is asked, too, and not while an answer is under way."""
+"""There a worker also sends on request, and not while a response is under way."""
 SENDING = [member for member in MEMBERS if member.traits.pattern not in UNENCODED]
 
 

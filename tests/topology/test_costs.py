@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from collectives import BANDWIDTH, LATENCY, ask
+from collectives import BANDWIDTH, LATENCY, run_collective
 from torch import nn
 
 from polyrhythm.consistency import LocalSteps
@@ -26,11 +26,11 @@ SIZES = [1, 2, 4, 8, 16, 32]
 
 def seconds(algorithm: Algorithm, workers: int) -> float:
     given = torch.zeros(M // 4)
-    return ask(workers, lambda context, group: algorithm.reduce(context.port, group, given, "t"))[1].seconds
+    return run_collective(workers, lambda context, group: algorithm.reduce(context.port, group, given, "t"))[1].seconds
 
 
 @pytest.mark.parametrize("workers", SIZES)
-def test_sums_take_what_the_formulas_say(workers: int) -> None:
+def test_sums_take_what_the_formulas_state(workers: int) -> None:
     assert seconds(Ring(), workers) == pytest.approx(costs.ring(M, workers, LATENCY, BANDWIDTH), rel=0.01)
     assert seconds(Tree(), workers) == pytest.approx(costs.binary_tree(M, workers, LATENCY, BANDWIDTH), rel=0.01)
     if workers > 1:
@@ -59,7 +59,7 @@ def a_step(topology: Any, workers: int, local: bool = False) -> float:
 
 
 @pytest.mark.parametrize("workers", [2, 4, 8])
-def test_steps_take_what_the_formulas_say(workers: int) -> None:
+def test_steps_take_what_the_formulas_state(workers: int) -> None:
     """Where messages have no latency."""
     assert a_step(Server(1), workers) == pytest.approx(2 * costs.central_server(M, workers, BANDWIDTH), rel=0.02)
     apart = 2 * costs.sharded_servers(M, workers, 2, BANDWIDTH)

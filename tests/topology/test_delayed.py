@@ -1,4 +1,4 @@
-"""Sums that are used some steps after they were begun."""
+"""Sums that are used some steps after they were started."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def test_no_delay_is_the_all_reduce() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 4, 9])
 def test_each_gradient_is_stepped_on_that_many_steps_later(steps: int) -> None:
-    """One worker, beside a plain loop that keeps gradients back."""
+    """One worker, compared with a plain loop that keeps gradients back."""
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     class Watching(Toy):
@@ -124,7 +124,7 @@ GO_ON: dict[LocalRule, Any] = {
 
 
 def test_an_update_is_taken_over_that_many_steps_later_with_what_the_rule_keeps_of_ones_own() -> None:
-    """Two workers, beside a plain loop over both: what is sent after step 3 is taken over after step 5; the run ends with what is sent."""
+    """Two workers and one loop over both: what is sent after step 3 is taken over after step 5; the run ends with what was sent."""
     for local, go_on in GO_ON.items():
         toy, seen = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.1), epochs=1, batch_size=6), {}
 

@@ -78,7 +78,7 @@ def test_one_real_worker_is_the_virtual_one_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"bits": 4}, r"bits=4\).*give 8 or 16"),
         ({"bits": True}, r"bits=True\).*give 8 or 16"),
@@ -88,8 +88,8 @@ def test_one_real_worker_is_the_virtual_one_bit_for_bit() -> None:
         ({"rounding": "nearest"}, r"rounding='nearest'\).*NearestRounding\(\)"),
     ],
 )
-def test_settings_without_meaning_are_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(CompositionError, match=said):
+def test_settings_without_meaning_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompositionError, match=message):
         FixedPointMemory(**settings)
 
 

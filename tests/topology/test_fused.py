@@ -120,7 +120,7 @@ def test_settings_without_meaning_are_refused(make: Any) -> None:
         make()
 
 
-def test_sums_that_depend_on_what_is_summed_beside_them_are_refused() -> None:
+def test_sums_that_depend_on_what_is_summed_with_them_are_refused() -> None:
     Fused(AllReduce(CompressedRing(Truncated())))
-    with pytest.raises(CompositionError, match="rounds a number by what is summed beside it"):
+    with pytest.raises(CompositionError, match="rounds a number by what is summed with it"):
         Fused(AllReduce(CompressedRing(EightBits())))

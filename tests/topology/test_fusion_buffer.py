@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from collectives import ask
+from collectives import run_collective
 
 from polyrhythm.core.protocols.algorithm import Algorithm
 from polyrhythm.topology import Butterfly, Direct, Ring, Star, Tree
@@ -33,5 +33,5 @@ def test_fusion_changes_no_bit_of_a_sum(algorithm: Algorithm, workers: int) -> N
         buffer = await algorithm.reduce(context.port, group, joined(mine, workers), "together")
         return [torch.cat(apart), torch.cat(parted(buffer, mine, workers))]
 
-    for apart, together in ask(workers, alone_and_together)[0]:
+    for apart, together in run_collective(workers, alone_and_together)[0]:
         assert torch.equal(apart, together)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from collectives import ask
+from collectives import run_collective
 from endpoints import context_of, worker_end
 
 from polyrhythm.codec import Cast, Identity
@@ -42,7 +42,7 @@ def rounds(topology: Any, count: int, codec: Any = None, pause: float = 1e-4) ->
             totals.append((await channel.offers.buckets.conclude((0.1,))).contributions[0].value)
         return totals
 
-    return ask(WORKERS, live)[0]
+    return run_collective(WORKERS, live)[0]
 
 
 def test_a_thousand_rounds_in_shuffled_orders_never_deadlock_and_sum_up() -> None:

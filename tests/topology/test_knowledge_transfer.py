@@ -69,7 +69,7 @@ def test_without_reports_nothing_is_transferred() -> None:
     assert run[0].summary.weights_sha256 == run[1].summary.weights_sha256
 
 
-def test_one_worker_learns_from_nobody() -> None:
+def test_one_worker_learns_from_no_other() -> None:
     assert torch.equal(weights(Toy(), 1, strategy()), weights(Toy(), 1, "single"))
 
 
@@ -86,7 +86,7 @@ def test_the_best_is_the_first_with_the_least_loss() -> None:
     assert pr.controllers.BestWorker().decide(Measurements(100, "worker/0", silent, {}, 100, 4), {}) == ((), {})
 
 
-def test_dlion_transfers_unless_told_otherwise() -> None:
+def test_dlion_transfers_by_default() -> None:
     assert find("dlion").topology == pr.topology.KnowledgeTransfer(every=100)
     assert find("dlion", transfer_period=None).topology == pr.topology.LinkExchange()
 

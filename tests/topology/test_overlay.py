@@ -88,12 +88,12 @@ def test_every_site_has_its_own_updates_whole_and_of_others_all_but_what_they_ke
             kept = sum((other.channel.states()[0][1] for other in sites if other is not site), torch.zeros(LAYOUT.numel))
             assert torch.equal(-site.state.weights + kept, produced)
             assert not site.channel.pending
-            assert not any(lane.owed for lane in site.channel.lanes.values())
+            assert not any(sender.pending for sender in site.channel.senders.values())
         schedule.close()
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_while_a_barrier_is_up_nobody_reads_an_element_that_was_announced_as_stale(groups: int) -> None:
+def test_while_a_barrier_is_up_no_worker_reads_an_element_that_was_announced_as_stale(groups: int) -> None:
     announcements = 0
     for seed in range(40):
         schedule, sites = sites_of(Overlay(groups, barrier=EVERYTHING), ErrorFeedback(TopK(0.3)), Asynchronous(), seed, 4)
@@ -141,7 +141,7 @@ def test_every_member_has_its_turn_as_the_hub() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Overlay(0), "size of groups"),
         (lambda: Overlay(turn=0), "the steps of a turn"),
@@ -150,6 +150,6 @@ def test_every_member_has_its_turn_as_the_hub() -> None:
         (lambda: RoundTrips(0), "above 0"),
     ],
 )
-def test_settings_without_meaning_are_refused(make, said: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(CompositionError, match=said):
+def test_settings_without_meaning_are_refused(make, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(CompositionError, match=message):
         make()

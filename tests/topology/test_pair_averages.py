@@ -59,7 +59,7 @@ class Crew:
         (await channel.finish()).apply(state)
 
     def total(self) -> torch.Tensor:
-        """What all hold, and what answers that are under way will add."""
+        """What all hold, and what responses that are under way will add."""
         total = sum((channel.held for channel in self.channels if channel.layout.names), torch.zeros(LAYOUT.numel))
         for rank, channel in enumerate(self.channels):
             coming = [m for (_, to), queue in self.schedule.under_way.items() if to == worker(rank) for m in queue if m.topic == MAIL]
@@ -87,7 +87,7 @@ def test_the_sum_changes_by_the_workers_own_steps_alone_at_any_pause(graph: Grap
         crew.schedule.close()
 
 
-def test_a_slow_worker_holds_nobody_up() -> None:
+def test_a_slow_worker_delays_no_other() -> None:
     on = Simulator(network=SLOW, devices=Fleet(paces=(Mixed((1.0, 1.0, 1.0, 0.1)),)))
     run = trained(Toy(), 4, "adpsgd", on)
     ends = {
@@ -102,6 +102,6 @@ def test_alone_a_worker_takes_plain_steps() -> None:
 
 
 @pytest.mark.parametrize("rule", [BulkSynchronous(), Bounded(3), Intervals()], ids=repr)
-def test_whoever_waits_for_others_is_refused(rule: Consistency) -> None:
+def test_a_worker_that_waits_for_others_is_refused(rule: Consistency) -> None:
     with pytest.raises(CompositionError, match=r"PairAverages.* do not fit"):
         Strategy(consistency=rule, topology=PairAverages())

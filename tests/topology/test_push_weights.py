@@ -52,7 +52,7 @@ def exchanged(topology: Topology, seed: int, steps: int = 1, begins: float = 8.0
     return states, channels
 
 
-def test_who_pulls_has_the_mean_of_both_and_who_answers_stays() -> None:
+def test_who_pulls_has_the_mean_of_both_and_who_responds_stays() -> None:
     for seed in range(10):
         states, _ = exchanged(PullWeights(PAIR), seed)
         for state in states:

@@ -21,7 +21,7 @@ def runs(dense: np.ndarray) -> int:
 
 @settings(max_examples=100, deadline=None)
 @given(given=st.lists(steps, max_size=30))
-def test_ranges_say_what_a_clock_for_each_key_says_and_are_as_few_as_can_be(given: list[tuple[int, int, int]]) -> None:
+def test_ranges_contain_what_a_clock_for_each_key_contains_and_are_as_few_as_can_be(given: list[tuple[int, int, int]]) -> None:
     clocks, dense = RangeClocks(KEYS, WORKERS), np.zeros((len(WORKERS), KEYS), int)
     for number, (worker, one, other) in enumerate(given, 1):
         start, end = min(one, other), max(one, other)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from collectives import LATENCY, NETWORK, ask
+from collectives import LATENCY, NETWORK, run_collective
 
 from polyrhythm.core.kernel.events import AnyEvent, Sent, Stalled
 from polyrhythm.core.kernel.group import Group
@@ -55,7 +55,7 @@ def shuffled(way: Readiness, workers: int, steps: int) -> list[list[str]]:
             found += await step(negotiator, [NAMES[k] for k in draw.permutation(len(NAMES))], draw)
         return [torch.tensor([NAMES.index(name) for name in found])]
 
-    return [[NAMES[k] for k in response[0]] for response in ask(workers, live)[0]]
+    return [[NAMES[k] for k in response[0]] for response in run_collective(workers, live)[0]]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 5])
@@ -114,7 +114,7 @@ def test_a_tensor_that_has_changed_is_forgotten_and_found_by_its_name_again(way:
                 released.append(len(await negotiator.negotiate(ready)))
         return [torch.tensor(released)]
 
-    for response in ask(3, live)[0]:
+    for response in run_collective(3, live)[0]:
         assert response[0].tolist() == [0, 1] * 4
 
 
@@ -125,7 +125,7 @@ def test_tensors_that_differ_are_refused_with_both(way: Readiness) -> None:
         return []
 
     with pytest.raises(CompositionError, match=r"a is float32 \(3,\) at worker/1, and float32 \(2,\) at worker/0"):
-        ask(2, live)
+        run_collective(2, live)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_bits_take_a_logarithm_of_latencies_and_no_root() -> None:
             await negotiator.negotiate(tensors(NAMES))
         return [torch.tensor((context.port.now() - since) / 20)]
 
-    for response in ask(8, live)[0]:
+    for response in run_collective(8, live)[0]:
         assert response[0].item() == pytest.approx(3 * LATENCY, rel=0.1)
 
 

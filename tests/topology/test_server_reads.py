@@ -121,7 +121,7 @@ def _first() -> torch.Tensor:
     return torch.cat([p.detach().reshape(-1) for p in network().parameters()])
 
 
-def test_sums_of_updates_are_read_no_more_often_than_the_bound_asks_for() -> None:
+def test_sums_of_updates_are_read_no_more_often_than_the_bound_requires() -> None:
     server = Watched()
     trained(MOMENTUM, 3, Strategy(consistency=LocalSteps(1, Bounded(3)), topology=server), UNEVEN)
     responses = len(server.sent) - 2 * 3  # to who joined, and who is done
@@ -129,7 +129,7 @@ def test_sums_of_updates_are_read_no_more_often_than_the_bound_asks_for() -> Non
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3])
-def test_nobody_is_sent_weights_of_a_version_that_it_has(groups: int) -> None:
+def test_no_worker_is_sent_weights_of_a_version_that_it_has(groups: int) -> None:
     server = Watched()
     trained(MOMENTUM, 3, Strategy(consistency=SoftSync(groups), topology=server, merge=StalenessScaled()), UNEVEN)
     for rank in range(3):

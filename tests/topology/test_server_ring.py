@@ -123,7 +123,7 @@ def test_a_run_in_which_a_server_is_lost_ends_with_the_same_bits() -> None:
         assert torch.equal(weights(toy, 3, strategy, Simulator(network=NETWORK, faults=[Crash("server/1", at)])), undisturbed)
 
 
-def test_without_another_copy_the_run_ends_with_an_error_that_says_so() -> None:
+def test_without_another_copy_the_run_ends_with_an_error_that_names_it() -> None:
     strategy = Strategy(consistency=BoundedDelay(0), topology=ServerRing(3, replicas=1))
     faults = [Crash("server/1", 0.004), Crash("server/2", 0.006)]
     with pytest.raises(WorkerFailed, match="take more replicas"):
@@ -141,7 +141,7 @@ def test_without_a_delay_it_has_the_bits_of_one_server(replicas: int) -> None:
             assert torch.equal(weights(Toy(make), 3, ring), one)
 
 
-def test_what_is_merged_at_once_is_of_one_step_and_nobody_goes_beyond_the_bound() -> None:
+def test_what_is_merged_at_once_is_of_one_step_and_no_worker_goes_beyond_the_bound() -> None:
 
     uneven = Fleet((DEVICES["cpu-core"],), (Mixed((1.0, 0.6, 0.2)), Jitter(0.5)))
     for delay in (0, 1, 3):
@@ -160,7 +160,7 @@ def test_what_is_merged_at_once_is_of_one_step_and_nobody_goes_beyond_the_bound(
 
 
 @pytest.mark.parametrize("on", [Simulator(network=NETWORK), Processes(cuda=False)], ids=["simulator", "processes"])
-def test_a_server_asks_for_a_list_of_keys_that_it_has_forgotten(on: Any) -> None:
+def test_a_server_requests_a_list_of_keys_that_it_has_forgotten(on: Any) -> None:
     """Workers touch different rows, so that a server which remembers one list has forgotten a worker's when the next push refers to it."""
 
     def train(worker: Any) -> None:
@@ -184,7 +184,7 @@ def test_a_server_asks_for_a_list_of_keys_that_it_has_forgotten(on: Any) -> None
     assert all(torch.equal(done.weights["weight"], expected) for done in found)
     never, once, cached = (done.summary.bytes_sent for done in found)
     assert cached < never
-    assert found[1].summary.messages_sent > found[2].summary.messages_sent, "what was forgotten was asked for"
+    assert found[1].summary.messages_sent > found[2].summary.messages_sent, "what was forgotten was requested"
     assert once != never
 
 

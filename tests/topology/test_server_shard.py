@@ -42,17 +42,17 @@ def shard_of(strategy: Strategy, workers: int) -> ServerShard:
 def deliver(shard: ServerShard, rank: int, request: ServerRequest, value: Tensor | None = None) -> list[str]:
     """Deliver a worker's request: to whom the shard responds."""
     tensors = () if value is None else (value,)
-    taking, answered = shard._take(Delivery(worker(rank), Message(REQUESTS, to_numbers(request), tensors=tensors))), []
+    taking, responses = shard._take(Delivery(worker(rank), Message(REQUESTS, to_numbers(request), tensors=tensors))), []
     while True:
         try:
             effect = taking.send(None)
         except StopIteration:
-            return answered
+            return responses
         if isinstance(effect, Send):
-            answered.append(effect.to)
+            responses.append(effect.to)
 
 
-def test_who_is_done_holds_nobody_up_when_its_last_words_are_merged_afterwards() -> None:
+def test_who_is_done_delays_no_other_when_its_last_words_are_merged_afterwards() -> None:
     shard = shard_of(Strategy(consistency=SoftSync(1, Bounded(1)), topology=Server(), merge=Sum()), 2)
     assert deliver(shard, 1, Push(1, 0, Wanted.NOTHING, ()), torch.ones(2)) == []
     deliver(shard, 1, Done())
@@ -79,7 +79,7 @@ def test_staleness_is_divided_by_and_counted_in_merges_since_the_weights_were_re
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_group_that_nobody_can_complete_is_merged_as_it_is(seed: int) -> None:
+def test_a_group_that_no_worker_can_complete_is_merged_as_it_is(seed: int) -> None:
     """Workers take unequally many steps: the others wait for the slowest, whose contributions are too few for a group."""
     draw = np.random.default_rng(seed)
     workers, slack, shards = int(draw.integers(3, 6)), int(draw.integers(1, 3)), int(draw.integers(1, 3))

@@ -201,7 +201,7 @@ def test_groups_cannot_agree_through_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "said"),
+    ("pieces", "message"),
     [
         ({"topology": SharedMemory()}, r"BulkSynchronous\(\) .*do not fit"),
         ({"merge": systems.find("easgd").merge}, r"and Elastic can be used only .*\. Instead of Elastic use Sum\."),
@@ -209,7 +209,7 @@ def test_groups_cannot_agree_through_it() -> None:
         ({"topology": AllReduce()}, "AllReduce"),
     ],
 )
-def test_what_would_have_to_send_does_not_fit(pieces: dict[str, Any], said: str) -> None:
+def test_what_would_have_to_send_does_not_fit(pieces: dict[str, Any], message: str) -> None:
     own = {} if pieces.get("topology") == SharedMemory() else HOGWILD.exchange.pieces
-    with pytest.raises(CompositionError, match=said):
+    with pytest.raises(CompositionError, match=message):
         Strategy(**{**own, **pieces})

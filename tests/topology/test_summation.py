@@ -87,7 +87,7 @@ def test_any_stretch_is_summed_as_direct_sums_it(workers: int) -> None:
             assert torch.equal(Stretch(low, numel).sum([value[low:high] for value in given]), direct[low:high])
 
 
-def test_requests_are_what_their_numbers_say() -> None:
+def test_requests_are_what_their_numbers_state() -> None:
     request = SumRequest(3, 100, (2, 1))
     assert SumRequest.from_numbers(request.to_numbers()) == request
 
@@ -99,7 +99,7 @@ NUMEL, PIECES = 2_000_000, 40
 
 
 def exchanges(worker: Any, steps: int = 1) -> None:
-    """Steps of a vector of which only the time matters; says when each has begun."""
+    """Steps of a vector of which only the time matters; reports when each has started."""
     model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(NUMEL))])
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
     for _ in range(steps):
@@ -122,7 +122,7 @@ def test_eight_workers_take_the_time_and_send_the_bytes_of_the_paper(spares: int
     for event in outcome.events:
         if isinstance(event, Ended) and event.actor != "worker/0":
             sent = 8 * 14 / whole
-            first = 4 * NUMEL * len(_heirs(event.actor))
+            first = 4 * NUMEL * len(_children(event.actor))
             assert (event.bytes_sent - first) / (4 * NUMEL) == pytest.approx(sent, rel=0.02)
 
 
@@ -138,7 +138,7 @@ def test_later_steps_take_as_long_as_the_first() -> None:
         assert max(took) < 1.05 * min(took)
 
 
-def _heirs(actor: str) -> list[int]:
+def _children(actor: str) -> list[int]:
     """To whom an actor sends worker 0's weights when all begin."""
     rank = rank_of(actor)
     reach = rank & -rank

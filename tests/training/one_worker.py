@@ -15,7 +15,7 @@ from polyrhythm.core.protocols.controller import ControlledSetting
 from .scenes import EVERY_SYSTEM
 from .user_cases import Case
 
-SAID = (
+RATE_REFUSAL = (
     r"^At (step \d+|the end of training, after step \d+,) worker/\d (has .*, worker/\d has|and worker/\d have) .*: [a-z]"
     r"|The weights were written by hand at worker/\d|got a state of earlier steps by load_state_dict"
 )
@@ -237,18 +237,18 @@ class Estimated(Deeds):
 
 
 CASES = {
-    "a rate changed after attach": Case(RateAtFirst(), SAID),
-    "a rate changed after step 3": Case(RateUnderWay(), SAID),
-    "a rate changed for a while": Case(RateForAWhile(), SAID),
-    "a rate by a worker's own loss": Case(OwnPlateau(), SAID),
-    "weights loaded after attach": Case(WeightsAtFirst(), SAID),
-    "weights written after step 3": Case(WeightsUnderWay(), SAID),
-    "frozen weights written after step 3": Case(Frozen(), SAID),
-    "momenta loaded after attach": Case(StateAtFirst(), SAID),
-    "momenta loaded after step 3": Case(StateUnderWay(), SAID),
-    "other momenta of the same sum": Case(OppositeMomenta(), SAID),
-    "slow weights from before attach": Case(SlowWeights(), SAID),
-    "a buffer written after attach": Case(BufferAtFirst(), SAID),
+    "a rate changed after attach": Case(RateAtFirst(), RATE_REFUSAL),
+    "a rate changed after step 3": Case(RateUnderWay(), RATE_REFUSAL),
+    "a rate changed for a while": Case(RateForAWhile(), RATE_REFUSAL),
+    "a rate by a worker's own loss": Case(OwnPlateau(), RATE_REFUSAL),
+    "weights loaded after attach": Case(WeightsAtFirst(), RATE_REFUSAL),
+    "weights written after step 3": Case(WeightsUnderWay(), RATE_REFUSAL),
+    "frozen weights written after step 3": Case(Frozen(), RATE_REFUSAL),
+    "momenta loaded after attach": Case(StateAtFirst(), RATE_REFUSAL),
+    "momenta loaded after step 3": Case(StateUnderWay(), RATE_REFUSAL),
+    "other momenta of the same sum": Case(OppositeMomenta(), RATE_REFUSAL),
+    "slow weights from before attach": Case(SlowWeights(), RATE_REFUSAL),
+    "a buffer written after attach": Case(BufferAtFirst(), RATE_REFUSAL),
     "a schedule by steps": Case(Schedule()),
     "a buffer written at every worker": Case(BufferEverywhere()),
     "running statistics": Case(Normalised()),

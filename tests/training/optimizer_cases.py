@@ -44,8 +44,8 @@ class Calls(Own):
         return loss
 
 
-class Asks(Own):
-    """Takes a closure, if there is one, in ways that all ask for it before."""
+class TakesClosure(Own):
+    """Takes a closure, if there is one, in ways that all call it before."""
 
     def step(self, closure: Any = None) -> Any:  # type: ignore[override]
         """One step."""
@@ -119,7 +119,7 @@ class Requires(Own):
 
 
 class Looks(Own):
-    """Does not take closures, says so, and has an option of one step."""
+    """Does not take closures, declares it, and has an option of one step."""
 
     def step(self, closure: Any = None, grads: Any = None) -> Any:  # type: ignore[override]
         """One step."""
@@ -264,7 +264,7 @@ def removes(model: nn.Module, optimizer: Optimizer) -> None:
 
 
 def replaces_layer(model: nn.Module, optimizer: Optimizer) -> None:
-    """A new head, which nobody has told the optimizer of."""
+    """A new head, which the optimizer does not have."""
     model[2] = nn.Linear(12, 3)  # type: ignore[index]
 
 
@@ -296,7 +296,7 @@ WRITTEN = r"The weights were written by hand at worker/\d, after "
 CASES = {
     "a closure without which it cannot step": Case(trains(lambda model: Calls(model.parameters())), CLOSURE),
     "a closure that it asks for": Case(trains(lambda model: Raises(model.parameters())), CLOSURE),
-    "a closure that it can do without": Case(trains(lambda model: Asks(model.parameters()))),
+    "a closure that it can do without": Case(trains(lambda model: TakesClosure(model.parameters()))),
     "a closure out of all arguments": Case(trains(lambda model: Indexes(model.parameters())), CLOSURE),
     "a closure under another name": Case(trains(lambda model: Wraps(model.parameters())), CLOSURE),
     "a closure that a method calls": Case(trains(lambda model: Delegates(model.parameters())), CLOSURE),
@@ -318,7 +318,7 @@ CASES = {
     "an argument that is no closure": Case(steps_by(sgd, lambda optimizer, closure: optimizer.step(closure())), ARGUMENTS),  # type: ignore[arg-type]
     "a closure": Case(steps_by(sgd, lambda optimizer, closure: optimizer.step(closure))),  # type: ignore[arg-type]
     "a closure that is asked for first": Case(
-        steps_by(lambda model: Asks(model.parameters()), lambda optimizer, closure: optimizer.step(closure))  # type: ignore[arg-type]
+        steps_by(lambda model: TakesClosure(model.parameters()), lambda optimizer, closure: optimizer.step(closure))  # type: ignore[arg-type]
     ),
     "a way without a closure": Case(trains(lambda model: ReturnsEarly(model.parameters()))),
     "a closure in a loop": Case(

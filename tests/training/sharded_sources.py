@@ -13,7 +13,7 @@ from polyrhythm.core.protocols.sharded import Rows, ShardRequest
 
 @dataclass(frozen=True)
 class Uneven:
-    """Shards of the given lengths, whose numbers are in the order of shards; how many there are is not said."""
+    """Shards of the given lengths, whose numbers are in the order of shards; their number is not declared."""
 
     lengths: Sequence[int]
     at_once: int = 7

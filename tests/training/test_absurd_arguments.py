@@ -101,12 +101,12 @@ METHODS: dict[str, list[tuple[str, Call]]] = {
     "print": [*_calls("print", 1)],
     "count": [*_attached("count", 1)],
 }
-ASKS_NOTHING = {"barrier", "close", "finish", "leave", "save", "weights"}
+WITHOUT_ARGUMENTS = {"barrier", "close", "finish", "leave", "save", "weights"}
 
 
 def test_all_methods_of_a_worker_are_among_these() -> None:
     public = {name for name, _ in inspect.getmembers(Worker, inspect.isfunction) if not name.startswith("_")}
-    assert public - ASKS_NOTHING == METHODS.keys()
+    assert public - WITHOUT_ARGUMENTS == METHODS.keys()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -129,7 +129,7 @@ def test_what_it_is_given_is_taken_or_refused_with_a_sentence(method: str) -> No
 
 
 def test_swapped_arguments_a_negative_count_and_half_a_sample_are_named() -> None:
-    said = {
+    message = {
         _swapped: "worker.attach was given the optimizer first and the model second: call worker.attach(model, optimizer).",
         _clipped(-1): "worker.attach was given clip_norm=-1, and gradients have no norm to be clipped to that: give a number above 0",
         lambda worker: worker.attach(None, None): "worker.attach was given None as its model: give a torch.nn.Module",
@@ -137,7 +137,7 @@ def test_swapped_arguments_a_negative_count_and_half_a_sample_are_named() -> Non
         lambda worker: worker.count(1.5): "worker.count was given 1.5: give",
         lambda worker: worker.range(1.5): "worker.range(1.5) counts nothing ('float' object cannot be interpreted as an integer): give",
     }
-    for call, sentence in said.items():
+    for call, sentence in message.items():
         with pytest.raises(WorkloadError) as caught:
             go(call, workers=1)
         assert sentence in str(caught.value)
@@ -171,7 +171,7 @@ def attaches_twice_alone(worker: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("train", "said"),
+    ("train", "message"),
     [
         (clips_apart, "worker/0 has clip_norm 0.5, worker/1 has clip_norm 1: attach the same model and optimizer at every worker"),
         (
@@ -181,11 +181,11 @@ def attaches_twice_alone(worker: Any) -> None:
         ),
     ],
 )
-def test_what_one_worker_attaches_otherwise_is_named_with_its_own_remedy(train: Call, said: str) -> None:
+def test_what_one_worker_attaches_otherwise_is_named_with_its_own_remedy(train: Call, message: str) -> None:
     for system in ("allreduce", "ssp", "easgd"):
         with pytest.raises(CompositionError) as caught:
             go(train, system)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
     with pytest.raises(CompositionError) as caught:
         run(train, workers=2, strategy="allreduce", on=Processes())
-    assert said in str(caught.value)
+    assert message in str(caught.value)

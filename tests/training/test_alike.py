@@ -44,7 +44,7 @@ def other_precision(worker: Any) -> None:
 
 @runtimes
 @pytest.mark.parametrize(
-    ("train", "said"),
+    ("train", "message"),
     [
         (
             other_model,
@@ -58,11 +58,11 @@ def other_precision(worker: Any) -> None:
     ],
     ids=["model", "optimizer", "precision"],
 )
-def test_models_that_differ_are_refused_with_the_first_difference(train: Any, said: str, on: Runtime) -> None:
+def test_models_that_differ_are_refused_with_the_first_difference(train: Any, message: str, on: Runtime) -> None:
     for system in ("allreduce", "strom"):
         with pytest.raises(CompositionError) as caught:
             run(train, workers=2, strategy=system, on=on)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
 
 
 def drifts(worker: Any) -> None:
@@ -102,21 +102,21 @@ def as_if_on_another_processor(worker: Any) -> None:
 @pytest.mark.parametrize("train", [drifts, touches_visibly])
 def test_replicas_that_drift_apart_are_no_result(train: Any, on: Runtime) -> None:
     at_once = r"At step 1 worker/0 has option lr 0\.1, worker/1 has option lr 0\.2"
-    said = (
+    message = (
         rf"{at_once}|worker/0 has final weights those of .*, worker/1 has final weights [0-9.]+e-[0-9]+ of their norm away .*drifted apart"
     )
-    with pytest.raises(CompositionError, match=said):
+    with pytest.raises(CompositionError, match=message):
         run(train, workers=2, strategy="allreduce", on=on)
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-def test_up_to_rounding_all_end_with_the_weights_of_worker_0_and_say_so(workers: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_up_to_rounding_all_end_with_the_weights_of_worker_0_and_report_it(workers: int, capfd: pytest.CaptureFixture[str]) -> None:
     found = run(touches_as_rounding_does, workers=workers, strategy="allreduce", on=Processes())
     untouched = run(lambda worker: touches(worker, 0.0), workers=workers, strategy="allreduce", on=Processes())
     assert found.summary.weights_sha256 == untouched.summary.weights_sha256
-    told = [line for line in capfd.readouterr().err.splitlines() if "DriftWarning" in line]
-    assert len(told) == 1
-    assert re.search(rf"worker/{workers - 1} ended 2\.\de-07 of the weights' norm away from worker/0 \(as rounding explains\)", told[0])
+    warned = [line for line in capfd.readouterr().err.splitlines() if "DriftWarning" in line]
+    assert len(warned) == 1
+    assert re.search(rf"worker/{workers - 1} ended 2\.\de-07 of the weights' norm away from worker/0 \(as rounding explains\)", warned[0])
     assert found.summary.messages_sent == untouched.summary.messages_sent
 
 
@@ -125,7 +125,7 @@ def test_virtual_workers_are_judged_alike() -> None:
         run(touches_as_rounding_does, workers=2, strategy="allreduce", on=Simulator(network=Instant()))
 
 
-def test_on_another_kind_of_processor_any_distance_is_only_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_on_another_kind_of_processor_any_distance_is_only_reported(capfd: pytest.CaptureFixture[str]) -> None:
     found = run(as_if_on_another_processor, workers=2, strategy="allreduce", on=Processes())
     assert found.summary.weights_sha256 == run(lambda worker: touches(worker, 0.0), workers=2, on=Processes()).summary.weights_sha256
     assert "away from worker/0 (worker/1 has a CPU with OTHER instructions, worker/0 has a CPU with " in capfd.readouterr().err
@@ -137,7 +137,7 @@ APART = ("keuper-asgd", "strom", "gaia", "dl4j-sharing", "actors-decentralised",
 
 @pytest.mark.parametrize("system", fewest(EVERY_SYSTEM))
 @pytest.mark.parametrize("workers", [2, pytest.param(1, marks=pytest.mark.long), 3, pytest.param(5, marks=pytest.mark.long)])
-def test_every_system_ends_alike_or_says_that_it_does_not(system: str, workers: int) -> None:
+def test_every_system_ends_alike_or_reports_that_it_does_not(system: str, workers: int) -> None:
     trained(Toy(epochs=2), workers, system)
     assert systems.find(system).ends_alike == (system not in APART)
 
@@ -186,8 +186,8 @@ def calls_alone(worker: Any) -> None:
 @IMPATIENT
 @pytest.mark.parametrize("system", ["allreduce", "ssp"])
 def test_who_waits_in_a_call_that_others_did_not_make_is_not_recorded_checkpoints_steps(system: str, on: Runtime) -> None:
-    said = r"worker/1 finished after [0-9]+ steps, but worker/0 waits in worker\.barrier\(\), mean\(\), any\(\) or broadcast"
-    with pytest.raises(DeadlockError, match=said):
+    message = r"worker/1 finished after [0-9]+ steps, but worker/0 waits in worker\.barrier\(\), mean\(\), any\(\) or broadcast"
+    with pytest.raises(DeadlockError, match=message):
         run(calls_alone, workers=2, strategy=system, on=on)
 
 

@@ -64,7 +64,7 @@ def test_all_workers_find_the_same_amid_a_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "sizes", "rate", "said"),
+    ("samples", "sizes", "rate", "message"),
     [
         ((), (4,), 0.1, "tensors of one length"),
         ((torch.zeros(3), torch.zeros(4)), (2,), 0.1, "tensors of one length"),
@@ -74,6 +74,6 @@ def test_all_workers_find_the_same_amid_a_run() -> None:
         (data(), (4,), float("inf"), "lower the learning rate"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(samples: Any, sizes: Any, rate: float, said: str) -> None:
-    with pytest.raises(WorkloadError, match=said):
+def test_what_cannot_be_tried_is_refused(samples: Any, sizes: Any, rate: float, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
         largest_batch(network(), sgd(rate), loss, samples, sizes)

@@ -28,7 +28,7 @@ def children() -> set[int]:
     return found
 
 
-def test_as_many_steps_as_were_asked_for_are_timed() -> None:
+def test_as_many_steps_as_were_requested_are_timed() -> None:
     profile = device_profile(Toy(epochs=1000, batch_size=4), workers=2, steps=7)
     assert len(profile.seconds_per_step) == 7
     assert min(profile.seconds_per_step) > 0

@@ -142,7 +142,7 @@ def test_both_runtimes_load_the_same_batches_in_processes_and_leave_none_behind(
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: {"a": 1, "b": 2}, r"dict has no __len__ or no __getitem__.*give a map-style Dataset or tensors"),
         (lambda: {1, 2, 3}, r"set has no __len__ or no __getitem__"),
@@ -151,8 +151,8 @@ def test_both_runtimes_load_the_same_batches_in_processes_and_leave_none_behind(
         (lambda: (torch.zeros(()), torch.zeros(())), r"The data set is empty"),
     ],
 )  # fmt: skip
-def test_data_that_cannot_be_shared_out_are_refused_with_a_remedy(make: Any, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_data_that_cannot_be_shared_out_are_refused_with_a_remedy(make: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         seen(make)
 
 
@@ -177,7 +177,7 @@ def test_a_length_draws_nothing_and_each_iteration_is_an_epoch_of_its_own() -> N
     epochs: list[Any] = []
     go(train, workers=2)
     assert len({str(epoch) for epoch in epochs[0]}) == 2
-    (first, _), (second, _) = epochs  # both have iterated once before, whoever has asked for a length
+    (first, _), (second, _) = epochs  # both have iterated once before, also where a length was requested
     assert not rows(first) & rows(second)
 
 

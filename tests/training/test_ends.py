@@ -41,16 +41,16 @@ CASES = [*QUICK, *(pytest.param(*case, marks=pytest.mark.long) for case in produ
 
 @pytest.mark.parametrize(("system", "deed"), CASES)
 def test_a_worker_that_ends_badly_is_named_by_all_the_others(system: str, deed: str, ranks: Forker, tmp_path: Path) -> None:
-    code, said = FAILURES[deed]
+    code, message = FAILURES[deed]
     first, culprit, third = ended(ranks, tmp_path, system, deed, 3)
     assert culprit.code == code
     for other in (first, third):
         assert other.code == 1
-        assert said in other.err
+        assert message in other.err
 
 
 @pytest.mark.parametrize("deed", ["exit 3", "argparse"])
-def test_who_ends_badly_says_only_its_own_words(deed: str, ranks: Forker, tmp_path: Path) -> None:
+def test_who_ends_badly_prints_only_its_own_error(deed: str, ranks: Forker, tmp_path: Path) -> None:
     _, culprit = ended(ranks, tmp_path, "allreduce", deed)
     expected = "usage: joined [-h] [--lr LR]\njoined: error: argument --lr: invalid float value: 'fast'\n" if deed == "argparse" else ""
     assert culprit.err == expected
@@ -63,19 +63,19 @@ def test_who_fails_after_its_last_step_fails_the_others_too(ranks: Forker, tmp_p
 
 
 @pytest.mark.parametrize(("system", "deed"), [("strom", "exit 0"), ("allreduce", "finished"), ("gossipgrad", "nothing")])
-def test_whoever_ends_well_ends_with_nothing_said(system: str, deed: str, ranks: Forker, tmp_path: Path) -> None:
+def test_a_worker_that_ends_well_prints_nothing(system: str, deed: str, ranks: Forker, tmp_path: Path) -> None:
     assert [(rank.code, rank.err) for rank in ended(ranks, tmp_path, system, deed)] == [(0, "")] * 2
 
 
 @pytest.mark.parametrize("system", ["allreduce", *(pytest.param(name, marks=pytest.mark.long) for name in ("gossipgrad", "sparknet"))])
-def test_uneven_numbers_of_steps_are_told_with_the_remedy(system: str, ranks: Forker, tmp_path: Path) -> None:
+def test_uneven_numbers_of_steps_are_reported_with_the_remedy(system: str, ranks: Forker, tmp_path: Path) -> None:
     # between two rounds workers need not notice: then both have left
-    said = (
+    message = (
         r"worker/1 finished after 5 steps, but worker/0 waits to take another|worker/0 finished after 12 steps and worker/1 after 5 steps"
     )
     for rank in ended(ranks, tmp_path, system, "exit 0"):
         assert rank.code == 1
-        assert re.search(rf"({said}): every worker must take the same number of steps; stop together with worker\.any\(", rank.err)
+        assert re.search(rf"({message}): every worker must take the same number of steps; stop together with worker\.any\(", rank.err)
 
 
 DIFFERENCES = {

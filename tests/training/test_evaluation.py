@@ -43,15 +43,15 @@ def test_evaluations_are_at_the_moments_of_the_grid_and_at_the_end(system: str) 
 
 
 def test_the_result_at_a_moment_is_that_of_the_step_before_it() -> None:
-    """Steps of a second, without a network: moment and step tell which weights were there."""
+    """Steps of a second, without a network: moment and step determine the weights."""
     on = Simulator(network=SLOW, devices=Profile("second", (1.0,)))
     outcome = run(trains(report=True), workers=1, strategy="single", on=on, seed=2)
-    told = {event.clock: event.metrics["loss"] for event in outcome.outcome.events if type(event).__name__ == "Reported"}
+    reported = {event.clock: event.metrics["loss"] for event in outcome.outcome.events if type(event).__name__ == "Reported"}
     seen = [event for event in evaluations(outcome) if event.time > 1.0]
     assert len(seen) > 10
     for event in seen:
         assert event.clock == int(event.time)
-        assert event.metrics["loss"] == pytest.approx(told[event.clock], rel=1e-6)
+        assert event.metrics["loss"] == pytest.approx(reported[event.clock], rel=1e-6)
 
 
 @pytest.mark.parametrize("system", ["sparknet", "easgd", "gossipgrad", "diloco"])
@@ -94,7 +94,7 @@ def test_a_lost_worker_holds_no_evaluation_up(system: str | Strategy, moment_of_
 def test_weights_that_are_larger_than_the_room_are_evaluated_at_the_end_alone(
     system: str, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their buffers are not, and can tell of moments; of the weights there is nothing but the final ones."""
+    """Their buffers are not, and can be evaluated at moments; of the weights there is nothing but the final ones."""
     monkeypatch.setattr(snapshots, "_BUDGET", 500)
     outcome = run(trains(build=fickle), workers=workers, strategy=system, on=Simulator(network=SLOW), seed=2)
     (only,) = evaluations(outcome)
@@ -120,7 +120,7 @@ def test_two_models_are_evaluated_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "error", "said"),
+    ("function", "error", "message"),
     [
         (lambda model: 0.9, WorkloadError, r"returned 0.9: return metrics by name"),
         (lambda model: {}, WorkloadError, r"returned \{\}: return metrics by name"),
@@ -133,27 +133,27 @@ def test_two_models_are_evaluated_together() -> None:
         ("accuracy", WorkloadError, r"worker.evaluate got 'accuracy', which is not callable"),
     ],
 )
-def test_what_is_no_evaluation_is_refused(function: Any, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_what_is_no_evaluation_is_refused(function: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         go(trains(function))
 
 
 @pytest.mark.parametrize("on", [Simulator(network=SLOW), Processes()], ids=["simulator", "processes"])
 @pytest.mark.parametrize("system", ["allreduce", "gossipgrad", "ssp"])
 @pytest.mark.parametrize("rank", [0, 1])
-def test_all_workers_ask_for_evaluations_or_none_does(rank: int, system: str, on: Runtime) -> None:
+def test_all_workers_request_evaluations_or_none_does(rank: int, system: str, on: Runtime) -> None:
     def train(worker: Any) -> None:
         trains(score if worker.rank == rank else None)(worker)
 
     with pytest.raises(CompositionError) as caught:
         run(train, workers=2, strategy=system, on=on)
     has, lacks = (f"worker/{rank} has evaluations to make", f"worker/{1 - rank} has no evaluations")
-    said = f"{', '.join(sorted((has, lacks)))}: call worker.evaluate at every worker, not at worker 0 alone, which makes them when the "
-    assert str(caught.value) == said + "training is over."
+    message = f"{', '.join(sorted((has, lacks)))}: call worker.evaluate at every worker, not at worker 0 alone, which makes them when the "
+    assert str(caught.value) == message + "training is over."
 
 
 @pytest.mark.parametrize("on", [Simulator(network=SLOW), Processes()], ids=["simulator", "processes"])
-def test_who_takes_no_step_is_asked_whether_it_evaluates_too(on: Runtime) -> None:
+def test_a_worker_without_steps_must_request_the_same_evaluations(on: Runtime) -> None:
     def train(worker: Any) -> None:
         trains(score if worker.rank == 0 else None, epochs=1 - worker.rank)(worker)
 
@@ -163,7 +163,7 @@ def test_who_takes_no_step_is_asked_whether_it_evaluates_too(on: Runtime) -> Non
         run(train, workers=2, strategy="ssp", on=on)
 
 
-def test_evaluating_is_asked_for_before_training_and_once() -> None:
+def test_evaluating_is_requested_before_training_and_once() -> None:
     def late(worker: Any) -> None:
         trains(None, epochs=1)(worker)
         worker.evaluate(score)

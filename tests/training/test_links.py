@@ -22,25 +22,27 @@ from polyrhythm.tools.measuring.links import congestion_here, local_between, net
 from polyrhythm.tools.measuring.probes import StreamMeasurement
 
 CLOSE = 0.01
-"""Headers, and the latency of answers that came while others were waited for."""
+"""Headers, and the latency of responses that came while others were waited for."""
 
 
 def measured(network: str | Network, workers: int, congestions: Sequence[Congestion] = ()) -> list[Network]:
     """What each of `workers` workers finds on `network`; `congestions` are those of their hosts, Fair if there are none."""
     found: list[Network] = []
-    told: list[tuple[int, int]] = []
+    notified: list[tuple[int, int]] = []
 
     def program(context: WorkerContext) -> None:
         rank = rank_of(context.port.name)
         congestion = congestions[rank] if congestions else Fair()
         found.append(
-            network_between(context, Group.of_workers(workers, rank), "found", congestion=congestion, follow=lambda *far: told.append(far))
+            network_between(
+                context, Group.of_workers(workers, rank), "found", congestion=congestion, follow=lambda *far: notified.append(far)
+            )
         )
 
     survey = survey_job(workers)
     Simulator(network=network).execute(Job(workers, 0, program, survey.service, survey.essential), lambda event: None)
     pairs = workers * (workers - 1)
-    assert sorted(told) == sorted((done, pairs) for done in range(pairs + 1) for _ in range(workers))
+    assert sorted(notified) == sorted((done, pairs) for done in range(pairs + 1) for _ in range(workers))
     return found
 
 

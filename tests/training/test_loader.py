@@ -210,7 +210,7 @@ def test_the_loader_that_loads_for_it_has_its_option(option: str) -> None:
     assert getattr(LoaderSource(given).copy, option) == OPTIONS[option] == getattr(given, option)
 
 
-def test_there_is_no_option_of_torchs_that_nobody_has_thought_of() -> None:
+def test_every_option_of_torchs_loader_is_covered() -> None:
     dealt_with = {"dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn", "drop_last", "generator", "pin_memory"}
     refused, without_effect = {"in_order"}, {"pin_memory_device"}
     options = set(inspect.signature(tools.DataLoader.__init__).parameters) - {"self"}
@@ -288,7 +288,7 @@ class Own(tools.DataLoader[Any]):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (
             lambda: loader(batch_sampler=Pairwise()),
@@ -300,6 +300,6 @@ class Own(tools.DataLoader[Any]):
         (lambda: loader(batch_size=40, drop_last=True), r"With drop_last, 50 samples make no batch of 40 for each of 2 workers"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_with_a_remedy(make: Any, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_what_cannot_be_kept_is_refused_with_a_remedy(make: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         seen(make, workers=2, size=None)

@@ -30,7 +30,7 @@ def ends(system: str, fault: Fault) -> str:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("at", [0.0, 0.06])
-def test_a_lost_message_is_told_before_who_waits_for_it(system: str, at: float) -> None:
+def test_a_lost_message_is_reported_before_who_waits_for_it(system: str, at: float) -> None:
     text = ends(system, Drop(0.3, at=at))
     first, _, _ = text.partition(" s: " if text.startswith("Deadlock") else "; then")
     assert not text or "a message was lost, and nobody sends it again: " in first, text
@@ -38,7 +38,7 @@ def test_a_lost_message_is_told_before_who_waits_for_it(system: str, at: float) 
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_line_that_stays_cut_is_told_before_who_waits(system: str) -> None:
+def test_a_line_that_stays_cut_is_reported_before_who_waits(system: str) -> None:
     text = ends(system, Cut("host/0", "host/1", at=0.03, duration=math.inf))
     assert not text or "because host/0 has been cut off from host/1 since 0.03 s: " in text, text
 

@@ -30,27 +30,27 @@ def half_frozen() -> nn.Module:
 
 @pytest.mark.parametrize("system", sampled(EVERY_SYSTEM))
 def test_frozen_parameters_begin_as_those_of_worker_0_and_stay(system: str) -> None:
-    begun: dict[int, Tensor] = {}
+    initial: dict[int, Tensor] = {}
 
     def train(worker: Any) -> None:
         model = half_frozen()
-        begun[worker.rank] = model[0].weight.detach().clone()  # type: ignore[index, union-attr]
+        initial[worker.rank] = model[0].weight.detach().clone()  # type: ignore[index, union-attr]
         model, optimizer = worker.attach(model, sgd(model))
         loop(worker, model, optimizer)
-        assert torch.equal(model[0].weight, begun[0])
+        assert torch.equal(model[0].weight, initial[0])
 
     outcome = go(train, system, 3)
-    assert torch.equal(outcome.weights["0.weight"], begun[0])
-    assert system == "single" or not torch.equal(begun[0], begun[1])
+    assert torch.equal(outcome.weights["0.weight"], initial[0])
+    assert system == "single" or not torch.equal(initial[0], initial[1])
 
 
 def test_frozen_parameters_are_sent_once_and_never_again() -> None:
-    def tell(numel: int, topic: str, dtype: torch.dtype = torch.float32) -> int:
+    def nbytes_of(numel: int, topic: str, dtype: torch.dtype = torch.float32) -> int:
         return wire_bytes(Message(topic, tensors=(torch.zeros(numel, dtype=dtype),)))
 
     steps, learning, frozen = 6, 12 * 3 + 3, 10 * 12 + 12
-    chunks = [tell(part, f"{step}.{hop}") for step in range(1, steps + 1) for hop in range(2) for part in (20, 19)]
-    expected = tell(learning, "init") + tell(4 * frozen, "others", torch.uint8) + sum(chunks)
+    chunks = [nbytes_of(part, f"{step}.{hop}") for step in range(1, steps + 1) for hop in range(2) for part in (20, 19)]
+    expected = nbytes_of(learning, "init") + nbytes_of(4 * frozen, "others", torch.uint8) + sum(chunks)
     assert go(trains(sgd, half_frozen), "allreduce", 2).summary.bytes_sent == expected
 
 
@@ -168,7 +168,7 @@ ZEROS = ("onebit", "powersgd", "qsgd", "terngrad", "dgc", "powersgd-plus", "dlio
 @pytest.mark.parametrize(
     "strategy", [*sampled(system for system in EVERY_SYSTEM if system not in ZEROS), "signsgd", *ALTERNATIVES], ids=str
 )
-def test_a_parameter_that_nobody_uses_keeps_no_gradient_and_does_not_decay(strategy: Any, workers: int) -> None:
+def test_an_unused_parameter_keeps_no_gradient_and_does_not_decay(strategy: Any, workers: int) -> None:
 
     def decaying(worker: Any) -> None:
         model = Branches()

@@ -1,4 +1,4 @@
-"""A run is evaluated at the moments that were chosen, and what it says of these is what it says of them otherwise."""
+"""A run is evaluated at the moments that were chosen, and its values there are those of any other choice."""
 
 from __future__ import annotations
 

@@ -65,10 +65,10 @@ def test_it_is_refused_wherever_a_number_is_wanted(give: Any, value: object) -> 
         go(giving(give, value))
 
 
-def test_what_is_not_finite_is_said_with_one_remedy() -> None:
-    said = []
+def test_what_is_not_finite_is_reported_with_one_remedy() -> None:
+    messages = []
     for give in PLACES[:2]:
         with pytest.raises(DivergedError, match=r"loss .* nan .*: the training diverged; lower the learning rate") as caught:
             go(giving(give, torch.tensor(float("nan"))))
-        said.append(str(caught.value).partition(": ")[2])
-    assert said[0] == said[1]
+        messages.append(str(caught.value).partition(": ")[2])
+    assert messages[0] == messages[1]

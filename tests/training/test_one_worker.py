@@ -28,7 +28,7 @@ CHOOSING = ("fedavg", "fedprox", "fedadam")
 def is_right(system: str, name: str) -> bool:
     """Whether what one worker does is what all have."""
     own = (system in OWN_RATES and name in BY_OPTIONS) or (system in WORKERS_SHARE_ONE_COPY and name in WEIGHTS)
-    return CASES[name].said is None or system == "single" or own
+    return CASES[name].refusal is None or system == "single" or own
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def is_right(system: str, name: str) -> bool:
 def test_it_is_refused_and_what_all_do_is_right(system: str) -> None:
     found = {name: case.outcome(system) for name, case in CASES.items()}
     expected = {name: ("right", "silent", "limit") if is_right(system, name) else ("refused", "limit") for name in CASES}
-    expected[CLIPPED] = ("silent", "refused")  # as all write by hand, whoever it changes something for
+    expected[CLIPPED] = ("silent", "refused")  # as all write by hand, whichever worker it changes something for
     assert {name: outcome for name, outcome in found.items() if outcome not in expected[name]} == {}
 
 
@@ -61,16 +61,16 @@ def test_so_are_weights_where_each_step_leaves_them_equal(system: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(CASES) - set(BY_OPTIONS[1:])))
 def test_where_workers_are_chosen_it_is_refused_when_they_take_part(name: str) -> None:
     case = CASES[name]
-    if case.said is None:
+    if case.refusal is None:
         go(case.train, find("fedavg", fraction=0.5, period=2), workers=4)
         return
     with pytest.raises(CompositionError) as caught:
         go(case.train, find("fedavg", fraction=0.5, period=2), workers=4)
-    assert re.search(case.said, str(caught.value))
+    assert re.search(case.refusal, str(caught.value))
 
 
 def compared(*values: Fact | Sketch | Times) -> list[str]:
-    """What is said when workers 3, 0, 1, 2 come to the same moment with these."""
+    """The error when workers 3, 0, 1, 2 come to the same moment with these."""
     all_of_them = Comparisons()
     names = ("worker/3", "worker/0", "worker/1", "worker/2")
     return [all_of_them.add(name, Comparison("8", "step 8", {"it": value})) for name, value in zip(names, values, strict=False)]

@@ -11,7 +11,21 @@ from toy import network
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.strategy.optimizers.needs_closure import closure_use
 
-from .optimizer_cases import CASES, Asks, Calls, Delegates, Indexes, Inherits, Looks, Own, Raises, ReturnsEarly, Twice, Wraps, compiled
+from .optimizer_cases import (
+    CASES,
+    Calls,
+    Delegates,
+    Indexes,
+    Inherits,
+    Looks,
+    Own,
+    Raises,
+    ReturnsEarly,
+    TakesClosure,
+    Twice,
+    Wraps,
+    compiled,
+)
 from .scenes import EVERY_SYSTEM, flat, go
 from .unstepped import Lookahead, Sam
 
@@ -38,7 +52,7 @@ def test_a_compiled_model_trains_to_the_same_bits(system: str) -> None:
 def test_what_needs_a_closure_is_read_from_its_code() -> None:
     model: nn.Module = network()
     base = torch.optim.SGD(model.parameters(), lr=0.1)
-    can = [Own, Asks, Looks, ReturnsEarly, Twice]
+    can = [Own, TakesClosure, Looks, ReturnsEarly, Twice]
     cannot = [Calls, Raises, Indexes, Wraps, Delegates, Inherits]
     made = [each(model.parameters()) for each in (*can, *cannot)]
     assert [closure_use(each).needs for each in made] == [False] * len(can) + [True] * len(cannot)

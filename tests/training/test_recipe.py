@@ -49,10 +49,10 @@ def test_a_rate_that_stays_as_it_is_for_one_is_found_and_one_that_leaps() -> Non
     [("ssp", 0.9, 3, True), ("adpsgd", 0.9, 4, True), ("zhang-asgd", 0.5, 4, True), ("ssp", 0.0, 8, False), ("ssp", 0.9, 2, False),
      ("allreduce", 0.9, 8, False), ("diloco", 0.9, 8, False), ("single", 0.9, 1, False)],
 )  # fmt: skip
-def test_momentum_beside_updates_that_come_late_is_found(system: str, momentum: float, workers: int, found: bool) -> None:
+def test_momentum_next_to_updates_that_come_late_is_found(system: str, momentum: float, workers: int, found: bool) -> None:
     layer = nn.Linear(2, 2)
-    said = lint_recipe(layer, torch.optim.SGD(layer.parameters(), lr=0.1, momentum=momentum), system, workers=workers)
-    late = [each for each in said if "come late and one by one" in each]
+    findings = lint_recipe(layer, torch.optim.SGD(layer.parameters(), lr=0.1, momentum=momentum), system, workers=workers)
+    late = [each for each in findings if "come late and one by one" in each]
     assert bool(late) == found
     assert all(f"momentum {momentum:g}, and under {system} the updates of {workers} workers" in each for each in late)
 
@@ -75,7 +75,7 @@ def test_the_gamma_of_the_last_norm_of_a_residual_block_is_looked_at() -> None:
     assert lint_recipe(model, optimizer, SCALED) == []
 
 
-def test_nobody_has_a_recipe() -> None:
+def test_a_recipe_for_no_workers_is_refused() -> None:
     with pytest.raises(CompositionError, match="give 1 or more"):
         lint_recipe(network(), torch.optim.SGD(network().parameters(), lr=0.1), SCALED, workers=0)
 
@@ -114,7 +114,7 @@ def test_a_training_function_that_follows_the_recipe_is_left_alone(tmp_path: Any
 
 
 @pytest.mark.parametrize(
-    ("omission", "said"),
+    ("omission", "message"),
     [
         ({"strategy": "allreduce"}, "4 workers average their gradients, and the learning rate is that of one"),
         ({"loads": True}, "worker/1 begins with other weights than worker/0"),
@@ -122,9 +122,9 @@ def test_a_training_function_that_follows_the_recipe_is_left_alone(tmp_path: Any
         ({"own": True}, "All workers train on the same samples"),
     ],
 )
-def test_each_of_the_four_omissions_is_found(omission: dict[str, Any], said: str, tmp_path: Any) -> None:
+def test_each_of_the_four_omissions_is_found(omission: dict[str, Any], message: str, tmp_path: Any) -> None:
     [finding] = found(tmp_path, **omission)
-    assert finding.startswith(said)
+    assert finding.startswith(message)
 
 
 def test_what_was_saved_can_be_loaded_and_what_is_in_memory_is_no_file(tmp_path: Any) -> None:

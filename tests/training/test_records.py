@@ -55,7 +55,7 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def test_an_interruption_leaves_as_such_and_the_record_says_so(tmp_path: Path) -> None:
+def test_an_interruption_leaves_as_such_and_the_record_reports_it(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         go(at_step(5, interrupt), directory=tmp_path)
     kept = load(tmp_path)
@@ -122,12 +122,12 @@ def test_a_disk_that_fills_up_costs_the_record_and_not_the_run(tmp_path: Path) -
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
 
     try:
-        with pytest.warns(RecordWarning) as told:
+        with pytest.warns(RecordWarning) as warned:
             result = go(at_step(3, fill), directory=tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (result.summary.steps, len(result.weights), result.summary.error) == (12, 4, None)
-    assert [str(each.message) for each in told] == result.outcome.remarks
+    assert [str(each.message) for each in warned] == result.outcome.remarks
     assert all("is incomplete" in remark and "File too large" in remark for remark in result.outcome.remarks)
     kept = load(tmp_path)
     assert (kept.state, kept.summary) == ("ended", result.summary)
@@ -174,7 +174,7 @@ def test_what_the_system_refuses_is_an_error_of_ours_and_in_the_record(tmp_path:
 
 
 @pytest.mark.parametrize("place", ["file/page.html", "a\0b", "x" * 300, "", 5])
-def test_a_page_a_trace_and_a_directory_that_cannot_be_written_are_said(tmp_path: Path, place: Any) -> None:
+def test_a_page_a_trace_and_a_directory_that_cannot_be_written_are_reported(tmp_path: Path, place: Any) -> None:
     (tmp_path / "file").touch()
     result = go(trains(sgd))
     place = str(tmp_path / place) if isinstance(place, str) else place

@@ -97,7 +97,7 @@ def counted_with_next(worker: pr.Worker) -> None:
         steps.take(x, number)
 
 
-def begun_for_each_step(worker: pr.Worker) -> None:
+def started_for_each_step(worker: pr.Worker) -> None:
     steps = Steps(worker)
     for number in worker.range(11):
         (x,) = next(iter(steps.batches()))
@@ -112,7 +112,7 @@ def from_two_iterators(worker: pr.Worker) -> None:
         steps.take(x + y)
 
 
-def from_iterators_that_were_begun_before(worker: pr.Worker) -> None:
+def from_iterators_that_were_started_before(worker: pr.Worker) -> None:
     steps = Steps(worker)
     first, second = forever(steps), forever(steps, (2 * DATA,))
     (x,), (y,) = next(first), next(second)
@@ -306,9 +306,9 @@ ALIKE: list[Program] = [
     numbered_and_left,
     accumulated,
     counted_with_next,
-    begun_for_each_step,
+    started_for_each_step,
     from_two_iterators,
-    from_iterators_that_were_begun_before,
+    from_iterators_that_were_started_before,
     validated_by_an_iterator,
     zipped,
     nested,
@@ -505,7 +505,7 @@ def test_a_counter_that_was_no_variable_of_the_worker_takes_its_value_from_the_c
     )
 
 
-def test_a_variable_may_begin_anew_where_the_user_says_so(tmp_path: Path) -> None:
+def test_a_variable_may_begin_anew_where_the_user_accepts_it(tmp_path: Path) -> None:
     whole = go(with_a_list, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
     again = go(with_a_list, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000002", override=["losses"]))
     assert again.summary.weights_sha256 == whole.summary.weights_sha256
@@ -594,7 +594,7 @@ def test_a_number_of_steps_that_is_none_is_refused(steps: Any) -> None:
 
 
 def test_more_steps_than_a_pass_has_are_refused() -> None:
-    with pytest.raises(PolyrhythmError, match=r"steps=5 is more than the 4 batches that a pass over these data has"):
+    with pytest.raises(PolyrhythmError, match=r"steps=5 is more than the 4 batches of one pass through these data"):
         go(lambda worker: worker.batches((DATA,), 4, steps=5))
 
 

@@ -500,7 +500,7 @@ def test_the_corrected_script_takes_what_the_checkpoint_has(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("program", [with_the_best_state_alone, averaged_in_a_dict], ids=lambda program: program.__name__)
-def test_it_begins_anew_where_the_user_says_so(program: Program, tmp_path: Path) -> None:
+def test_it_begins_anew_where_the_user_accepts_it(program: Program, tmp_path: Path) -> None:
     variable = "best_state" if program is with_the_best_state_alone else "ema"
     whole = go(program, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
     again = go(program, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000006", override=[variable]))

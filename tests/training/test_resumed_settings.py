@@ -1,4 +1,4 @@
-"""Runs that are resumed with other settings than wrote the checkpoint: refused, overridden, or said."""
+"""Runs that are resumed with other settings than wrote the checkpoint: refused, overridden, or reported."""
 
 import json
 from collections.abc import Callable
@@ -150,7 +150,7 @@ def test_names_that_nothing_has_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(systems.SYSTEMS))
-def test_every_system_says_how_a_resumed_run_ends(name: str) -> None:
+def test_every_system_states_how_a_resumed_run_ends(name: str) -> None:
     strategy = systems.find(name)
     assert (promise(strategy) == ENDS_ALIKE) is not strategy.order_matters
 
@@ -164,7 +164,7 @@ def test_how_a_run_resumes_is_in_the_manifest_and_in_the_record(tmp_path: Path) 
     assert manifest["circumstances"].keys() == {"torch", "Python", "runtime", SCRIPT}
 
 
-def test_another_runtime_is_said_and_another_file_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_runtime_is_reported_and_another_file_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go(train, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=9))
     resume = tmp_path / "step-00000002"
     again = pr.run(train, workers=2, on=pr.Simulator(network="lan"), seed=5, checkpoints=pr.Checkpoints(resume=resume))

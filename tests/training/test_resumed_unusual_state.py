@@ -104,7 +104,7 @@ def in_the_model(worker: pr.Worker) -> None:
             optimizer.step()
 
 
-def beside_a_long_list(worker: pr.Worker) -> None:
+def with_a_long_list(worker: pr.Worker) -> None:
     steps, state = Steps(worker), {"table": [0.5] * 20_001, "mean": torch.zeros(6)}
     for _, batches in epochs(worker):
         for (x,) in batches:
@@ -123,7 +123,7 @@ def thawed_in_the_second_epoch(worker: pr.Worker) -> None:
             steps.take(x)
 
 
-def beside_what_cannot_be_asked(worker: pr.Worker) -> None:
+def with_what_cannot_be_compared(worker: pr.Worker) -> None:
     steps, settings, gone = Steps(worker), Settings(rate=0.5), weakref.proxy(Steps)
     there = Average(steps.model)
     lost = weakref.proxy(there)
@@ -190,9 +190,9 @@ RESTORED: list[Program] = [
     by_a_function_that_was_made,
     in_a_list_of_ones_own,
     in_the_model,
-    beside_a_long_list,
+    with_a_long_list,
     thawed_in_the_second_epoch,
-    beside_what_cannot_be_asked,
+    with_what_cannot_be_compared,
     with_two_decorated_functions,
     within_autocast,
     with_a_name_that_the_module_has,
@@ -260,7 +260,7 @@ def test_it_goes_on(program: Program, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("program", "variable"), NOT_IN_CHECKPOINTS, ids=[program.__name__ for program, _ in NOT_IN_CHECKPOINTS])
-def test_what_cannot_be_in_a_checkpoint_is_said_with_the_first_and_refused(program: Program, variable: str, tmp_path: Path) -> None:
+def test_what_cannot_be_in_a_checkpoint_is_reported_with_the_first_and_refused(program: Program, variable: str, tmp_path: Path) -> None:
     with pytest.warns(RecordWarning, match=rf"variable {variable} of .* has changed since .* will be refused\. Give it"):
         go(program, checkpoints=pr.Checkpoints(tmp_path, every=2, keep=100))
     with pytest.raises(CheckpointError, match=rf"variable {variable} of .* an(other| iterator).* worker.keep\({variable}="):

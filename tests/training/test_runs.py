@@ -198,9 +198,11 @@ def test_a_worker_may_leave_an_asynchronous_loop_early(system: str) -> None:
     go(leaves_early, system, 3)
 
 
-@pytest.mark.parametrize(("workers", "train", "said"), [(0, leaves_early, "workers=0 trains nothing"), (2, "file.py", "cannot be called")])
-def test_what_cannot_run_is_refused_before_anything_runs(workers: int, train: Any, said: str) -> None:
-    with pytest.raises((CompositionError, WorkloadError), match=said):
+@pytest.mark.parametrize(
+    ("workers", "train", "message"), [(0, leaves_early, "workers=0 trains nothing"), (2, "file.py", "cannot be called")]
+)
+def test_what_cannot_run_is_refused_before_anything_runs(workers: int, train: Any, message: str) -> None:
+    with pytest.raises((CompositionError, WorkloadError), match=message):
         go(train, workers=workers)
 
 

@@ -56,7 +56,7 @@ def at_step(step: int, deed: Callable[[], object], epochs: int = 2) -> Any:
 
 
 @pytest.mark.parametrize("number", ENDING)
-def test_a_run_in_virtual_time_is_stopped_by_what_asks_it_to_end(number: signal.Signals, tmp_path: Path, capsys: Any) -> None:
+def test_a_run_in_virtual_time_is_stopped_by_a_signal(number: signal.Signals, tmp_path: Path, capsys: Any) -> None:
     signal.signal(number, signal.SIG_DFL)  # what these tests are started by may have had them ignored, as nohup does
     with pytest.raises(Stopped) as caught:
         go(at_step(5, lambda: signal.raise_signal(number)), directory=tmp_path)
@@ -104,7 +104,7 @@ def test_after_the_grace_time_the_run_is_broken_off(tmp_path: Path) -> None:
     assert time.monotonic() - began < 15
 
 
-def test_no_grace_asks_for_no_checkpoint(tmp_path: Path) -> None:
+def test_no_grace_requests_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(Stopped) as caught:
         go(at_step(3, lambda: signal.raise_signal(signal.SIGTERM)), checkpoints=Checkpoints(tmp_path / "ck", grace=0))
     assert caught.value.kept is None
@@ -124,11 +124,11 @@ def test_a_handler_of_the_programs_own_is_respected(tmp_path: Path) -> None:
 
 def stop_at_a_step(deed: Callable[[], object] = lambda: signal.raise_signal(signal.SIGTERM)) -> Callable[[AnyEvent], None]:
     """Watches a run, and asks it to stop once it takes steps."""
-    asked: list[bool] = []
+    requested: list[bool] = []
 
     def watch(event: AnyEvent) -> None:
-        if isinstance(event, Stepped) and not asked:
-            asked.append(True)
+        if isinstance(event, Stepped) and not requested:
+            requested.append(True)
             deed()
 
     return watch
@@ -200,7 +200,7 @@ def test_a_signal_to_all_processes_of_a_job_is_the_launchers_to_handle(tmp_path:
 
 
 @pytest.mark.long
-def test_a_worker_that_alone_is_asked_to_end_is_a_loss(tmp_path: Path) -> None:
+def test_a_worker_that_alone_is_stopped_is_a_loss(tmp_path: Path) -> None:
     with launched(tmp_path) as process:
         assert process.stdout is not None
         os.kill(int(process.stdout.readline()), signal.SIGTERM)

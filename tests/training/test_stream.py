@@ -239,14 +239,14 @@ def test_a_stream_has_no_length_and_is_read_anew_in_each_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Counting(0), r"The stream is empty.*can be read only once: give an IterableDataset, or make it anew for each epoch"),
         (lambda: Counting(2), r"A stream of 2 samples cannot be sharded over 3 workers: use at most 2 workers"),
     ],
 )
-def test_a_stream_that_is_too_short_is_refused(make: Any, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_a_stream_that_is_too_short_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         seen(make, workers=3)
 
 

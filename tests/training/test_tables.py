@@ -183,7 +183,7 @@ def test_a_checkpoint_loses_and_doubles_nothing_whatever_is_under_way(rule: Cons
         assert torch.equal(content(checkpoints=pr.Checkpoints(resume=tmp_path / f"step-{step:08d}")), expected)
 
 
-def test_a_table_lies_beside_a_model_and_changes_nothing_of_it() -> None:
+def test_a_table_lies_next_to_a_model_and_changes_nothing_of_it() -> None:
     def train(worker: Any, rows: int) -> None:
         model = torch.nn.Sequential(torch.nn.Linear(10, 12), torch.nn.Tanh(), torch.nn.Linear(12, 3))
         model, optimizer = worker.attach(model, sgd(model))
@@ -194,11 +194,11 @@ def test_a_table_lies_beside_a_model_and_changes_nothing_of_it() -> None:
         loop(worker, model, optimizer)
 
     for system in ("ssp", "parallax"):
-        alone, beside = go(lambda worker: train(worker, 0), system).weights, go(lambda worker: train(worker, 2), system).weights
-        assert beside.pop("seen").view(-1).tolist() == [3, 3]
-        assert alone.keys() == beside.keys()
+        alone, with_table = go(lambda worker: train(worker, 0), system).weights, go(lambda worker: train(worker, 2), system).weights
+        assert with_table.pop("seen").view(-1).tolist() == [3, 3]
+        assert alone.keys() == with_table.keys()
         if system == "parallax":
-            assert all(torch.equal(alone[name], beside[name]) for name in alone)
+            assert all(torch.equal(alone[name], with_table[name]) for name in alone)
 
 
 def test_the_result_is_evaluated_at_moments_of_the_grid() -> None:
@@ -223,7 +223,7 @@ def test_the_result_is_evaluated_at_moments_of_the_grid() -> None:
         assert run.final == {"sum": 120.0}
 
 
-def test_who_is_lost_holds_nobody_up_where_a_run_goes_on_without_a_worker() -> None:
+def test_who_is_lost_delays_no_other_where_a_run_continues_without_a_worker() -> None:
     def train(worker: Any) -> None:
         table = worker.table("t", rows=1)
         while worker.clock < 20:
@@ -252,14 +252,14 @@ def used(use: Callable[[Any, pr.Table], object]) -> Callable[[Any], None]:
 
 
 @pytest.mark.parametrize(
-    ("train", "system", "kind", "said"),
+    ("train", "system", "kind", "message"),
     [
         (opened(), "allreduce", CompositionError, "Tables are kept by servers, and allreduce has none: choose a system with servers"),
         (opened(rows=0), "ssp", WorkloadError, "rows=0: a table has a whole number of rows, 1 or more"),
         (opened(row="dense"), "ssp", WorkloadError, "row='dense': give pr.tables.DenseRows() or pr.tables.SparseRows()"),
         (opened(cache=-1), "ssp", WorkloadError, "cache=-1: give a number of rows, or None"),
         (opened(initial=torch.zeros(3, 2)), "ssp", WorkloadError, "3 initial rows for a table of 4"),
-        (used(lambda worker, table: worker.table("t", rows=1)), "ssp", WorkloadError, "the name 't': give each table a name of its own"),
+        (used(lambda worker, table: worker.table("t", rows=1)), "ssp", WorkloadError, "the name 't': give each table a different name"),
         (used(lambda worker, table: table.get(4)), "ssp", WorkloadError, "Row 4 was asked of a table of 4 rows: give 0 to 3"),
         (used(lambda worker, table: table.get([0.5])), "ssp", WorkloadError, "give a whole number, or a sequence or tensor"),
         (used(lambda worker, table: table.inc(0, torch.ones(3))), "ssp", WorkloadError, "3 values were given for rows of 2 columns"),
@@ -276,11 +276,11 @@ def used(use: Callable[[Any, pr.Table], object]) -> Callable[[Any], None]:
         (used(lambda worker, table: worker.table("u", rows=1 + worker.rank)), "ssp", CompositionError, "table 'u' 1 rows of 1 columns"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(train: Any, system: str, kind: type[PolyrhythmError], said: str) -> None:
+def test_what_cannot_be_is_refused_in_a_sentence(train: Any, system: str, kind: type[PolyrhythmError], message: str) -> None:
     with pytest.raises(PolyrhythmError) as caught:
         go(train, system)
     found: BaseException | None = caught.value
     while found is not None and not isinstance(found, kind):
         found = found.__cause__
     assert found is not None, repr(caught.value)
-    assert said in str(found)
+    assert message in str(found)

@@ -76,7 +76,7 @@ def with_buffers(worker: Any) -> None:
 
 
 @pytest.mark.parametrize("system", ["allreduce", "ssp", "sparknet"])
-def test_frozen_parameters_and_buffers_are_told_in_the_same_time(system: str) -> None:
+def test_frozen_parameters_and_buffers_are_timed_alike(system: str) -> None:
     on = pr.Simulator(network=SLOW, devices=COUNTED)
     full, timed = (
         pr.run(with_buffers, workers=3, strategy=system, on=on),

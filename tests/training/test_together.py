@@ -34,8 +34,8 @@ def speaks(worker: Any) -> None:
     assert worker.any(rank == worker.workers - 1) is True
     assert worker.any(False) is False
     assert worker.broadcast({"lr": 0.1 + rank, "names": ["a", None, rank]}) == {"lr": 0.1, "names": ["a", None, 0]}
-    told = worker.broadcast((1, 2.5, {1: [b"raw", True]}, float("inf")) if rank == 0 else None)
-    assert repr(told) == repr((1, 2.5, {1: [b"raw", True]}, float("inf")))
+    received = worker.broadcast((1, 2.5, {1: [b"raw", True]}, float("inf")) if rank == 0 else None)
+    assert repr(received) == repr((1, 2.5, {1: [b"raw", True]}, float("inf")))
     assert torch.equal(worker.broadcast(torch.arange(3) + rank), torch.arange(3))
     assert worker.broadcast("text" * (rank + 1)) == "text"
     assert worker.gather({"rank": rank}) == [{"rank": each} for each in range(worker.workers)]
@@ -82,7 +82,7 @@ def test_workers_stop_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda worker: worker.mean(torch.arange(3)), r"tensor of torch.int64, which cannot be averaged: convert it with .float\(\)"),
         (lambda worker: worker.mean("loss"), r"worker.mean got 'loss', which is not a single number: give a number or a tensor"),
@@ -93,13 +93,13 @@ def test_workers_stop_together() -> None:
         ),
     ],
 )
-def test_what_cannot_be_said_is_refused(call: Any, said: str) -> None:
+def test_what_cannot_be_sent_is_refused(call: Any, message: str) -> None:
     def train(worker: Any) -> None:
         model = network()
         worker.attach(model, sgd(model))
         call(worker)
 
-    with pytest.raises(WorkloadError, match=said):
+    with pytest.raises(WorkloadError, match=message):
         go(train)
 
 
@@ -133,7 +133,7 @@ CALLS = {
 }
 
 
-def epochs(call: Any, said: dict[int, list[Any]]) -> Any:
+def epochs(call: Any, results: dict[int, list[Any]]) -> Any:
     """Trains for three epochs, and makes `call` after each."""
 
     def train(worker: Any) -> None:
@@ -141,7 +141,7 @@ def epochs(call: Any, said: dict[int, list[Any]]) -> Any:
         model, optimizer = worker.attach(model, sgd(model))
         for _ in range(3):
             loop(worker, model, optimizer)
-            said.setdefault(worker.rank, []).append(call(worker))
+            results.setdefault(worker.rank, []).append(call(worker))
 
     return train
 
@@ -149,27 +149,27 @@ def epochs(call: Any, said: dict[int, list[Any]]) -> Any:
 @pytest.mark.parametrize("moment", [0.0, 0.03, 0.075])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("system", SURVIVORS)
-def test_a_run_that_survives_a_loss_survives_it_in_what_workers_say_together(system: str, call: str, moment: float) -> None:
-    said: dict[int, list[Any]] = {}
+def test_a_run_that_survives_a_loss_survives_it_in_collective_calls(system: str, call: str, moment: float) -> None:
+    results: dict[int, list[Any]] = {}
     on = Simulator(network="slow", devices=Profile("steps", (0.01,)), faults=(Crash("worker/3", moment),))
-    assert run(epochs(CALLS[call], said), workers=4, strategy=system, on=on).summary.lost == ["worker/3"]
-    assert said[0] == said[1] == said[2]
-    assert said[0][-1] == {"mean": 1.0, "any": True, "barrier": None, "broadcast": ("epoch", 0), "gather": [0, 1, 2]}[call]
+    assert run(epochs(CALLS[call], results), workers=4, strategy=system, on=on).summary.lost == ["worker/3"]
+    assert results[0] == results[1] == results[2]
+    assert results[0][-1] == {"mean": 1.0, "any": True, "barrier": None, "broadcast": ("epoch", 0), "gather": [0, 1, 2]}[call]
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1])
 def test_who_is_lost_while_workers_speak_counts_at_all_or_at_none(moment: float) -> None:
-    said: dict[int, list[float]] = {}
+    results: dict[int, list[float]] = {}
 
     def train(worker: Any) -> None:
         model = network()
         worker.attach(model, sgd(model))
-        said[worker.rank] = [worker.mean(float(worker.rank)) for _ in range(8)]
+        results[worker.rank] = [worker.mean(float(worker.rank)) for _ in range(8)]
 
     run(train, workers=4, strategy="softsync", on=Simulator(network="slow", faults=(Crash("worker/3", moment),)))
-    assert said[0] == said[1] == said[2]
-    assert said[0] == sorted(said[0], reverse=True)
-    assert set(said[0]) <= {1.5, 1.0}
+    assert results[0] == results[1] == results[2]
+    assert results[0] == sorted(results[0], reverse=True)
+    assert set(results[0]) <= {1.5, 1.0}
 
 
 def test_a_worker_that_is_killed_is_not_waited_for() -> None:
@@ -198,7 +198,7 @@ def test_the_loss_of_worker_0_is_named() -> None:
     [lambda: torch.distributed.barrier(), lambda: torch.distributed.all_reduce(torch.ones(1)), torch.distributed.get_rank],
     ids=["barrier", "all_reduce", "rank"],
 )
-def test_torch_distributed_is_answered_with_what_there_is_instead(on: Any, call: Any) -> None:
+def test_torch_distributed_is_refused_with_the_replacement(on: Any, call: Any) -> None:
     def train(worker: Any) -> None:
         model = network()
         worker.attach(model, sgd(model))

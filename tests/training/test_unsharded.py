@@ -36,8 +36,10 @@ def stepping(before: Callable[[Any], None] = lambda worker: None) -> Callable[[A
 
 @pytest.mark.parametrize("strategy", ["allreduce", "ssp", "sparknet", "gossipgrad"])
 def test_training_on_the_same_data_everywhere_is_warned_of_once_at_the_line_that_steps(strategy: str) -> None:
-    said = r"all 3 workers may be training on the same data: iterate worker\.batches\(loader\).*worker\.sampler\(dataset\).*worker\.count"
-    with pytest.warns(UnshardedWarning, match=said) as caught:
+    message = (
+        r"all 3 workers may be training on the same data: iterate worker\.batches\(loader\).*worker\.sampler\(dataset\).*worker\.count"
+    )
+    with pytest.warns(UnshardedWarning, match=message) as caught:
         go(stepping(), strategy, workers=3)
     assert [warning.filename for warning in caught] == [__file__]
 

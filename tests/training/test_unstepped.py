@@ -40,7 +40,7 @@ def test_weights_that_change_without_a_step_are_refused_and_what_only_looks_so_i
     ],
 )
 def test_so_they_are_in_processes(name: str, system: str) -> None:
-    assert CASES[name].outcome(system, Processes()) == ("right" if CASES[name].said is None else "refused")
+    assert CASES[name].outcome(system, Processes()) == ("right" if CASES[name].refusal is None else "refused")
 
 
 def test_it_is_noticed_at_the_first_batch_after() -> None:
@@ -77,7 +77,7 @@ def test_a_worker_that_evaluates_only_has_taken_no_step_and_ends_well() -> None:
 
 
 @pytest.mark.parametrize("system", ["easgd", "hogwild"])
-def test_a_worker_that_evaluates_beside_others_that_train_ends_well(system: str) -> None:
+def test_a_worker_that_evaluates_next_to_others_that_train_ends_well(system: str) -> None:
     def train(worker: Any) -> None:
         model = network()
         model, optimizer = worker.attach(model, sgd(model))
@@ -121,8 +121,8 @@ def test_a_resumed_run_with_nothing_left_ends_well(system: str, tmp_path: Path) 
     def train(worker: Any) -> None:
         model = network()
         model, optimizer = worker.attach(model, sgd(model))
-        beside = network()
-        gradient(beside, *data())  # what is not attached is trained again, too
+        unattached = network()
+        gradient(unattached, *data())  # what is not attached is trained again, too
         for x, y in worker.batches(data(), batch_size=8):
             gradient(model, x, y)
             optimizer.step()

@@ -120,7 +120,7 @@ def test_clipping_by_constrain_is_clipping_by_hand_where_both_are_right() -> Non
     assert one.summary.weights_sha256 == other.summary.weights_sha256
 
 
-def test_with_several_models_a_constraint_says_which() -> None:
+def test_with_several_models_a_constraint_states_which() -> None:
     def training(choose: Callable[[nn.Module], nn.Module | None]) -> Callable[[Any], None]:
         def train(worker: Any) -> None:
             critic, first = attached(worker)

@@ -184,7 +184,7 @@ def another_model(worker: Any) -> None:
         optimizer.step()
 
 
-def own_batches(tell: Callable[[Any, Tensor], None], write: Callable[[Tensor], None] = subtract) -> Train:
+def own_batches(report: Callable[[Any, Tensor], None], write: Callable[[Tensor], None] = subtract) -> Train:
     """Batches are the function's own, and updates by hand."""
 
     def train(worker: Any) -> None:
@@ -195,7 +195,7 @@ def own_batches(tell: Callable[[Any, Tensor], None], write: Callable[[Tensor], N
             loss = gradient(model, x[start : start + 8], y[start : start + 8])
             for parameter in model.parameters():
                 write(parameter)
-            tell(worker, loss)
+            report(worker, loss)
 
     return train
 
@@ -269,7 +269,7 @@ def replaces(worker: Any) -> None:
             each.data = before
 
 
-def forgets(tell: Callable[[Any, Tensor], None], clears: bool = False) -> Train:
+def forgets(report: Callable[[Any, Tensor], None], clears: bool = False) -> Train:
     """The step is forgotten; gradients may be cleared after they were computed."""
 
     def train(worker: Any) -> None:
@@ -281,7 +281,7 @@ def forgets(tell: Callable[[Any, Tensor], None], clears: bool = False) -> Train:
             loss.backward()
             if clears:
                 optimizer.zero_grad()
-            tell(worker, loss)
+            report(worker, loss)
 
     return train
 

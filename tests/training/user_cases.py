@@ -27,10 +27,10 @@ OWN_LIMITS = (ONE_BACKWARD, ONE_BATCH, AT_SERVERS, DEFERRED)
 
 @dataclass(frozen=True)
 class Case:
-    """What a training function does, and what is said of it: nothing where it is right. `limits` may be said in its place."""
+    """A training function, and its error as a pattern: none where it is right. `limits` may be reported in its place."""
 
     train: Train
-    said: str | None = None
+    refusal: str | None = None
     limits: Sequence[str] = OWN_LIMITS
 
     def outcome(self, system: str, on: Runtime | None = None) -> str:
@@ -39,12 +39,12 @@ class Case:
             run(self.train, workers=2, strategy=system, on=on or Simulator(network=Instant()), seed=5)
         except PolyrhythmError as error:
             text = str(error)
-            if self.said is not None and re.search(self.said, text):
+            if self.refusal is not None and re.search(self.refusal, text):
                 return "refused"
             return "limit" if any(re.search(each, text) for each in self.limits) else f"{type(error).__name__}: {text}"
         except Exception as error:
             return f"{type(error).__name__}: {error}"
-        return "right" if self.said is None else "silent"
+        return "right" if self.refusal is None else "silent"
 
 
 def matrix(cases: Mapping[str, Case], systems: Sequence[str], on: Runtime | None = None) -> dict[str, dict[str, str]]:

@@ -66,7 +66,7 @@ def test_the_cnn_learns_the_digits_with_one_worker_and_with_four(workers: int, l
     assert worker.final["accuracy"] >= (0.97 if workers == 1 else 0.95)
 
 
-def test_without_scikit_learn_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scikit_learn_the_remedy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     digits.cache_clear()
     with pytest.raises(PolyrhythmError, match="run pip install scikit-learn"):

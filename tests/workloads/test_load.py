@@ -37,11 +37,11 @@ def test_a_name_gives_the_bundled_workload_with_its_settings_changed() -> None:
     assert load("chars-gpt", {"samples": "320"}) == CharsGpt(samples=320)
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_and_how_to_give_a_file() -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_and_how_to_give_a_file() -> None:
     refused("digit-cnn", "'digits-cnn'", "by its path")
 
 
-def test_an_unknown_setting_is_answered_with_the_nearest() -> None:
+def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="'epochs'"):
         load("digits-cnn", {"epoch": "5"})
     with pytest.raises(UnknownNameError, match="There are"):  # name is no setting, though the class has it
@@ -69,7 +69,7 @@ def test_a_file_gives_its_train(tmp_path: Path) -> None:
     assert train(Two()) == 42  # type: ignore[arg-type]
 
 
-def test_a_file_may_import_what_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_may_import_what_lies_next_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "model_beside_the_job.py").write_text("answer = 42\n")
     train = load(job(tmp_path, "from model_beside_the_job import answer\ndef train(worker):\n    return answer\n"), {})
@@ -167,7 +167,7 @@ def test_values_of_their_own_types_are_taken_as_they_are(tmp_path: Path) -> None
     assert load(job(tmp_path, FUNCTION_JOB), {"lr": 0.5})(None)[0] == 0.5  # type: ignore[arg-type, index]
 
 
-def test_a_function_with_settings_is_told_apart_by_them_and_travels(tmp_path: Path) -> None:
+def test_a_function_with_settings_is_distinguished_by_them_and_travels(tmp_path: Path) -> None:
     train = load(job(tmp_path, FUNCTION_JOB), {"lr": "0.5", "epochs": "7"})
     assert repr(train) == "train(epochs=7, lr=0.5)"
     packed = cloudpickle.dumps(train)
@@ -206,7 +206,7 @@ def wrapped_exit(status: int) -> None:
 
 
 @pytest.mark.parametrize("exit", [sys.exit, wrapped_exit])
-def test_a_file_that_refuses_its_arguments_has_said_why(
+def test_a_file_that_refuses_its_arguments_reports_the_reason_itself(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, exit: Callable[[int], None]
 ) -> None:
     monkeypatch.setattr(argparse._sys, "exit", exit)  # type: ignore[attr-defined]
@@ -226,7 +226,7 @@ def test_a_call_that_would_train_while_the_file_is_imported_is_refused(tmp_path:
     load(job(tmp_path, text.format(call, 'if __name__ == "__main__":\n    main()')))
 
 
-def test_a_missing_file_is_answered_with_the_nearest(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused_with_the_nearest(tmp_path: Path) -> None:
     job(tmp_path, "", "train_net.py")
     refused(str(tmp_path / "train_nett.py"), "There is no file", "train_net.py")
     refused(str(tmp_path / "nowhere" / "job.py"), "There is no file", "digits-cnn")
@@ -237,7 +237,7 @@ def test_folders_and_files_that_are_not_python_are_refused(tmp_path: Path) -> No
     refused(job(tmp_path, "{}", "job.ipynb"), "not a Python file")
 
 
-def test_a_syntax_error_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_syntax_error_is_reported_with_its_line(tmp_path: Path) -> None:
     path = job(tmp_path, "x = 1\ndef train(worker)\n    pass\n")
     refused(path, f"{path}, line 2", "SyntaxError", "def train(worker)")
     refused(job(tmp_path, "x = 1\n    y = 2\n"), "line 2", "IndentationError")
@@ -249,7 +249,7 @@ def test_a_syntax_error_in_an_imported_file_names_that_file(tmp_path: Path, monk
     refused(job(tmp_path, "import broken_beside_the_job\n"), "broken_beside_the_job.py, line 3")
 
 
-def test_an_exception_while_importing_is_told_in_its_own_words_with_its_line(tmp_path: Path) -> None:
+def test_an_exception_while_importing_is_reported_with_its_message_and_line(tmp_path: Path) -> None:
     path = job(tmp_path, "import math\n\nmath.sqrt(-1)\n")
     refused(path, f"{path}, line 3", "ValueError: ", "math.sqrt(-1)")
     refused(job(tmp_path, "import no_such_module_anywhere\n"), "line 1", "No module named 'no_such_module_anywhere'")

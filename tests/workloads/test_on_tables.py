@@ -48,8 +48,8 @@ def test_ratings_are_held_out_and_factors_predict_them() -> None:
 
 
 def test_settings_that_cannot_be_are_refused() -> None:
-    for wrong, said in ((lambda: Lasso(correlation=1.0), "below 1"), (lambda: Lasso(flight=-1), "0 or more")):
-        with pytest.raises(WorkloadError, match=said):
+    for wrong, message in ((lambda: Lasso(correlation=1.0), "below 1"), (lambda: Lasso(flight=-1), "0 or more")):
+        with pytest.raises(WorkloadError, match=message):
             wrong()
     with pytest.raises(WorkloadError, match="0 or more"):
         MatrixFactorization(penalty=-1.0)

@@ -45,13 +45,13 @@ def test_those_of_the_documentation_are_there() -> None:
     ]
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="'digits-mlp'"):
         find("digits-mpl")
 
 
 @each_workload
-def test_a_workload_tells_what_it_is_in_one_line(name: str) -> None:
+def test_a_workload_shows_what_it_is_in_one_line(name: str) -> None:
     kind = WORKLOADS[name]
     assert kind.name == name
     assert kind.description

@@ -83,7 +83,7 @@ def _raise(name: str, error: Exception) -> None:
 def conduct(
     names: Sequence[str],
     plan: ReproductionPlan,
-    begun: Callable[[str], None] = lambda _: None,
+    started: Callable[[str], None] = lambda _: None,
     failed: Callable[[str, Exception], None] = _raise,
 ) -> Iterator[ReproductionReport]:
     """The findings of each of `names`, as they are complete. What ends this ends all.
@@ -96,7 +96,7 @@ def conduct(
             raise HonestyError(f"A report on {name} would be refused: {said}")
     if plan.jobs == 1:
         for name in names:
-            begun(name)
+            started(name)
             try:
                 findings = _alone(name, plan)
             except Exception as error:
@@ -106,7 +106,7 @@ def conduct(
         return
     pool = ProcessPoolExecutor(plan.jobs, mp_context=get_context("spawn"))
     try:
-        yield from _Conductor(pool, plan, begun, failed).findings(names)
+        yield from _Conductor(pool, plan, started, failed).findings(names)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -118,12 +118,12 @@ class _Conductor:
         self,
         pool: ProcessPoolExecutor,
         plan: ReproductionPlan,
-        begun: Callable[[str], None],
+        started: Callable[[str], None],
         failed: Callable[[str, Exception], None],
     ) -> None:
         self.pool = pool
         self.plan = plan
-        self.begun = begun
+        self.started = started
         self.failed = failed
         self.states: dict[str, _TrialUnderWay] = {}
         self.waiting: dict[Future[Any], tuple[str, int | None]] = {}
@@ -141,7 +141,7 @@ class _Conductor:
                     yield findings
 
     def _begin(self, name: str) -> None:
-        self.begun(name)
+        self.started(name)
         self.states[name] = _TrialUnderWay(find(name), time.monotonic(), os.getloadavg()[0])
         self.waiting[self.pool.submit(tune, name, self.plan.quick)] = (name, None)
 

@@ -37,7 +37,7 @@ class WarmStart:
             )
         if not self.then.may_proceed(_FAR, 0):
             raise CompositionError(
-                f"WarmStart(then={self.then!r}) would have the first workers wait for the others, who have not begun: give a rule under "
+                f"WarmStart(then={self.then!r}) would have the first workers wait for the others, who have not started: give a rule under "
                 "which nobody waits for other workers, such as Asynchronous() or Intervals()."
             )
 

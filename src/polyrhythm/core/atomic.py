@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 @contextmanager
-def beside(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """A hidden name next to `path` to write to; if the block ends without an error, that file replaces `path`.
 
     Otherwise `path` is unchanged and nothing is left. Raises OSError. What is not a regular file, such as /dev/stdout, is written to
@@ -36,7 +36,7 @@ def beside(path: Path) -> Iterator[Path]:
 
 def write(path: Path, content: bytes) -> None:
     """Write `content` to `path`: all of it, or nothing. Raises OSError."""
-    with beside(path) as fresh:
+    with replacing(path) as fresh:
         fresh.write_bytes(content)
 
 

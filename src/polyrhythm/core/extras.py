@@ -16,6 +16,4 @@ def needed(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as problem:
-        raise CompositionError(
-            f"{module} cannot be imported ({problem}): install it beside Polyrhythm, with pip install 'polyrhythm[{extra}]'."
-        ) from problem
+        raise CompositionError(f"{module} cannot be imported ({problem}): install it, with pip install 'polyrhythm[{extra}]'.") from problem

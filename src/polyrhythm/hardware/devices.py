@@ -202,7 +202,7 @@ def files_of(path_or_name: str | Path) -> list[Path]:
         return []
     written = _read(path)
     named = [*written.machines, *([] if written.server is None else [written.server])]
-    return [path, *(file for each in named if isinstance(each, str) if (file := _beside(each, path)) is not None)]
+    return [path, *(file for each in named if isinstance(each, str) if (file := _other_file(each, path)) is not None)]
 
 
 def _read(path: Path) -> DeviceFile:
@@ -225,10 +225,10 @@ def _read(path: Path) -> DeviceFile:
 def _machine(given: str | DeviceFile, file: Path) -> Machine:
     """One machine of `file`: a preset, another file, or as it is written there."""
     if isinstance(given, str):
-        beside = _beside(given, file)
-        if beside is None:
+        other = _other_file(given, file)
+        if other is None:
             return DEVICES[given]
-        given = _read(beside)
+        given = _read(other)
     if given.machines or given.paces or given.given != 1:
         raise CompositionError(
             f"The machine {given.name!r} in the device file {str(file)!r} must give flops or seconds_per_step: machines and paces are "
@@ -240,7 +240,7 @@ def _machine(given: str | DeviceFile, file: Path) -> Machine:
     return Profile(given.name, tuple(steps) if isinstance(steps, list) else (steps or 0.0,), given.seconds_per_contribution)
 
 
-def _beside(name: str, file: Path) -> Path | None:
+def _other_file(name: str, file: Path) -> Path | None:
     """The file that `file` names, from where that is; None for a preset."""
     if name in DEVICES:
         return None

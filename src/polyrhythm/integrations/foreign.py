@@ -67,6 +67,6 @@ def attach_foreign(worker: Worker, model: nn.Module, optimizer: ForeignOptimizer
     for part in worker.attached[-1].parts:
         if part.agreement.rule is not None and part.agreement.payload.is_gradient:
             raise CompositionError(
-                f"{part.agreement.merge!r} steps by a rule of its own on gradients, and takes the rate from a torch optimizer: use "
+                f"{part.agreement.merge!r} steps by its own rule on gradients, and takes the rate from a torch optimizer: use "
                 "a system whose workers step themselves (allreduce, ssp, sparknet, diloco, gossipgrad, …)."
             )

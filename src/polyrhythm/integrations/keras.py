@@ -74,13 +74,13 @@ class Fit:
         """Train as `fit` of Keras does, with its arguments."""
         bound = self.signature.bind(*given, **options)
         bound.apply_defaults()
-        told: dict[str, Any] = bound.arguments
-        told["validation_data"], data = _split(told)
-        told["x"] = shared(self.worker, _loader(data, told["batch_size"] or 32, told["shuffle"]), counts=False)
-        told |= {"y": None, "sample_weight": None, "batch_size": None, "validation_split": 0.0}
-        told["callbacks"] = [_MeanMetrics(self.worker), *self._callbacks(told["callbacks"])]
-        told["verbose"] = told["verbose"] if self.worker.rank == 0 else 0
-        return self.plain(**told)
+        arguments: dict[str, Any] = bound.arguments
+        arguments["validation_data"], data = _split(arguments)
+        arguments["x"] = shared(self.worker, _loader(data, arguments["batch_size"] or 32, arguments["shuffle"]), counts=False)
+        arguments |= {"y": None, "sample_weight": None, "batch_size": None, "validation_split": 0.0}
+        arguments["callbacks"] = [_MeanMetrics(self.worker), *self._callbacks(arguments["callbacks"])]
+        arguments["verbose"] = arguments["verbose"] if self.worker.rank == 0 else 0
+        return self.plain(**arguments)
 
     def _callbacks(self, callbacks: Any) -> list[Any]:
         every = [] if callbacks is None else callbacks if isinstance(callbacks, list) else [callbacks]
@@ -151,12 +151,12 @@ def _loader(data: tuple[Any, ...], batch_size: int, shuffle: bool) -> DataLoader
     return DataLoader(_Rows(data), batch_size=batch_size, shuffle=shuffle)
 
 
-def _split(told: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+def _split(arguments: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
     """The validation data, and the training data: their last part is kept for validation where `validation_split` says so."""
-    data = tuple(each for each in (told["x"], told["y"], told["sample_weight"]) if each is not None)
-    part = told["validation_split"]
-    if not part or told["validation_data"] is not None:
-        return told["validation_data"], data
+    data = tuple(each for each in (arguments["x"], arguments["y"], arguments["sample_weight"]) if each is not None)
+    part = arguments["validation_split"]
+    if not part or arguments["validation_data"] is not None:
+        return arguments["validation_data"], data
     kept = math.floor(len(keras.tree.flatten(data)[0]) * (1 - part))
     first, last = (keras.tree.map_structure(lambda array, cut=cut: array[cut], data) for cut in (slice(kept), slice(kept, None)))
     return last, first

@@ -21,7 +21,7 @@ from polyrhythm.integrations.attached import attach, clip
 from polyrhythm.integrations.loaders import shared
 
 
-class Company:
+class Collectives:
     """The other workers of the run, in the terms that both of Lightning's strategies use."""
 
     def __init__(self, worker: Worker) -> None:
@@ -59,9 +59,9 @@ class Company:
 
     def broadcast(self, value: Any, source: int) -> Any:
         """The value of worker `source`."""
-        told = self.worker.broadcast(value) if source == 0 else self.worker.gather(value)[source]
+        received = self.worker.broadcast(value) if source == 0 else self.worker.gather(value)[source]
         self.enter()
-        return told
+        return received
 
     def barrier(self) -> None:
         """Return when every worker has called it."""
@@ -82,11 +82,11 @@ class WorkerStrategy(OfTrainer):  # type: ignore[misc]
 
     def __init__(self, worker: Worker, **options: Any) -> None:
         super().__init__(device=worker.device, **options)
-        self.company = Company(worker)
+        self.collectives = Collectives(worker)
         self.shares: bool | None = None
         self.global_rank = self.local_rank = worker.rank
         self.world_size = worker.workers
-        self.company.enter()
+        self.collectives.enter()
 
     @property
     def is_global_zero(self) -> bool:
@@ -101,49 +101,49 @@ class WorkerStrategy(OfTrainer):  # type: ignore[misc]
             self.shares, connector.use_distributed_sampler = connector.use_distributed_sampler, False
         if trainer.state.fn == TrainerFn.FITTING:
             for optimizer in self.optimizers:
-                attach(self.company.worker, [self.lightning_module], optimizer)
+                attach(self.collectives.worker, [self.lightning_module], optimizer)
         precision = self.precision_plugin
         precision.clip_grad_by_norm = self._clip  # clips what main_params are, which are the worker's own gradients
         precision.clip_grad_by_value = _refuse_values
-        self.company.enter()
+        self.collectives.enter()
 
     def _clip(self, optimizer: Any, clip_val: float) -> None:
-        clip(self.company.worker, [each for group in optimizer.param_groups for each in group["params"]], clip_val)
+        clip(self.collectives.worker, [each for group in optimizer.param_groups for each in group["params"]], clip_val)
 
     def process_dataloader(self, dataloader: object) -> object:
         """In `fit` a loader over this worker's share, unless the Trainer has use_distributed_sampler=False."""
         chosen = self.shares and self.lightning_module.trainer.state.fn == TrainerFn.FITTING
-        return shared(self.company.worker, dataloader, counts=False) if chosen and isinstance(dataloader, DataLoader) else dataloader
+        return shared(self.collectives.worker, dataloader, counts=False) if chosen and isinstance(dataloader, DataLoader) else dataloader
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """The samples of the batch count for the next step."""
-        self.company.worker.count(length(batch))
+        self.collectives.worker.count(length(batch))
 
     def optimizer_step(self, *given: Any, **options: Any) -> Any:
         """Step as Lightning does, then make this worker's rank Lightning's again."""
         result = super().optimizer_step(*given, **options)
-        self.company.enter()
+        self.collectives.enter()
         return result
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
         """The mean, sum, maximum or minimum of a tensor over all workers."""
-        return self.company.reduce(tensor, reduce_op)
+        return self.collectives.reduce(tensor, reduce_op)
 
     def all_gather(self, tensor: Tensor, group: Any = None, sync_grads: bool = False) -> Tensor:
         """The tensors of all workers, in a new first dimension."""
-        return self.company.gather(tensor, sync_grads)
+        return self.collectives.gather(tensor, sync_grads)
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
         """True if all workers have decided so, or, without `all`, if any has."""
-        return self.company.decide(decision, all)
+        return self.collectives.decide(decision, all)
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
         """The object of worker `src`, at all workers."""
-        return self.company.broadcast(obj, src)
+        return self.collectives.broadcast(obj, src)
 
     def barrier(self, name: str | None = None) -> None:
         """Return when every worker has called it."""
-        self.company.barrier()
+        self.collectives.barrier()
 
     def teardown(self) -> None:
         """Tear down as Lightning does, but leave the model where the workers exchange it."""
@@ -160,12 +160,12 @@ class FabricStrategy(OfFabric):  # type: ignore[misc]
 
     def __init__(self, worker: Worker, **options: Any) -> None:
         super().__init__(device=worker.device, **options)
-        self.company = Company(worker)
+        self.collectives = Collectives(worker)
         self.global_rank = self.local_rank = worker.rank
         self.world_size = worker.workers
         self.modules: list[nn.Module] = []
         self._backward_sync_control = _NothingToHold()
-        self.company.enter()
+        self.collectives.enter()
 
     @property
     def is_global_zero(self) -> bool:
@@ -179,25 +179,25 @@ class FabricStrategy(OfFabric):  # type: ignore[misc]
 
     def setup_optimizer(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """Attach it with its module."""
-        attach(self.company.worker, self.modules, optimizer)
-        self.company.enter()
+        attach(self.collectives.worker, self.modules, optimizer)
+        self.collectives.enter()
         return optimizer
 
     def process_dataloader(self, dataloader: DataLoader[Any]) -> DataLoader[Any]:
         """The loader over this worker's share."""
-        return shared(self.company.worker, dataloader)
+        return shared(self.collectives.worker, dataloader)
 
     def optimizer_step(self, optimizer: Any, **options: Any) -> Any:
         """Step as Lightning does, then make this worker's rank Lightning's again."""
         result = super().optimizer_step(optimizer, **options)
-        self.company.enter()
+        self.collectives.enter()
         return result
 
     def clip_gradients_norm(
         self, module: nn.Module, optimizer: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = True
     ) -> Tensor:
         """Have the next step clip the gradient that it uses; returns the norm of this worker's own."""
-        return clip(self.company.worker, [each for group in optimizer.param_groups for each in group["params"]], max_norm, norm_type)
+        return clip(self.collectives.worker, [each for group in optimizer.param_groups for each in group["params"]], max_norm, norm_type)
 
     def clip_gradients_value(self, module: nn.Module, optimizer: Any, clip_val: float) -> None:
         """Raises CompositionError, since merged gradients are clipped by their norm only."""
@@ -205,23 +205,23 @@ class FabricStrategy(OfFabric):  # type: ignore[misc]
 
     def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
         """The mean, sum, maximum or minimum of a tensor over all workers."""
-        return self.company.reduce(tensor, reduce_op)
+        return self.collectives.reduce(tensor, reduce_op)
 
     def all_gather(self, tensor: Tensor, group: Any = None, sync_grads: bool = False) -> Tensor:
         """The tensors of all workers, in a new first dimension."""
-        return self.company.gather(tensor, sync_grads)
+        return self.collectives.gather(tensor, sync_grads)
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
         """True if all workers have decided so, or, without `all`, if any has."""
-        return self.company.decide(decision, all)
+        return self.collectives.decide(decision, all)
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
         """The object of worker `src`, at all workers."""
-        return self.company.broadcast(obj, src)
+        return self.collectives.broadcast(obj, src)
 
     def barrier(self, *given: Any, **options: Any) -> None:
         """Return when every worker has called it."""
-        self.company.barrier()
+        self.collectives.barrier()
 
 
 class _NothingToHold:

@@ -34,7 +34,7 @@ for (( restart = 0; ; restart++ )); do
     if (( code == 0 || code == 2 || restart == {restarts} )); then
         exit $code
     fi
-    echo "polyrhythm: the workers ended with code $code; they are begun again ($(( restart + 1 )) of {restarts})" >&2
+    echo "polyrhythm: the workers ended with code $code; they are started again ($(( restart + 1 )) of {restarts})" >&2
 done
 """
 

@@ -45,7 +45,7 @@ class CommandTasks:
         self._restarts_itself = restarts_itself
         self._ending_seconds = ending_seconds
         self._reported = False
-        self._process = self._begun()
+        self._process = self._started()
 
     def losses(self) -> list[Loss]:
         """All tasks as one loss, when the command has ended."""
@@ -59,7 +59,7 @@ class CommandTasks:
         """Begin the command anew, with all tasks."""
         if not self._restarts_itself or self._process.status is not None:
             self._process.end(self._ending_seconds)
-            self._process, self._reported = self._begun(), False
+            self._process, self._reported = self._started(), False
         return list(range(self._workers))
 
     def close(self, seconds: float) -> None:
@@ -67,5 +67,5 @@ class CommandTasks:
         self._process.wait(seconds)
         self._process.end(self._ending_seconds)
 
-    def _begun(self) -> CommandProcess:
+    def _started(self) -> CommandProcess:
         return CommandProcess(self._command, self._environment)

@@ -46,7 +46,7 @@ class HostTasks:
         self._order = order
         self._settings = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
         self._reported = False
-        self._programs = self._begun()
+        self._programs = self._started()
 
     def losses(self) -> list[Loss]:
         """All tasks, when a command has failed or all have ended."""
@@ -63,7 +63,7 @@ class HostTasks:
         if any(program.status is not None for program in self._programs.values()):
             for program in self._programs.values():
                 program.end(_ENDING_SECONDS)
-            self._programs, self._reported = self._begun(), False
+            self._programs, self._reported = self._started(), False
         return list(range(self._order.workers))
 
     def close(self, seconds: float) -> None:
@@ -73,10 +73,10 @@ class HostTasks:
             program.wait(0.0 if failed else seconds)
             program.end(_ENDING_SECONDS)
 
-    def _begun(self) -> dict[str, CommandProcess]:
+    def _started(self) -> dict[str, CommandProcess]:
         given = msgspec.json.encode(self._order) + b"\n"
-        begun = {}
+        started = {}
         for (host, words), command in zip(self._reached.items(), self._commands(), strict=True):
             script = _WRAPPER.format(order=ORDER, settings=self._settings, command=join(command))
-            begun[host] = CommandProcess([*words, f"sh -c {quote(script)}"], os.environ, given)
-        return begun
+            started[host] = CommandProcess([*words, f"sh -c {quote(script)}"], os.environ, given)
+        return started

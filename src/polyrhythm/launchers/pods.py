@@ -27,7 +27,7 @@ class PodTasks:
         self._objects = objects
         self._losses: deque[Loss] = deque()
         self._seen: set[str] = set()
-        self._told: set[int] = set()  # ranks of which a pod has failed since their last restart
+        self._reported: set[int] = set()  # ranks of which a pod has failed since their last restart
         self._awaited: set[int] = set()  # whose loss the driver has noticed before the pod was seen to fail
         self._logs: dict[str, subprocess.Popen[bytes]] = {}
         self._failed = False
@@ -45,12 +45,12 @@ class PodTasks:
         """The Job replaces these pods by itself; one that has given up is created anew, with all pods."""
         with self._looking:
             if not self._failed:
-                self._awaited |= set(ranks) - self._told
-                self._told -= set(ranks)
+                self._awaited |= set(ranks) - self._reported
+                self._reported -= set(ranks)
                 return ranks
             self._kubectl.delete(self._objects, wait=True)
             self._create()
-            self._failed, self._told, self._awaited = False, set(), set()
+            self._failed, self._reported, self._awaited = False, set(), set()
         return list(range(self._workers))
 
     def close(self, seconds: float) -> None:
@@ -99,7 +99,7 @@ class PodTasks:
             if rank in self._awaited:
                 self._awaited.remove(rank)
                 return
-            self._told.add(rank)
+            self._reported.add(rank)
             self._losses.append(Loss(rank, f"its pod {name} {_end(pod['status'])}"))
 
 

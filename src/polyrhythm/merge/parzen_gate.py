@@ -13,7 +13,7 @@ from polyrhythm.core.protocols.traits import MergeTraits, Pattern, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
-BESIDE_STEPS = frozenset({Pattern.PEERS, Pattern.NEIGHBOURS, Pattern.SOME_PEERS})
+PEER_PATTERNS = frozenset({Pattern.PEERS, Pattern.NEIGHBOURS, Pattern.SOME_PEERS})
 """The patterns in which the merging worker takes steps itself."""
 
 
@@ -27,7 +27,7 @@ class ParzenGate:
     part of the weights was sent, all of this applies to that part.
     """
 
-    traits: ClassVar = MergeTraits(frozenset({Payload.WEIGHTS}), sees_moved=True, patterns=BESIDE_STEPS)
+    traits: ClassVar = MergeTraits(frozenset({Payload.WEIGHTS}), sees_moved=True, patterns=PEER_PATTERNS)
 
     rate: float = 1.0
 

@@ -71,7 +71,7 @@ class _Drawn:
 
     def _samples(self, source: Source) -> Iterator[int]:
         """The samples from the current place on, permutation after permutation."""
-        number, begun = divmod(self.taken, len(source.order))
+        number, offset = divmod(self.taken, len(source.order))
         while True:
-            yield from source.order.indices(rng.derive(self.group.seed, "own pace", self.group.rank), number)[begun:]
-            number, begun = number + 1, 0
+            yield from source.order.indices(rng.derive(self.group.seed, "own pace", self.group.rank), number)[offset:]
+            number, offset = number + 1, 0

@@ -92,11 +92,11 @@ class ShardBatches:
             yield size, self.source.batch(reading.take(size))
             place += 1
         if not self.source.drop_last:
-            yield from self._rest(reading, begun=place > 0)
+            yield from self._rest(reading, started=place > 0)
         elif place == 0:
             raise DataError(_no_full_batch(size, self.group.size))
 
-    def _rest(self, reading: Reader, begun: bool) -> Iterator[Batch]:
+    def _rest(self, reading: Reader, started: bool) -> Iterator[Batch]:
         """The samples that are left in all shards, in rounds; each worker gets its part of them."""
         workers, rank, size = self.group.size, self.group.rank, self.batch_size
         pool: list[Rows] = []

@@ -36,7 +36,7 @@ class RayShards:
         if request.workers != len(self.iterators):
             raise DataError(
                 f"The data set was divided for {len(self.iterators)} readers, but {request.workers} read it: give RayShards.of the number "
-                "of workers, and a loader over it no processes of its own."
+                "of workers, and a loader over it no separate processes."
             )
         yield from BatchIterator(self.iterators[request.rank]).shard(request)
 

@@ -37,9 +37,9 @@ def network() -> nn.Module:
     return model
 
 
-def squared_error(said: Tensor, meant: Tensor) -> Tensor:
+def squared_error(predicted: Tensor, target: Tensor) -> Tensor:
     """Half the squared error, the mean over a batch."""
-    return (said - meant).square().mean() / 2
+    return (predicted - target).square().mean() / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +89,5 @@ def measured(model: nn.Module, dataset: TensorDataset, device: str) -> dict[str,
     """The error, and the share of `dataset` whose output is on the right side of one half."""
     x, y = (tensor.to(device) for tensor in dataset.tensors)
     with torch.no_grad():
-        said = model(x)
-    return {"loss": squared_error(said, y).item(), "accuracy": ((said > 0.5) == (y > 0.5)).float().mean().item()}
+        predicted = model(x)
+    return {"loss": squared_error(predicted, y).item(), "accuracy": ((predicted > 0.5) == (y > 0.5)).float().mean().item()}

@@ -99,10 +99,10 @@ def test_groups_sum_side_by_side_with_the_bits_and_the_bytes_of_messages() -> No
 
 
 def native_groups(context: WorkerContext) -> str:
-    async def ask(port: Port, group: Group) -> bool:
+    async def request(port: Port, group: Group) -> bool:
         return await port.reduce(torch.ones(3), f"{group.name}/look", group, Ring()) is not None
 
-    return " ".join(group.name or "all" for group in groups_of(context.port.name) if context.perform(ask(context.port, group)))
+    return " ".join(group.name or "all" for group in groups_of(context.port.name) if context.perform(request(context.port, group)))
 
 
 def texts(ending: Ending) -> list[str]:
@@ -140,8 +140,8 @@ def test_joined_workers_share_memory_in_each_group_that_is_on_one_host(hosts: st
     assert texts(ending) == ways.split("|") * 2
 
 
-@pytest.mark.parametrize("begun", [False, True], ids=["performed", "begun"])
-def test_who_is_lost_is_named_in_its_group_and_the_others_go_on(begun: bool) -> None:
+@pytest.mark.parametrize("started", [False, True], ids=["performed", "started"])
+def test_who_is_lost_is_named_in_its_group_and_the_others_go_on(started: bool) -> None:
     def program(context: WorkerContext) -> Message | None:
         port, (_, group, *_) = context.port, groups_of(context.port.name)
         if port.name == "worker/3":
@@ -154,7 +154,7 @@ def test_who_is_lost_is_named_in_its_group_and_the_others_go_on(begun: bool) -> 
             return None
 
         try:
-            if begun:
+            if started:
                 context.begin(add(), 1.0)
                 context.perform(nothing())
             else:

@@ -54,20 +54,20 @@ async def in_place(port: Port, algorithm: Algorithm, value: Tensor, workers: int
     return torch.cat(parts)
 
 
-@pytest.mark.parametrize("ask", [as_it_comes, in_place])
+@pytest.mark.parametrize("reduce", [as_it_comes, in_place])
 @pytest.mark.parametrize(("algorithm", "workers"), [(Ring(), 2), (Ring(), 3), (Ring(), 4), (Tree(), 2), (Fastest(0.001, 1e8), 3)], ids=str)
 def test_shared_memory_gives_the_bits_and_counts_the_bytes_of_the_messages_it_replaces(
-    algorithm: Algorithm, workers: int, ask: Callable[..., object]
+    algorithm: Algorithm, workers: int, reduce: Callable[..., object]
 ) -> None:
-    def program(ask: Callable[..., object]) -> Callable[[WorkerContext], Message]:
+    def program(reduce: Callable[..., object]) -> Callable[[WorkerContext], Message]:
         def sums(context: WorkerContext) -> Message:
             rank = rank_of(context.port.name)
-            totals = [context.perform(ask(context.port, algorithm, value_of(rank, size), workers)) for size in (3, 5_000, 200_001)]  # type: ignore[arg-type]
+            totals = [context.perform(reduce(context.port, algorithm, value_of(rank, size), workers)) for size in (3, 5_000, 200_001)]  # type: ignore[arg-type]
             return Message("sums", tensors=tuple(totals))
 
         return sums
 
-    ours, theirs = run(program(ask), workers), run(program(by_messages), workers)
+    ours, theirs = run(program(reduce), workers), run(program(by_messages), workers)
     assert (ours.bytes_sent, ours.messages_sent) == (theirs.bytes_sent, theirs.messages_sent)
     for name, result in ours.results.items():
         other = theirs.results[name]
@@ -84,8 +84,8 @@ def test_the_algorithm_is_picked_before_its_order_is_looked_up() -> None:
         )
 
     def program(context: WorkerContext) -> Message:
-        answers = [context.perform(shared(context.port, size)) for size in (3, 1_000_000)]
-        return Message("shared", tuple(answers))
+        results = [context.perform(shared(context.port, size)) for size in (3, 1_000_000)]
+        return Message("shared", tuple(results))
 
     assert {result.numbers for result in run(program, 3).results.values() if result is not None} == {(0.0, 1.0)}
 
@@ -110,7 +110,7 @@ def test_sums_are_made_in_the_programs_own_thread_also_while_other_coroutines_ru
     assert {result.numbers for result in run(program, 2).results.values() if result is not None} == {(1.0, 1.0)}
 
 
-def test_whoever_waits_for_a_sum_from_one_that_has_ended_gets_an_error() -> None:
+def test_a_worker_that_waits_for_a_sum_from_one_that_has_ended_gets_an_error() -> None:
     def program(context: WorkerContext) -> None:
         if rank_of(context.port.name):
             context.perform(as_it_comes(context.port, Ring(), torch.ones(5), 2))
@@ -174,10 +174,10 @@ def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: py
 def test_a_sum_that_gets_on_is_no_standstill() -> None:
     segment = SharedSegment.create(2)
     ours, other = SharedMemoryReducer(MemoryGroup(segment, 0), workers(2), lambda nbytes, messages: None), MemoryGroup(segment, 1)
-    begun = ours.moved
+    before = ours.moved
     with ThreadPoolExecutor(1) as pool:
         adding = pool.submit(other.reduce, torch.ones(300_000), torch.ones(300_000))
-        while ours.moved == begun:
+        while ours.moved == before:
             os.sched_yield()
         met = ours.moved
         ours.reduce(NativeReduce(torch.ones(300_000), "1", Group.of_workers(2, 0), Tree()))

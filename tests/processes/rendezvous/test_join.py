@@ -110,7 +110,7 @@ async def add(port: Port, workers: int) -> torch.Tensor | None:
     return await port.reduce(torch.ones(3), "sum", Group.of_workers(workers, rank_of(port.name)), Ring())
 
 
-def test_where_one_rank_has_no_device_nobody_uses_one() -> None:
+def test_where_one_rank_has_no_device_no_worker_uses_one() -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         negotiation.devices = lambda: "" if rank else "GPU-0"
         with enter(job(2), lambda event: None, place, Joining(startup=20.0)) as joined:
@@ -148,7 +148,7 @@ def test_who_leaves_before_another_can_add_up_is_not_waited_for() -> None:
 
 
 @pytest.mark.long
-def test_servers_run_beside_the_workers_on_several_hosts() -> None:
+def test_servers_run_colocated_with_the_workers_on_several_hosts() -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         events: list[AnyEvent] = []
         with enter(job(2, servers=3), events.append, place) as joined:
@@ -175,9 +175,9 @@ def test_servers_run_beside_the_workers_on_several_hosts() -> None:
     }
 
 
-def test_servers_run_beside_the_workers_that_the_job_names() -> None:
-    def placed(*beside: int | None) -> list[list[str]]:
-        three = Job(2, 3, lambda context: None, no_service, lambda name: True, beside=beside)
+def test_servers_run_colocated_with_the_workers_that_the_job_names() -> None:
+    def placed(*colocated: int | None) -> list[list[str]]:
+        three = Job(2, 3, lambda context: None, no_service, lambda name: True, colocated=colocated)
         return [servers_of(three, rank) for rank in range(2)]
 
     assert placed() == [["server/0", "server/2"], ["server/1"]]
@@ -248,7 +248,7 @@ def test_a_worker_that_is_killed_is_named_by_the_others(port: int) -> None:
         Processes().execute(Job(3, 0, program, no_service, lambda name: False), lambda event: None)
 
 
-def test_a_worker_that_is_killed_is_named_by_those_who_have_begun_a_sum_with_it(port: int) -> None:
+def test_a_worker_that_is_killed_is_named_by_those_who_have_started_a_sum_with_it(port: int) -> None:
     async def add(inner: Port) -> None:
         await inner.reduce(torch.ones(3), "sum", Group.of_workers(3, rank_of(inner.name)), Ring())
 
@@ -302,7 +302,7 @@ def test_who_dies_between_its_announced_and_its_real_end_has_failed(port: int) -
     def inner(place: RankEnvironment, rank: int) -> Message:
         joined = enter(job(3), lambda event: None, place)
         if rank == 1:
-            joined._monitor.send_farewell = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+            joined._monitor.send_final = lambda totals: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
         with pytest.raises(WorkerFailed, match="worker/1 failed: its connections were lost before it had finished"):
             joined.leave()
         return Message("end")
@@ -371,7 +371,7 @@ def test_a_process_may_join_again_after_it_has_left() -> None:
     assert [message and message.numbers for message in everywhere(inner, 2).results.values()] == [(2.0, 4.0)] * 2
 
 
-def test_an_attempt_to_which_nobody_came_does_not_count(port: int) -> None:
+def test_an_attempt_to_which_no_worker_came_does_not_count(port: int) -> None:
     def inner(place: RankEnvironment, rank: int) -> Message:
         if rank == 1:
             with pytest.raises(RunError, match=r"could not be reached within .* seconds: nobody listens there"):

@@ -46,7 +46,7 @@ def test_all_learn_the_same_sites_and_hosts() -> None:
     assert located(4) == [expected] * 4
 
 
-def test_one_worker_waits_for_nobody() -> None:
+def test_one_worker_waits_for_no_other() -> None:
     assert located(1) == [(Location("a", "host 0"),)]
 
 

@@ -1,4 +1,4 @@
-"""Where processes meet: who listens where, and what is said when they do not find each other."""
+"""Where processes meet: who listens where, and the error when they do not find each other."""
 
 from __future__ import annotations
 
@@ -57,24 +57,24 @@ def listening(port: int) -> list[str]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_at_loopback_the_store_listens_there_alone_and_nothing_is_said(host: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_at_loopback_the_store_listens_there_alone_and_nothing_is_printed(host: str, capfd: pytest.CaptureFixture[str]) -> None:
     with reserved_port() as port, met(RankZero(host, port)) as meetings:
         assert listening(port) == ["0100007F"]
         assert {(each.bind, each.ip) for each in meetings} == {("127.0.0.1", "127.0.0.1")}
     assert capfd.readouterr().err == ""
 
 
-def test_elsewhere_one_line_says_what_strangers_could_do_unless_there_is_a_secret(
+def test_elsewhere_one_line_warns_what_strangers_could_do_unless_there_is_a_secret(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(places, "is_loopback", lambda ip: False)
     with reserved_port() as port:
         with met(RankZero(port=port)):
             pass
-        said = capfd.readouterr().err
-        assert said.startswith(f"polyrhythm: the rendezvous at 127.0.0.1:{port} is not protected: whoever can connect to that port can")
-        assert said.count("\n") == 1
-        assert "POLYRHYTHM_SECRET" in said
+        printed = capfd.readouterr().err
+        assert printed.startswith(f"polyrhythm: the rendezvous at 127.0.0.1:{port} is not protected: whoever can connect to that port can")
+        assert printed.count("\n") == 1
+        assert "POLYRHYTHM_SECRET" in printed
         monkeypatch.setenv("POLYRHYTHM_SECRET", SECRET)
         with met(RankZero(port=port)):
             pass
@@ -96,7 +96,7 @@ def test_who_listens_everywhere_is_reached_at_the_address_towards_the_store() ->
         assert {(each.bind, each.ip) for each in meetings} == {("0.0.0.0", "127.0.0.1")}
 
 
-def test_behind_address_translation_others_are_told_the_outer_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_behind_address_translation_others_receive_the_outer_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLYRHYTHM_HOST_ADDR", "203.0.113.7")
     with reserved_port() as port, met(RankZero(port=port)) as meetings:
         assert {(each.bind, each.ip) for each in meetings} == {("127.0.0.1", "203.0.113.7")}
@@ -115,7 +115,7 @@ def test_what_is_no_address_cannot_be_listened_at(monkeypatch: pytest.MonkeyPatc
         RankZero().meet(Attendee(0, 2, SOON))
 
 
-def test_a_port_in_use_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_an_error_that_states_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "_PORT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -139,7 +139,7 @@ def test_a_name_that_does_not_resolve_is_an_error_that_names_it(rank: int) -> No
         place.meet(Attendee(rank, 2, SOON))
 
 
-def test_slurm_is_asked_for_the_address_of_a_node_whose_name_does_not_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_is_queried_for_the_address_of_a_node_whose_name_does_not_resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert launchers.node_address("n0") == "", "there is no scontrol"
     shown = tmp_path / "scontrol"
@@ -150,20 +150,20 @@ def test_slurm_is_asked_for_the_address_of_a_node_whose_name_does_not_resolve(tm
     assert names.addresses("no-such-node.invalid") == ["127.0.0.3"]
 
 
-def test_nobody_there_a_stranger_there_and_silence_are_told_apart() -> None:
-    def said(place: RankZero) -> str:
+def test_no_listener_a_stranger_and_silence_are_distinguished() -> None:
+    def error_of(place: RankZero) -> str:
         with pytest.raises(RunError) as raised:
             place.meet(Attendee(1, 2, 2.0))
         return str(raised.value)
 
     with reserved_port() as port:
-        assert f"The store of the rendezvous at 127.0.0.1:{port} could not be reached within 2 seconds: nobody listens" in said(
+        assert f"The store of the rendezvous at 127.0.0.1:{port} could not be reached within 2 seconds: nobody listens" in error_of(
             RankZero(port=port)
         )
         with StoreServer("127.0.0.1", 2, b"another", port):
-            assert "start all processes with the same POLYRHYTHM_SECRET" in said(RankZero(port=port))
+            assert "start all processes with the same POLYRHYTHM_SECRET" in error_of(RankZero(port=port))
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        assert "no store has answered there" in said(RankZero(port=silent.getsockname()[1]))
+        assert "no store has answered there" in error_of(RankZero(port=silent.getsockname()[1]))
 
 
 def test_a_launcher_may_keep_the_store_and_its_secret() -> None:
@@ -209,9 +209,9 @@ def test_an_address_that_is_not_signed_with_the_secret_is_refused(common: Callab
         Found(common).meet(Attendee(1, 2, SOON))
 
 
-def test_who_finds_no_address_says_so_after_its_time(common: Callable[[], HashStore]) -> None:
+def test_who_finds_no_address_reports_it_after_its_time(common: Callable[[], HashStore]) -> None:
     began = time.monotonic()
-    with pytest.raises(RunError, match="could not be reached within 0 seconds: worker/0 has not told where it keeps it"):
+    with pytest.raises(RunError, match="could not be reached within 0 seconds: worker/0 has not announced where it keeps it"):
         Found(common).meet(Attendee(1, 2, 0.3))
     assert time.monotonic() - began >= 0.3
 

@@ -69,7 +69,7 @@ def test_an_indexed_job_gives_a_pod_its_rank() -> None:
     assert environment.place == RankZero("train-0.train", names=Names(300.0)), "the first pod may not have started"
 
 
-def test_a_launcher_of_ours_says_where_it_keeps_the_store() -> None:
+def test_a_launcher_of_ours_states_where_it_keeps_the_store() -> None:
     given = {"RANK": "0", "WORLD_SIZE": "2", "POLYRHYTHM_STORE": "10.0.0.1:1234"}
     assert find_rank_environment(given) == RankEnvironment(0, 2, KeptStore("10.0.0.1", 1234))
     assert find_rank_environment({**given, "POLYRHYTHM_STORE": "[::1]:9"}).place == KeptStore("::1", 9)
@@ -89,9 +89,9 @@ HALVES = {
 
 
 @pytest.mark.parametrize("case", HALVES)
-def test_a_rank_without_company_is_refused_with_what_is_missing(case: str) -> None:
-    given, said = HALVES[case]
-    with pytest.raises(CompositionError, match=f"{said}.*set RANK, WORLD_SIZE and MASTER_ADDR for each process"):
+def test_a_rank_without_a_world_size_is_refused_with_what_is_missing(case: str) -> None:
+    given, message = HALVES[case]
+    with pytest.raises(CompositionError, match=f"{message}.*set RANK, WORLD_SIZE and MASTER_ADDR for each process"):
         find_rank_environment(given)
 
 
@@ -101,12 +101,12 @@ def test_a_pod_without_the_address_of_the_first_is_refused() -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"SLURM_NTASKS": "1"}, {"RANK": "0", "WORLD_SIZE": "1", "RAY_RAYLET_PID": "77"}])
-def test_without_company_there_is_one_worker(given: dict[str, str]) -> None:
+def test_without_others_there_is_one_worker(given: dict[str, str]) -> None:
     environment = find_rank_environment(given)
     assert (environment.rank, environment.workers) == (0, 1)
 
 
-def test_a_process_alone_meets_nobody_at_any_port() -> None:
+def test_a_process_alone_meets_no_other_at_any_port() -> None:
     assert find_rank_environment({}) == RankEnvironment(0, 1, RankZero(port=0)), "so that several may run at once"
 
 

@@ -37,7 +37,7 @@ async def exchange(port: Port) -> float:
 
 
 @pytest.mark.parametrize("essential", [True, False], ids=["needed", "not needed"])
-def test_both_workers_end_at_once_with_the_reason_and_nobody_trains_on_what_was_changed(
+def test_both_workers_end_at_once_with_the_reason_and_neither_trains_on_what_was_changed(
     essential: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with reserved_port() as port:

@@ -47,14 +47,14 @@ def test_under_autocast_or_a_default_device_they_run_in_the_loops_own_thread(nod
 
 
 def test_an_interrupt_ends_the_wait_and_breaks_nothing(node: Node) -> None:
-    begun = threading.Event()
+    started = threading.Event()
 
     async def wait_for_ever() -> None:
-        node.loop.after(0.0, begun.set)
+        node.loop.after(0.0, started.set)
         await node.port.receive("never")
 
     def interrupt() -> None:
-        begun.wait(10)
+        started.wait(10)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
@@ -70,17 +70,17 @@ def test_an_interrupt_ends_the_wait_and_breaks_nothing(node: Node) -> None:
 
 def test_a_program_that_drives_looks_up_though_nothing_happens(node: Node) -> None:
     """A signal that comes between Python's last look and the system's wait does not end that wait."""
-    asked: list[float] = []
+    calls: list[float] = []
 
     def enough() -> bool:
-        asked.append(time.monotonic())
-        return len(asked) > 1
+        calls.append(time.monotonic())
+        return len(calls) > 1
 
     waker = threading.Timer(20, node.loop.wake)
     waker.start()
     assert node.loop.drive((), enough)
     waker.cancel()
-    assert asked[-1] - asked[0] < 10
+    assert calls[-1] - calls[0] < 10
 
 
 def test_a_handler_that_raises_nothing_runs_and_the_wait_goes_on(node: Node) -> None:
@@ -159,13 +159,13 @@ def test_what_fails_as_the_wait_ends_is_not_lost(node: Node) -> None:
         node.complete(wait())
 
 
-def test_who_serves_when_the_node_is_stopped_is_told() -> None:
+def test_who_serves_when_the_node_is_stopped_is_notified() -> None:
     node = Node(Role("worker/0", bytes(32)), Wiring(), listen_locally(), lambda _: None)
     node.start()
-    begun, errors = threading.Event(), list[BaseException]()
+    started, errors = threading.Event(), list[BaseException]()
 
     async def wait_for_ever() -> None:
-        node.loop.after(0.0, begun.set)
+        node.loop.after(0.0, started.set)
         await node.port.receive("never")
 
     def wait() -> None:
@@ -176,7 +176,7 @@ def test_who_serves_when_the_node_is_stopped_is_told() -> None:
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert begun.wait(10)
+    assert started.wait(10)
     node.stop()
     thread.join(10)
     assert [str(error) for error in errors] == ["worker/0 has left its run, so it cannot send to the others any more."]

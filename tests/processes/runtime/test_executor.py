@@ -100,7 +100,7 @@ def test_a_message_in_time_cancels_the_timeout(scene: Scene) -> None:
     assert scene.results == ["1"]
 
 
-def test_spawned_coroutines_run_beside_and_end_with_the_actor(scene: Scene) -> None:
+def test_spawned_coroutines_run_concurrently_and_end_with_the_actor(scene: Scene) -> None:
     async def forward() -> None:
         while True:
             await Receive("in")
@@ -147,7 +147,7 @@ def test_a_flush_waits_for_what_was_sent(scene: Scene) -> None:
     assert scene.results == ["flushed"]
 
 
-def test_the_system_is_asked_for_a_rate_only_by_those_who_want_it(scene: Scene) -> None:
+def test_the_system_is_queried_for_a_rate_only_by_those_who_want_it(scene: Scene) -> None:
     async def body() -> tuple[float | None, float | None]:
         return await Flush("worker/1"), await Flush("worker/2", rated=True)
 

@@ -36,7 +36,7 @@ def numbers(ending: Ending) -> list[tuple[float, ...]]:
     return [result.numbers for result in ending.results.values() if result is not None]
 
 
-def test_what_was_begun_runs_while_the_program_computes() -> None:
+def test_what_was_started_runs_while_the_program_computes() -> None:
     def program(context: WorkerContext) -> Message:
         met = threading.Event()
         other = f"worker/{1 - rank_of(context.port.name)}"
@@ -69,7 +69,7 @@ def test_they_run_one_after_the_other_and_perform_comes_after_all() -> None:
     assert numbers(run(program, 1)) == [(0, 0.5, 1, 1.5, 2, 2.5, 3, 3.5)]
 
 
-def test_an_error_is_raised_by_the_next_perform_and_what_was_begun_after_it_never_starts() -> None:
+def test_an_error_is_raised_by_the_next_perform_and_what_was_started_after_it_never_starts() -> None:
     def program(context: WorkerContext) -> Message:
         order: list[float] = []
 
@@ -92,7 +92,7 @@ def test_an_error_is_raised_by_the_next_perform_and_what_was_begun_after_it_neve
     assert numbers(run(program, 1)) == [(0, 3, 4)]
 
 
-def test_sums_that_were_begun_are_made_in_one_order_in_a_thread_of_their_own() -> None:
+def test_sums_that_were_started_are_made_in_one_order_in_a_thread_of_their_own() -> None:
     def program(context: WorkerContext) -> Message:
         totals: list[float] = []
 
@@ -111,31 +111,31 @@ def test_sums_that_were_begun_are_made_in_one_order_in_a_thread_of_their_own() -
 
 
 async def spawning(port: Port, coroutine: object) -> None:
-    await port.spawn("beside", coroutine)  # type: ignore[arg-type]
+    await port.spawn("concurrent", coroutine)  # type: ignore[arg-type]
 
 
-def test_the_loop_answers_while_a_sum_is_waited_for() -> None:
+def test_the_loop_responds_while_a_sum_is_waited_for() -> None:
     def program(context: WorkerContext) -> None:
         port = context.port
 
         async def add() -> None:
             await port.reduce(torch.ones(3), "sum", Group.of_workers(2, rank_of(port.name)), Ring())
 
-        async def answer() -> None:
+        async def respond() -> None:
             await port.receive("question", "worker/1")
-            await port.send("worker/1", Message("answer"))
+            await port.send("worker/1", Message("response"))
 
-        async def ask() -> None:
+        async def request() -> None:
             await port.send("worker/0", Message("question"))
-            await port.receive("answer", "worker/0")
+            await port.receive("response", "worker/0")
 
         if rank_of(port.name) == 0:
-            context.perform(spawning(port, answer()))
+            context.perform(spawning(port, respond()))
             context.begin(add(), 0.0)
             context.perform(nothing())  # blocks until worker 1 comes to the sum, which it does after it was answered
         else:
             time.sleep(0.3)
-            context.perform(ask())
+            context.perform(request())
             context.perform(add())
 
     run(program, 2)

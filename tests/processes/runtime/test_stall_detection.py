@@ -149,7 +149,7 @@ def test_who_leaves_does_not_wait_for_what_worker_0_still_computes() -> None:
         assert seen.deadlock(second) is None
 
 
-def test_one_that_is_silent_keeps_nobody_from_leaving_for_ever() -> None:
+def test_one_that_is_silent_keeps_no_other_from_leaving() -> None:
     seen = stalls(Patience(timeout=4.0), servers=0)
     seen.update("worker/0", computing(), 10.0)
     for second in range(10, 26):
@@ -162,7 +162,7 @@ def test_one_that_is_silent_keeps_nobody_from_leaving_for_ever() -> None:
     assert "nothing has been received from it for 16 s, so it is stopped or disconnected" in str(verdict)
 
 
-def test_who_is_stopped_keeps_nobody_from_leaving_for_ever(stopped: int) -> None:
+def test_who_is_stopped_keeps_no_other_from_leaving(stopped: int) -> None:
     seen = stalls(Patience(timeout=4.0), servers=0, workers=2)
     seen.update("worker/0", computing(pid=stopped), 10.0)
     seen.update("worker/1", leaving(2.0), 10.0)

@@ -77,9 +77,9 @@ class Assassin:
         if isinstance(event, Reported):
             self._pids[event.actor] = int(event.metrics["pid"])
             if len(self._pids) == WORKERS + SERVERS:
-                threading.Timer(self._delay, self._strike).start()
+                threading.Timer(self._delay, self._inject).start()
 
-    def _strike(self) -> None:
+    def _inject(self) -> None:
         self.killed = time.monotonic()
         os.kill(self._pids[self._victim], signal.SIGKILL)
 

@@ -74,7 +74,7 @@ def test_a_ring_of_processes_gives_everyone_the_sum_and_counts_each_byte(size: i
     assert sum(event.bytes_sent for event in events if isinstance(event, Ended)) == ending.bytes_sent
 
 
-def test_servers_answer_while_programs_compute_and_end_by_themselves() -> None:
+def test_servers_respond_while_programs_compute_and_end_by_themselves() -> None:
     async def service(port: Port, record: Recorder) -> None:
         for _ in range(2):
             delivery = await port.receive("pull")
@@ -92,26 +92,26 @@ def test_servers_answer_while_programs_compute_and_end_by_themselves() -> None:
 
 
 def test_a_spawned_coroutine_works_while_the_program_computes() -> None:
-    async def answer(port: Port) -> None:
+    async def respond(port: Port) -> None:
         while True:
             delivery = await port.receive("question")
             assert delivery is not None
-            await port.send(delivery.sender, Message("answer"))
+            await port.send(delivery.sender, Message("response"))
 
     async def open_up(port: Port) -> None:
-        await port.spawn("answer", answer(port))
+        await port.spawn("respond", respond(port))
 
-    async def ask(port: Port) -> None:
+    async def request(port: Port) -> None:
         await port.send("worker/0", Message("question"))
-        await port.receive("answer", "worker/0")
-        await port.send("worker/0", Message("asked"))
+        await port.receive("response", "worker/0")
+        await port.send("worker/0", Message("requested"))
 
     async def look(port: Port) -> bool:
-        return await port.receive("asked", timeout=0) is not None
+        return await port.receive("requested", timeout=0) is not None
 
     def program(context: WorkerContext) -> Message | None:
         if rank_of(context) == 1:
-            context.perform(ask(context.port))
+            context.perform(request(context.port))
             return None
         context.perform(open_up(context.port))
         turns = 0

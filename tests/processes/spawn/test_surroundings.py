@@ -113,7 +113,7 @@ print(str(sorted(message.topic + " " + message.text for message in ending.result
 
 
 def test_a_launcher_may_have_no_standard_streams_and_many_open_files(tmp_path: Path) -> None:
-    output, path = tmp_path / "told", tmp_path / "script.py"
+    output, path = tmp_path / "output", tmp_path / "script.py"
     many = f"import os\nheld = [os.open({os.devnull!r}, 0) for _ in range(1100)]\nfor stream in range(3): os.close(stream)\n"
     path.write_text(many + SCRIPT.replace("print(", f"open({str(output)!r}, 'w').write("))
     done = subprocess.run([sys.executable, str(path)], timeout=120)

@@ -63,7 +63,7 @@ def test_several_threads_may_wait_at_once() -> None:
         assert sorted(found) == [b"a", b"b", b"c"]
 
 
-def test_who_waits_for_what_nobody_sets_is_not_kept_for_ever() -> None:
+def test_who_waits_for_a_key_that_is_never_set_is_not_kept_for_ever() -> None:
     with store() as server, clients(server, 0) as (only,):
         with pytest.raises(TimeoutError):
             only.get(["a"], 0.1)
@@ -94,7 +94,7 @@ def test_who_keeps_a_store_for_one_round_learns_of_a_member_that_died_before_it_
             client(server, 2, seconds=0.2)
 
 
-def test_a_member_that_fails_says_why_to_all() -> None:
+def test_a_member_that_fails_reports_why_to_all() -> None:
     with store() as server, clients(server, 0, 1) as (first, second):
         second.fail(CompositionError("A stone is no model."))
         with pytest.raises(CompositionError, match=r"A stone is no model\."):
@@ -110,7 +110,7 @@ def test_a_member_that_is_done_fails_nothing() -> None:
         assert first.get(["a"], SOON) == [b"1"]
 
 
-def test_the_end_of_the_store_is_an_error_that_says_so() -> None:
+def test_the_end_of_the_store_is_an_error_that_names_it() -> None:
     server = StoreServer("127.0.0.1", 2, KEY)
     with clients(server, 0) as (only,):
         threading.Timer(0.1, server.close).start()
@@ -156,7 +156,7 @@ def test_a_worker_that_cannot_be_is_refused_at_once_and_with_a_reason(rank: int)
 
 
 @pytest.mark.parametrize("name", ["server/0", "store", "worker/01", "worker/-1", "worker/x", "mallory"])
-def test_a_name_that_is_no_workers_is_not_answered(name: str) -> None:
+def test_a_name_that_is_no_workers_gets_no_response(name: str) -> None:
     with store() as server, pytest.raises(RunError, match="could not be reached"):
         StoreClient(name, lambda: StoreTarget(*server.address, KEY), 0.3, "the store")
 
@@ -169,7 +169,7 @@ def test_without_the_secret_nothing_is_read_or_set() -> None:
         assert second.get(["secret"], SOON) == [b"1"]
 
 
-def test_idle_strangers_and_garbage_keep_nobody_out() -> None:
+def test_idle_strangers_and_garbage_keep_no_worker_out() -> None:
     with store() as server, ExitStack() as stack:
         for number in range(800):
             stranger = stack.enter_context(socket.create_connection(server.address))

@@ -39,7 +39,7 @@ def test_a_process_group_forms_over_it_and_adds_up() -> None:
     assert totals == {rank: [6.0] * 5 for rank in range(3)}
 
 
-def test_it_has_what_torch_asks_of_a_store() -> None:
+def test_it_has_what_torch_requires_of_a_store() -> None:
     with StoreServer("127.0.0.1", 1, KEY) as server:
         client = StoreClient("worker/0", lambda: StoreTarget(*server.address, KEY), 20.0, "the store")
         store = TorchStore(client, "torch/")

@@ -58,7 +58,7 @@ def write(root: Path, changes: dict[str, str]) -> Path:
     return root
 
 
-def test_what_files_have_left_in_memory_refuses_nobody(tmp_path: Path) -> None:
+def test_what_files_have_left_in_memory_refuses_no_run(tmp_path: Path) -> None:
     capacity.check(15, write(tmp_path, {}))
     assert capacity.Host(tmp_path).memory() == 900_000_000
 

@@ -26,11 +26,11 @@ def test_handlers_run_at_the_end_in_the_order_in_which_the_signals_came() -> Non
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda number, frame: seen.append(number))
     mine = signal.getsignal(signal.SIGUSR1)
-    told: list[bool] = []
-    with DeferredSignals(lambda: told.append(True)) as signals:
+    notified: list[bool] = []
+    with DeferredSignals(lambda: notified.append(True)) as signals:
         os.kill(os.getpid(), signal.SIGUSR2)
         os.kill(os.getpid(), signal.SIGUSR1)
-        assert (seen, len(told), signals.noted) == ([], 2, True)
+        assert (seen, len(notified), signals.noted) == ([], 2, True)
     assert seen == [signal.SIGUSR2, signal.SIGUSR1]
     assert signal.getsignal(signal.SIGUSR1) is mine
 

@@ -28,7 +28,7 @@ from polyrhythm.errors import TamperedError, WireError
 SECRET = b"s" * 32
 GREETING_BYTES = PREFIX.size + NONCE.size
 OPENING = PREFIX.pack(MAGIC, VERSION, 0)
-NOBODY = 65534
+NOBODY_UID = 65534
 Start = Callable[..., tuple[Node, Node]]
 
 
@@ -111,7 +111,7 @@ def trickle(connection: socket.socket, seconds: float) -> int:
 # Strangers
 
 
-def test_a_flood_of_idle_and_of_garbage_connections_stops_nobody_and_few_are_held_at_once(pair: Start) -> None:
+def test_a_flood_of_idle_and_of_garbage_connections_stops_no_worker_and_few_are_held_at_once(pair: Start) -> None:
     one, other = pair()
     before = descriptors()
     with callers(other.peers.address, 500) as idle, callers(other.peers.address, 300, os.urandom(200)) as garbage:
@@ -120,7 +120,7 @@ def test_a_flood_of_idle_and_of_garbage_connections_stops_nobody_and_few_are_hel
     assert rejected(other) > 700
 
 
-def test_a_flood_that_goes_on_stops_nobody(pair: Start) -> None:
+def test_a_continued_flood_stops_no_worker(pair: Start) -> None:
     one, other = pair()
     address, over = other.peers.address, threading.Event()
 
@@ -161,7 +161,7 @@ def test_who_sends_a_byte_now_and_then_has_no_more_time_than_others(pair: Start,
     assert rejected(other) == 1
 
 
-def test_of_who_says_more_than_a_handshake_no_more_is_read(pair: Start) -> None:
+def test_of_who_sends_more_than_a_handshake_no_more_is_read(pair: Start) -> None:
     _, other = pair()
     with callers(other.peers.address, 1) as (caller,):
         with suppress(ConnectionError):
@@ -171,7 +171,7 @@ def test_of_who_says_more_than_a_handshake_no_more_is_read(pair: Start) -> None:
     assert rejected(other) == 1
 
 
-def test_a_listener_that_is_given_back_its_own_words_answers_nothing(pair: Start) -> None:
+def test_a_listener_that_receives_its_own_bytes_sends_no_response(pair: Start) -> None:
     _, other = pair()
     with callers(other.peers.address, 1) as (mirror,):
         mirror.sendall(mirror.recv(GREETING_BYTES, socket.MSG_WAITALL) * 20)
@@ -316,8 +316,8 @@ except ConnectionError:
 def test_a_process_of_another_user_is_not_even_greeted(pair: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = pair(("here", "here"))
     if os.geteuid() != 0:  # nobody else can be had, so this is somebody else
-        monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
-    command = [sys.executable, "-c", STRANGER, other.peers.address.path, str(NOBODY)]
+        monkeypatch.setattr(os, "geteuid", lambda: NOBODY_UID)
+    command = [sys.executable, "-c", STRANGER, other.peers.address.path, str(NOBODY_UID)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
     monkeypatch.undo()
     assert rejected(other) == 1

@@ -226,7 +226,7 @@ def test_an_authenticated_peer_that_then_sends_too_much_is_reported_by_name(star
     assert isinstance(lost[0][1], WireError)
 
 
-def test_farewell_comes_after_all_that_was_sent(started: Start) -> None:
+def test_the_end_message_comes_after_all_that_was_sent(started: Start) -> None:
     one, other = started(["worker/0", "worker/1"])
     messages = [Message("t", (float(place),), tensors=(torch.ones(50_000),)) for place in range(10)]
     one.complete(send(one.port, "worker/1", *messages))
@@ -247,7 +247,7 @@ def test_a_lost_actor_is_announced_and_messages_to_it_are_dropped(started: Start
     assert one.bytes_sent == 0
 
 
-def test_a_message_to_nobody_is_an_error_that_lists_who_there_is(started: Start) -> None:
+def test_a_message_to_an_unknown_actor_is_an_error_that_lists_who_there_is(started: Start) -> None:
     (one,) = started(["worker/0"])
     with pytest.raises(RunError, match="worker/0 sends to 'worker/7'; in this run there are worker/0"):
         one.complete(send(one.port, "worker/7", Message("t")))
@@ -268,7 +268,7 @@ def test_who_has_stopped_raises_in_place_of_waiting_for_ever(started: Start) -> 
         one.complete(take(one.port, "t", 1))
 
 
-def test_a_loop_whose_callback_failed_still_answers_and_closes(started: Start) -> None:
+def test_a_loop_whose_callback_failed_still_responds_and_closes(started: Start) -> None:
     one = started(["worker/0"]).pop()  # not the fixture's to stop
 
     def fail() -> None:

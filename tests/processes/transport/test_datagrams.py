@@ -68,7 +68,7 @@ def numbered(count: int) -> list[Message]:
     return [Message("x", (float(k),), "text", (torch.full((3, 2), k),)) for k in range(count)]
 
 
-def test_they_come_with_their_sender_also_those_sent_before_the_first_answer(pair: Pair) -> None:
+def test_they_come_with_their_sender_also_those_sent_before_the_first_response(pair: Pair) -> None:
     for message in numbered(5):
         pair.ends["a"].send("b", message)
     pair.run(lambda: len(pair.come) == 5)
@@ -79,7 +79,7 @@ def test_they_come_with_their_sender_also_those_sent_before_the_first_answer(pai
     assert pair.come[-1][0] == "b"
 
 
-def test_of_those_that_wait_for_an_answer_the_oldest_are_dropped(pair: Pair) -> None:
+def test_of_those_that_wait_for_a_response_the_oldest_are_dropped(pair: Pair) -> None:
     pair.mute = True
     for message in numbered(100):
         pair.ends["a"].send("b", message)
@@ -129,7 +129,7 @@ def test_those_that_were_overtaken_come_unless_far_behind(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         Message("datagrams", (70000.0, 0.0), "00" * 32),
         Message("datagrams", (1.0,), "00" * 32),
@@ -138,13 +138,13 @@ def test_those_that_were_overtaken_come_unless_far_behind(pair: Pair) -> None:
         Message("datagrams", (1.0, 0.0), "00"),
     ],
 )
-def test_malformed_answers_are_errors_of_the_peer(pair: Pair, answer: Message) -> None:
+def test_malformed_responses_are_errors_of_the_peer(pair: Pair, response: Message) -> None:
     pair.mute = True
     pair.ends["a"].send("b", Message("x"))
     with pytest.raises(WireError, match="malformed"):
-        pair.ends["a"].control("b", answer)
+        pair.ends["a"].control("b", response)
 
 
-def test_an_answer_without_a_question_is_an_error_of_the_peer(pair: Pair) -> None:
+def test_a_response_without_a_request_is_an_error_of_the_peer(pair: Pair) -> None:
     with pytest.raises(WireError, match="not asked for"):
         pair.ends["a"].control("b", Message("datagrams", (1.0, 0.0), "00" * 32))

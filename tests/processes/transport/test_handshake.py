@@ -1,4 +1,4 @@
-"""Both sides of a handshake without a socket: what each says is given to the other, or to somebody else."""
+"""Both sides of a handshake without a socket: what each sends is given to the other, or to somebody else."""
 
 from contextlib import suppress
 
@@ -14,18 +14,18 @@ LISTENER = Credentials("worker/1", SECRET)
 
 
 class Side:
-    """One side; `said` is all that it has said, and `session` what it came to."""
+    """One side; `sent` is all that it has sent, and `session` what it came to."""
 
     def __init__(self, steps: Handshake) -> None:
-        self.said = b""
+        self.sent = b""
         self.session: Session | None = None
         self._steps = steps
         self._come = b""
         self._turn(next(steps))
 
     def hear(self, data: bytes) -> bytes:
-        """Take `data`; what it says to that."""
-        before = len(self.said)
+        """Take `data`; its reply."""
+        before = len(self.sent)
         self._come += data
         while self.session is None and len(self._come) >= self.wanted:
             taken, self._come = self._come[: self.wanted], self._come[self.wanted :]
@@ -33,10 +33,10 @@ class Side:
                 self._turn(self._steps.send(taken))
             except StopIteration as stop:
                 self.session = stop.value
-        return self.said[before:]
+        return self.sent[before:]
 
     def _turn(self, turn: object) -> None:
-        self.said += turn.reply  # type: ignore[attr-defined]
+        self.sent += turn.reply  # type: ignore[attr-defined]
         self.wanted: int = turn.wanted  # type: ignore[attr-defined]
 
 
@@ -52,7 +52,7 @@ def test_both_come_to_the_same_keys_one_for_each_direction_and_others_every_time
     keys = set()
     for lane in (0, 7, 7):
         one, other = caller(lane=lane), listener()
-        one.hear(other.hear(one.hear(other.said)))
+        one.hear(other.hear(one.hear(other.sent)))
         assert one.session is not None and other.session is not None  # noqa: PT018
         assert (one.session.peer, other.session.peer, other.session.lane) == ("worker/1", "worker/0", lane)
         assert one.session.sending == other.session.receiving
@@ -63,10 +63,10 @@ def test_both_come_to_the_same_keys_one_for_each_direction_and_others_every_time
 
 def test_a_stranger_is_given_nothing_but_what_was_drawn_by_lot() -> None:
     other = listener()
-    assert len(other.said) == PREFIX.size + NONCE.size
+    assert len(other.sent) == PREFIX.size + NONCE.size
     with pytest.raises(WireError, match="does not have the secret of this run"):
-        other.hear(caller(Credentials("worker/0", b"another")).hear(other.said))
-    assert len(other.said) == PREFIX.size + NONCE.size
+        other.hear(caller(Credentials("worker/0", b"another")).hear(other.sent))
+    assert len(other.sent) == PREFIX.size + NONCE.size
 
 
 @pytest.mark.parametrize(
@@ -78,30 +78,30 @@ def test_a_stranger_is_given_nothing_but_what_was_drawn_by_lot() -> None:
     ],
     ids=["a name that does not exist", "the listener's own", "a call to somebody else"],
 )
-def test_the_secret_alone_admits_nobody(identity: Credentials, called: str, message: str) -> None:
+def test_the_secret_alone_admits_no_peer(identity: Credentials, called: str, message: str) -> None:
     other = listener()
     with pytest.raises(WireError, match=message):
-        other.hear(caller(identity, called).hear(other.said))
-    assert len(other.said) == PREFIX.size + NONCE.size
+        other.hear(caller(identity, called).hear(other.sent))
+    assert len(other.sent) == PREFIX.size + NONCE.size
 
 
 def test_a_call_that_is_sent_again_proves_nothing() -> None:
     one, first = caller(), listener()
-    recorded = one.hear(first.said)
+    recorded = one.hear(first.sent)
     first.hear(recorded)
     assert first.session is not None
     with pytest.raises(WireError, match="does not have the secret"):
         listener().hear(recorded)
 
 
-def test_neither_side_accepts_what_it_said_itself() -> None:
+def test_neither_side_accepts_what_it_sent_itself() -> None:
     one, other = caller(), listener()
-    said = one.hear(other.said)
+    sent = one.hear(other.sent)
     with pytest.raises(WireError, match="does not have the secret"):
-        one.hear(said)
+        one.hear(sent)
     # two listeners that are put together: the greeting of one is no call
     with pytest.raises(WireError):
-        other.hear(listener().said + bytes(LONGEST_CALL))
+        other.hear(listener().sent + bytes(LONGEST_CALL))
 
 
 @pytest.mark.parametrize("changes", ["greeting", "call", "answer"])
@@ -117,8 +117,8 @@ def test_a_change_of_any_bit_ends_the_handshake_before_both_have_keys(changes: s
     for place in range(8 * sizes[changes]):
         one, other = caller(), listener()
         with suppress(WireError):
-            said = one.hear(carried("greeting", other.said, place))
-            reply = other.hear(carried("call", said, place))
+            sent = one.hear(carried("greeting", other.sent, place))
+            reply = other.hear(carried("call", sent, place))
             one.hear(carried("answer", reply, place))
         assert one.session is None
         assert (other.session is None) == (changes != "answer")
@@ -133,16 +133,16 @@ def test_a_key_without_a_common_secret_is_refused() -> None:
     other = listener()
     one = call(CALLER, "worker/1")
     next(one)
-    one.send(other.said[: PREFIX.size])
-    said = bytearray(one.send(other.said[PREFIX.size :]).reply)
+    one.send(other.sent[: PREFIX.size])
+    sent = bytearray(one.send(other.sent[PREFIX.size :]).reply)
     at = PREFIX.size + 36  # behind lane, lengths and nonce
-    said[at : at + 32] = bytes(32)
-    said[-32:] = CALLER.sign(b"caller", other.said + bytes(said[:-32]))
+    sent[at : at + 32] = bytes(32)
+    sent[-32:] = CALLER.sign(b"caller", other.sent + bytes(sent[:-32]))
     with pytest.raises(WireError, match="no common secret"):
-        other.hear(bytes(said))
+        other.hear(bytes(sent))
 
 
 def test_a_name_that_is_too_long_is_refused_by_who_has_it() -> None:
     with pytest.raises(WireError, match="a name of 300 bytes; the longest that fits into a handshake has 255"):
         caller(Credentials("w" * 300, SECRET))
-    assert len(caller(Credentials("w" * 255, SECRET), "x" * 255).hear(listener().said)) == LONGEST_CALL
+    assert len(caller(Credentials("w" * 255, SECRET), "x" * 255).hear(listener().sent)) == LONGEST_CALL

@@ -113,7 +113,7 @@ def test_there_are_no_lanes_where_they_are_of_no_use(pair: Pair, wiring: Wiring,
     assert within_loop(one, lambda: one.peers.lanes("worker/1")) == 0
 
 
-def test_a_flush_waits_for_the_lanes_and_farewell_for_all_that_was_sent(pair: Pair) -> None:
+def test_a_flush_waits_for_the_lanes_and_the_end_message_for_all_that_was_sent(pair: Pair) -> None:
     one, other = pair()
     spread(one, other)
     messages = [Message("t", (float(place),), tensors=(torch.ones(500_000),)) for place in range(20)]

@@ -93,7 +93,7 @@ def test_after_a_drive_the_loops_own_thread_goes_on_with_timers_sockets_and_call
     there.close()
 
 
-def test_two_threads_cannot_drive_at_once_and_the_second_is_told(served: EventLoop) -> None:
+def test_two_threads_cannot_drive_at_once_and_the_second_gets_an_error(served: EventLoop) -> None:
     driving, enough = threading.Event(), threading.Event()
     first = threading.Thread(target=lambda: served.drive([driving.set], enough.is_set))
     first.start()

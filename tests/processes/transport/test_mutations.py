@@ -113,15 +113,15 @@ def drive(steps: Callable[[], object], data: bytes) -> bool:
 
 
 def shake(seed: int, count: int) -> int:
-    """How many of mutated calls and answers were accepted."""
+    """How many of mutated calls and responses were accepted."""
     secret = b"s" * 32
     listener = answer(Credentials("worker/1", secret), lambda name: True)
     caller = call(Credentials("worker/0", secret), "worker/1")
     greeting = next(listener).reply
     next(caller)
     caller.send(greeting[:4])
-    said = caller.send(greeting[4:]).reply
-    listeners, callers = Mutations(seed, [said]), Mutations(seed, [greeting + bytes(64)])
+    sent = caller.send(greeting[4:]).reply
+    listeners, callers = Mutations(seed, [sent]), Mutations(seed, [greeting + bytes(64)])
     accepted = sum(drive(lambda: answer(Credentials("worker/1", secret), lambda name: True), data) for data in listeners(count // 2))
     return accepted + sum(drive(lambda: call(Credentials("worker/0", secret), "worker/1"), data) for data in callers(count // 2))
 

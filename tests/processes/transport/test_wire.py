@@ -132,7 +132,7 @@ def test_a_pointer_to_shared_memory_is_malformed_where_there_is_none() -> None:
         list(Decoder().feed(whole(Message("t"), flags=2)))
 
 
-def test_stripes_are_malformed_where_nobody_puts_them_together() -> None:
+def test_stripes_are_malformed_where_nothing_puts_them_together() -> None:
     for flags in (STRIPED, STRIPE):
         with pytest.raises(WireError, match="flags"):
             list(Decoder().feed(whole(Message("t"), flags)))

@@ -39,7 +39,7 @@ def test_cifar10_is_read_in_the_order_of_its_files(tmp_path: Path, inner: str) -
     assert cifar10(tmp_path, train=False).tensors[1].tolist() == [7]
 
 
-def test_bytes_stay_bytes_where_asked(tmp_path: Path) -> None:
+def test_bytes_stay_bytes_where_requested(tmp_path: Path) -> None:
     written = write_cifar10(tmp_path)
     x = cifar10(tmp_path, dtype=torch.uint8).tensors[0]
     assert torch.equal(x.flatten(1), torch.from_numpy(written[:, 1:]))

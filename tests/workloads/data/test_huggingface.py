@@ -54,7 +54,7 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("saved")
-def test_rows_are_tuples_of_the_columns_in_the_order_asked() -> None:
+def test_rows_are_tuples_of_the_columns_in_the_order_requested() -> None:
     rows = saved_dataset("one", ("image", "label"))
     assert len(rows) == 4
     image, label = rows[2]
@@ -86,7 +86,7 @@ def test_what_is_not_there_is_refused_with_what_is() -> None:
         saved_dataset("several", ("image",), split="trian")
 
 
-def test_without_the_library_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_remedy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(DataError, match="pip install datasets"):
         saved_dataset("one", ("image",))

@@ -54,7 +54,7 @@ def test_a_folder_of_mnist_is_read_as_published_or_unpacked(tmp_path: Path, part
     assert y.dtype == torch.int64
 
 
-def test_bytes_stay_bytes_where_asked(tmp_path: Path) -> None:
+def test_bytes_stay_bytes_where_requested(tmp_path: Path) -> None:
     write_mnist(tmp_path)
     assert torch.equal(mnist(tmp_path, dtype=torch.uint8).tensors[0][:, 0], torch.from_numpy(IMAGES))
     with pytest.raises(DataError, match=r"torch\.int64"):

@@ -78,8 +78,8 @@ def _gossip(seed: int) -> tuple[float, float]:
         x = x + _GAMMA * (mixing @ copies - copies)
     remembered, x = disagreement(x), given
     for _ in range(_ROUNDS):
-        told = sent(x)
-        x = x + _GAMMA * (mixing @ told - told)
+        compressed = sent(x)
+        x = x + _GAMMA * (mixing @ compressed - compressed)
     return remembered, disagreement(x)
 
 

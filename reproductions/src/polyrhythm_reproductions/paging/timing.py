@@ -46,10 +46,10 @@ def planned_seconds(made: MemoryPlan, seconds: Sequence[float], transfers: Trans
     trace, count = made.trace, len(made.trace.operations)
     windows = made.windows
     arrived: dict[str, float] = {}
-    begun, ended, incoming, outgoing, out = 0.0, 0.0, 0.0, 0.0, (0.0, 0.0)
+    start, ended, incoming, outgoing, out = 0.0, 0.0, 0.0, 0.0, (0.0, 0.0)
     for number in range(_WARM * count):
         k = number % count
-        begun = ended if number == (_WARM - 1) * count else begun
+        start = ended if number == (_WARM - 1) * count else start
         arrived = {block: arrived[block] for block in windows[k] if block in arrived}
         for block in windows[k]:
             if block not in arrived and _comes(made, block, k):
@@ -62,7 +62,7 @@ def planned_seconds(made: MemoryPlan, seconds: Sequence[float], transfers: Trans
             if block not in made.pinned:
                 outgoing = max(outgoing, ended) + transfers.seconds(trace.sizes[block])
         out = (out[1], outgoing)
-    return ended - begun
+    return ended - start
 
 
 def _comes(made: MemoryPlan, block: str, k: int) -> bool:
@@ -83,10 +83,10 @@ def demand_seconds(trace: AccessTrace, budget: int, seconds: Sequence[float], tr
     What was changed is copied out before its room is used. Raises CompositionError as `plan_memory`.
     """
     resident: OrderedDict[str, bool] = OrderedDict()
-    used, now, begun = 0, 0.0, 0.0
+    used, now, start = 0, 0.0, 0.0
     for number in range(_WARM * len(trace.operations)):
         k = number % len(trace.operations)
-        begun = now if number == (_WARM - 1) * len(trace.operations) else begun
+        start = now if number == (_WARM - 1) * len(trace.operations) else start
         operation = trace.operations[k]
         for block in operation.blocks:
             if block in resident:
@@ -109,4 +109,4 @@ def demand_seconds(trace: AccessTrace, budget: int, seconds: Sequence[float], tr
         for block in operation.frees:
             if resident.pop(block, None) is not None:
                 used -= trace.sizes[block]
-    return now - begun
+    return now - start

@@ -94,11 +94,13 @@ class Checkpoint:
         return f"{name} is a file of {found}, not the one that was written here"
 
     def _damaged(self, reason: str) -> CheckpointError:
-        others = [path for path in steps_beside(self.path) if Checkpoint(path).intact]
-        remedy = "None beside it is intact: begin a new run in another directory."
+        others = [path for path in sibling_steps(self.path) if Checkpoint(path).intact]
+        remedy = "No other in its directory is intact: begin a new run in another directory."
         if others:
             shown = ", ".join(path.name for path in others)
-            remedy = f"Intact beside it: {shown}; give the path of one as resume in Python, or delete {self.path.name} and later ones."
+            remedy = (
+                f"Intact in its directory: {shown}; give the path of one as resume in Python, or delete {self.path.name} and later ones."
+            )
         return CheckpointError(f"{self.path} is damaged, or not a checkpoint: {reason}. {remedy}")
 
 
@@ -136,7 +138,7 @@ class PartialCheckpoint:
         return {path.with_suffix(TENSORS).name: found.tensors, path.name: content_of(path)}
 
 
-def steps_beside(path: Path) -> list[Path]:
+def sibling_steps(path: Path) -> list[Path]:
     """The other checkpoints in the directory of the checkpoint `path`, the earliest first."""
     if not NAME.fullmatch(path.name):
         return []

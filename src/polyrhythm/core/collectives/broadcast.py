@@ -58,11 +58,11 @@ async def pass_on(port: Port, group: Group, message: Message) -> None:
     reach >>= 1
     while reach:
         if rank + reach < group.size:
-            await port.send(heir := group.members[rank + reach], message)
-            await port.flush(heir)  # and not what else is under way, such as an exchange among groups that is used a step later
+            await port.send(child := group.members[rank + reach], message)
+            await port.flush(child)  # and not what else is under way, such as an exchange among groups that is used a step later
         reach >>= 1
 
 
-def heirs(rank: int, workers: int) -> range:
+def children(rank: int, workers: int) -> range:
     """Ranks of the subtree below `rank`: workers that receive from it, directly or through others."""
     return range(rank + 1, min(workers, rank + (rank & -rank)))

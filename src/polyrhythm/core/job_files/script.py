@@ -88,8 +88,8 @@ def missing(path: Path, workloads: Sequence[str]) -> str:
     """The hint for a file that does not exist."""
     if path.is_dir():
         return f"{path} is a folder: give the Python file in it that defines train(worker)."
-    beside = [file.name for file in path.parent.glob("*.py")] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, beside, n=1)
+    siblings = [file.name for file in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, siblings, n=1)
     hint = f"Did you mean {str(path.parent / near[0])!r}?" if near else f"The bundled workloads are: {', '.join(sorted(workloads))}."
     return f"There is no file {path}. {hint}"
 

@@ -100,7 +100,7 @@ class Rounding(Enum):
     """A runtime may make the sum in its own way."""
     BY_ELEMENT = "element by element"
     """The rounding of an element does not depend on the others that are summed with it."""
-    BY_PART = "by what is summed beside it"
+    BY_PART = "by what is summed with it"
 
 
 class Schedule(Protocol):

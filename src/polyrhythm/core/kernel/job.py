@@ -143,11 +143,11 @@ class Job:
 
     `program` returns a message (final weights, totals) or None. `essential` is true for an actor without which the run cannot continue.
     `seed` is the root of every random stream. `groups` are those whose sums are made besides the sums of all workers, each a name and its
-    members; a runtime may give them native sums. `beside` has, for each server, the rank of the worker at whose site it should run, or None
-    where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had taken
-    before. With a `timeline`, messages and the phases of exchanges are recorded too. `grace` is how many seconds the run may take to
-    write a last checkpoint when it is asked to stop; 0 where it can write none. Raises CompositionError for groups of equal names, or
-    with members that are not in the run.
+    members; a runtime may give them native sums. `colocated` has, for each server, the rank of the worker at whose site it should run, or
+    None where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had
+    taken before. With a `timeline`, messages and the phases of exchanges are recorded too. `grace` is how many seconds the run may take to
+    write a last checkpoint when it is asked to stop; 0 where it can write none. Raises CompositionError for groups of equal names, or with
+    members that are not in the run.
     """
 
     workers: int
@@ -157,7 +157,7 @@ class Job:
     essential: Callable[[str], bool]
     seed: int = 0
     groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    beside: tuple[int | None, ...] = ()
+    colocated: tuple[int | None, ...] = ()
     began: float = 0.0
     timeline: bool = False
     grace: float = 0.0
@@ -165,9 +165,7 @@ class Job:
     def __post_init__(self) -> None:
         names = [name for name, _ in self.groups]
         if "" in names or len(set(names)) < len(names):
-            raise CompositionError(
-                f"The groups have the names {names}: give each a name of its own; the empty name is that of all workers."
-            )
+            raise CompositionError(f"The groups have the names {names}: give each a different name; the empty name is that of all workers.")
         actors = {*workers(self.workers), *servers(self.servers)}
         for name, members in self.groups:
             if len(set(members)) < len(members) or not members or not actors.issuperset(members):

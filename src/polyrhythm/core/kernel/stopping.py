@@ -133,7 +133,7 @@ def exit_code(problem: KeyboardInterrupt | None) -> int:
 
 
 @contextmanager
-def stops_told() -> Iterator[None]:
+def stops_reported() -> Iterator[None]:
     """Print one line on stderr where Stopped passes, after which Python ends the program without a word."""
     try:
         yield

@@ -43,7 +43,7 @@ class Consistency(Protocol):
     def must_read(self, mine: int, known: float) -> bool:
         """True if a worker at `mine`, to which `known` was last reported as the slowest, must request fresh weights.
 
-        It does so more often where it cannot compute the effect of its own contributions (`Agreement.previews`).
+        It does so more often where it cannot compute the effect that its contributions have (`Agreement.previews`).
         """
 
     def may_merge(self, clock: float, mine: float) -> bool:

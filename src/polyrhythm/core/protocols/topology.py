@@ -51,7 +51,7 @@ class Agreement:
 
     @property
     def previews(self) -> bool:
-        """True if a worker can compute the effect of its own contribution before it reads: where weights move by sums of updates alone.
+        """True if a worker can compute the effect that its contribution has before it reads: where weights move by sums of updates alone.
 
         An optimizer between contributions and weights has a state where the weights are held, and a second one would not agree with it.
         """

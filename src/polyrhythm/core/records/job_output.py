@@ -26,14 +26,14 @@ class JobOutput(io.TextIOBase):
     def __init__(self, show: Show, seen: set[str] | None = None) -> None:
         self.seen: set[str] = set() if seen is None else seen
         self._show = show
-        self._begun = ""
+        self._partial = ""
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
         """Show the lines that `text` completes and that are new."""
-        *lines, self._begun = (self._begun + text).split("\n")
+        *lines, self._partial = (self._partial + text).split("\n")
         for line in lines:
             self.line(line)
         return len(text)

@@ -31,12 +31,12 @@ def progress(runs: int, wanted: bool) -> Iterator[Begin]:
         return
     with _line(runs, refreshed=True) as shown:
         task = shown.add_task("", total=runs, steps="")
-        begun = 0
+        started = 0
 
         def begin(name: str) -> Watch:
-            nonlocal begun
-            shown.update(task, description=name, completed=begun, steps="starting")
-            begun += 1
+            nonlocal started
+            shown.update(task, description=name, completed=started, steps="starting")
+            started += 1
             return lambda event: _see(event, lambda steps: shown.update(task, steps=steps))
 
         yield begin

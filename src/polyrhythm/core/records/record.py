@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from io import FileIO
 from pathlib import Path
 
-from polyrhythm.core.atomic import beside, write
+from polyrhythm.core.atomic import replacing, write
 from polyrhythm.core.lock import hold
 from polyrhythm.core.records import directory as directories
 from polyrhythm.core.records import document, event_lines, weights
@@ -36,7 +36,7 @@ class Record:
         self._end = 0
         self._broken = False
         try:
-            self._file = _begun(self._path, document.content(outcome))
+            self._file = _opened(self._path, document.content(outcome))
         except OSError as problem:
             raise RecordError(f"No record can be written in {directory}: {reason(problem)}. Give another directory.") from None
 
@@ -101,7 +101,7 @@ class Record:
 
     def _write_weights(self) -> None:
         if self._outcome.weights:
-            with beside(self._path / WEIGHTS) as fresh:
+            with replacing(self._path / WEIGHTS) as fresh:
                 weights.write(self._outcome.weights, fresh)
 
     def _write_run(self) -> None:
@@ -113,7 +113,7 @@ class Record:
         directories.save(self._outcome, self._path)
 
 
-def _begun(path: Path, provisional: bytes) -> FileIO:
+def _opened(path: Path, provisional: bytes) -> FileIO:
     """The file for the events of a new run in `path`, after an earlier record was moved away; if that fails, all is as it was."""
     directories.claim(path)
     with ExitStack() as undo:

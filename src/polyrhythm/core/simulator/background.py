@@ -23,7 +23,7 @@ class BackgroundTasks:
         """Schedule what `program` has started within the `seconds` of computing that its device is about to be charged."""
         actor = program.actor
         start = max(actor.free_at, self.queue.now)
-        for coroutine, part in program.take_begun():
+        for coroutine, part in program.take_started():
             task = VirtualTask(actor, coroutine, None, "in backward", beside=program)
             actor.tasks[task] = None
             program.line.join(task)

@@ -55,7 +55,7 @@ class Reductions:
         if group.rank in gathering.came or name not in group.members[group.rank : group.rank + 1]:
             raise CompositionError(
                 f"{name} joined the reduction {effect.topic!r} of {group.size} members with rank {group.rank}, which is not its rank or "
-                "had already joined. Each member must join once, and each reduction needs a topic of its own."
+                "had already joined. Each member must join once, and each reduction needs a separate topic."
             )
         gathering.came[group.rank] = (task, effect)
         return self._gatherings.pop(key) if len(gathering.came) == group.size else None

@@ -43,7 +43,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Refuse to stop counting where the program has put another mode on top, which would be taken off in its place."""
         if _get_current_dispatch_mode() is not self:
             raise WorkloadError(
-                "A worker of the simulator cannot communicate inside a TorchDispatchMode of its own, because all workers share one thread. "
+                "A worker of the simulator cannot communicate inside its own TorchDispatchMode, because all workers share one thread. "
                 "Leave the mode first, or give the simulator's devices a measured profile, so that it need not count operations."
             )
 

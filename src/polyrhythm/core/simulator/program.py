@@ -59,7 +59,6 @@ class Program:
 
     __slots__ = (
         "_ahead",
-        "_begun",
         "_charged",
         "_counter",
         "_greenlet",
@@ -67,6 +66,7 @@ class Program:
         "_randomness",
         "_scheduler",
         "_shared",
+        "_started",
         "_state",
         "actor",
         "line",
@@ -79,7 +79,7 @@ class Program:
         self.actor = actor
         self.since = 0.0
         self.line: SerialQueue[VirtualTask] = SerialQueue()
-        self._begun: list[tuple[Coroutine[Effect[Any], Any, None], float]] = []
+        self._started: list[tuple[Coroutine[Effect[Any], Any, None], float]] = []
         self._shared = shared
         self._counter = counter
         self._scheduler = greenlet.getcurrent()
@@ -125,7 +125,7 @@ class Program:
         if self._killed:
             coroutine.close()
         else:
-            self._begun.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else self._counter.flops))
+            self._started.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else self._counter.flops))
 
     def charge(self, samples: int) -> None:
         """Let the virtual seconds of a step pass: those that were measured, or those of the operations counted since the last charge."""
@@ -136,7 +136,7 @@ class Program:
             seconds, passed = self._ahead
             self._ahead = None
             left = seconds - passed
-            self._begun = [(coroutine, (seconds * part - passed) / left) for coroutine, part in self._begun]
+            self._started = [(coroutine, (seconds * part - passed) / left) for coroutine, part in self._started]
             self._settle(left)
 
     def discard(self) -> None:
@@ -232,10 +232,10 @@ class Program:
         charged, self._charged = self._charged, 0.0
         return charged
 
-    def take_begun(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]:
+    def take_started(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]:
         """The coroutines that the program has started since the last call, each with the part of the computing that came before it."""
-        begun, self._begun = self._begun, []
-        return begun
+        started, self._started = self._started, []
+        return started
 
     def kill(self) -> None:
         """End the program where it is; its `finally` blocks run, and what they raise is ignored."""
@@ -243,12 +243,12 @@ class Program:
         if not self.ended:
             with suppress(Exception):
                 self.run(None, greenlet.GreenletExit())
-        for coroutine, _ in self.take_begun():
+        for coroutine, _ in self.take_started():
             coroutine.close()
 
     def _settle(self, seconds: float) -> None:
         """Yield until `seconds` have passed; return at once where there is nothing to charge, because every switch costs real time."""
-        if seconds > 0 or self._begun:
+        if seconds > 0 or self._started:
             self._refuse()
             self._charged += seconds
             self._scheduler.switch(None)
@@ -256,7 +256,7 @@ class Program:
     def _divide(self, flops: int) -> int:
         """Return `flops`, and turn the counts at which coroutines were started into parts of it."""
         if flops:
-            self._begun = [(coroutine, counted / flops) for coroutine, counted in self._begun]
+            self._started = [(coroutine, counted / flops) for coroutine, counted in self._started]
         return flops
 
     def _refuse(self) -> None:

@@ -23,11 +23,11 @@ class Sharing:
     key, generation, flow or group), of which only the entries with the flow's current generation are valid.
     """
 
-    __slots__ = ("_begun", "_expected", "_groups", "_groups_made", "_routes", "_stamp", "_tidy_at", "_touched", "ends")
+    __slots__ = ("_expected", "_groups", "_groups_made", "_routes", "_stamp", "_started", "_tidy_at", "_touched", "ends")
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
-        self._begun: list[Connection] = []
+        self._started: list[Connection] = []
         self._touched: list[SharedLink] = []
         self._groups: list[GroupOfFlows] = []  # those with changes since they were solved
         self._groups_made = 0
@@ -39,7 +39,7 @@ class Sharing:
     @property
     def changed(self) -> bool:
         """True if `solve` has something to do."""
-        return bool(self._begun or self._touched or self._groups)
+        return bool(self._started or self._touched or self._groups)
 
     def next_end(self) -> float:
         """The time at which the next flow ends; math.inf if none does. Nothing may have changed since `solve`."""
@@ -62,7 +62,7 @@ class Sharing:
 
     def begin(self, connection: Connection) -> None:
         """Let the `remaining` bytes of `connection` flow from now on."""
-        self._begun.append(connection)
+        self._started.append(connection)
 
     def restart(self, connection: Connection, nbytes: int, now: float) -> None:
         """Let `nbytes` follow on a flow that has just ended."""
@@ -100,7 +100,7 @@ class Sharing:
 
     def solve(self, now: float) -> None:
         """Give rates to all flows that changed since the last call; no time has passed since."""
-        seeds = self._attach(now) if self._begun else []
+        seeds = self._attach(now) if self._started else []
         if self._groups:
             seeds += self._disband(now)
         if self._touched:
@@ -125,24 +125,24 @@ class Sharing:
 
     def _attach(self, now: float) -> list[Connection]:
         """Put new flows on their links; returns those that are not alone there."""
-        begun, self._begun = self._begun, []
-        if len(begun) > 1:
-            begun.sort(key=key_of)
-        for connection in begun:
+        started, self._started = self._started, []
+        if len(started) > 1:
+            started.sort(key=key_of)
+        for connection in started:
             connection.since = now
             connection.attached = True
             for link in connection.links:
                 link.flows[connection.key] = connection
-        company = []
-        for connection in begun:
+        shared = []
+        for connection in started:
             for link in connection.links:
                 if len(link.flows) > 1:
-                    company.append(connection)
+                    shared.append(connection)
                     break
             else:
                 connection.rate = connection.alone
                 self._expect(connection, now)
-        return company
+        return shared
 
     def _share(self, seeds: list[Connection], now: float) -> None:
         self._stamp += 1

@@ -155,8 +155,8 @@ class Simulator:
         """The scheduler with all actors and scheduled faults."""
         network, machines, queue = self._network(), fleet(self.devices), EventQueue(self.shuffle_ties)
         queue.now = job.began
-        if network is not None and any(rank is not None for rank in job.beside):
-            network = dataclasses.replace(network, beside=job.beside)
+        if network is not None and any(rank is not None for rank in job.colocated):
+            network = dataclasses.replace(network, beside=job.colocated)
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
         faults = hazards.remaining(hazards.schedule(self.faults, self.seed, names), job.began)
         link = (0.0, math.inf) if network is None else network.slowest()

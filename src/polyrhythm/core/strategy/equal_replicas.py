@@ -20,7 +20,7 @@ from polyrhythm.core.strategy.optimizers.attachable import is_rare
 from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.watching.drift import processor, rounding
-from polyrhythm.core.strategy.watching.written import begun_elsewhere, keeps_writes, sampled_places
+from polyrhythm.core.strategy.watching.written import keeps_writes, sampled_places, started_elsewhere
 
 _LONGEST = 60
 """Characters of a value that a message shows."""
@@ -51,7 +51,7 @@ class EqualReplicas:
         self._trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         self._counts: dict[str, int] | None = None
         self._written: tuple[str, ...] = ()
-        self._begun_with: dict[str, str] = {}
+        self._initial_options: dict[str, str] = {}
         self._own: set[str] = set()
         self._before: dict[str, str] | None = None
         self._rates = 0
@@ -73,7 +73,7 @@ class EqualReplicas:
             self._passes += 1
             self._data = crc32(f"{self._data} {samples}".encode())
         if self._counts is not None:
-            self._begun_with = _options(self.optimizer)
+            self._initial_options = _options(self.optimizer)
             self._written = tuple(name for name, count in self._versions().items() if count != self._counts.get(name))
             self._counts = None
 
@@ -148,7 +148,7 @@ class EqualReplicas:
         """The options that must be equal. Where workers skip steps, schedules come to each step at other times."""
         if self._own_rates or (self._chooses and not first):
             return {}
-        options = self._begun_with if self._chooses else _options(self.optimizer)
+        options = self._initial_options if self._chooses else _options(self.optimizer)
         return options if first else {name: text for name, text in options.items() if name in _OF_THE_USER - self._own}
 
     def _versions(self) -> dict[str, int]:
@@ -160,7 +160,7 @@ class EqualReplicas:
 
 def _begins_alike(part: Part) -> bool:
     """True if all take their first step on the weights of worker 0, and not on newer ones of a server or after deferred steps."""
-    others_write = part.agreement.payload is Payload.NOTHING or begun_elsewhere(part.agreement, part.planned.exchange.topology.traits)
+    others_write = part.agreement.payload is Payload.NOTHING or started_elsewhere(part.agreement, part.planned.exchange.topology.traits)
     return part.deferral is None and not others_write
 
 

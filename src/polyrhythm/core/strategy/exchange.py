@@ -200,7 +200,7 @@ class Exchange:
         for clock, after in pairwise(clocks):
             if after - clock <= self.topology.traits.late:
                 raise CompositionError(
-                    f"{self.topology!r} brings what comes of the update of step {clock} after step {clock + self.topology.traits.late}, "
+                    f"{self.topology!r} brings the result of the update of step {clock} after step {clock + self.topology.traits.late}, "
                     f"and {self.consistency!r} sends the next after step {after}: take a shorter delay, or more steps between exchanges."
                 )
 

@@ -150,7 +150,7 @@ def _half_an_exchange(pieces: Pieces) -> str | None:
     if not rule.traits.waits or not rule.must_read(1, math.inf) or (rule.quorum(_MANY) > 1 and rule.may_proceed(1, 0)):
         return (
             f"{_both(pieces, 'consistency', 'merge')} do not fit: {_name(pieces['merge'])} mixes weights at both ends of every exchange, "
-            f"and under {_name(rule)} a worker may go on before the server has mixed"
+            f"and under {_name(rule)} a worker may continue before the server has mixed"
         )
     return None
 

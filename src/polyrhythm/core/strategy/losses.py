@@ -14,14 +14,14 @@ class Losses:
 
     def __init__(self, port: Port) -> None:
         self.port = port
-        self.begun = False
+        self.started = False
         self.gone: list[str] = []
         self.topics: list[str] = []
 
     async def begin(self) -> None:
         """Listen from now on; further calls do nothing."""
-        if not self.begun:
-            self.begun = True
+        if not self.started:
+            self.started = True
             await self.port.spawn("losses", self._listen())
 
     async def subscribe(self, topic: str) -> None:

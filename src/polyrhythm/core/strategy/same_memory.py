@@ -29,10 +29,10 @@ def refuse_same_memory(model: nn.Module, trained: Collection[int]) -> None:
     for name, tensor in _distinct(model):
         if tensor.numel() and tensor.layout == torch.strided:
             by_storage.setdefault(_address(tensor), []).append((name, tensor))
-    for beside in by_storage.values():
-        if any(id(tensor) in trained for _, tensor in beside):
-            _refuse_overlap(beside, trained)
-            _refuse_holder(beside)
+    for aliases in by_storage.values():
+        if any(id(tensor) in trained for _, tensor in aliases):
+            _refuse_overlap(aliases, trained)
+            _refuse_holder(aliases)
 
 
 def seen_elsewhere(model: nn.Module) -> list[str]:
@@ -53,15 +53,15 @@ def _distinct(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_buffers()
 
 
-def _refuse_overlap(beside: list[tuple[str, Tensor]], trained: Collection[int]) -> None:
-    if len(beside) == 1:
+def _refuse_overlap(aliases: list[tuple[str, Tensor]], trained: Collection[int]) -> None:
+    if len(aliases) == 1:
         return
-    for k, (name, tensor) in enumerate(beside):
-        for other, before in beside[:k]:
+    for k, (name, tensor) in enumerate(aliases):
+        for other, before in aliases[:k]:
             if (id(tensor) in trained or id(before) in trained) and _overlap(tensor, before):
                 raise CompositionError(
                     f"{other} and {name} are two tensors in the same memory, and worker.attach would untie them: let both modules own one "
-                    f"parameter (`a.weight = b.weight`, not `a.weight.data = b.weight.data`), or give each a copy of its own (`.clone()`)."
+                    f"parameter (`a.weight = b.weight`, not `a.weight.data = b.weight.data`), or give each its own copy (`.clone()`)."
                 )
 
 
@@ -73,13 +73,13 @@ def _overlap(one: Tensor, other: Tensor) -> bool:
     return bool(taken.as_strided(other.shape, other.stride(), other.storage_offset()).any())
 
 
-def _refuse_holder(beside: list[tuple[str, Tensor]]) -> None:
+def _refuse_holder(aliases: list[tuple[str, Tensor]]) -> None:
     """Refuse a parameter that is part of a larger tensor in use. If nobody holds that any more it is harmless: some layers are made so."""
-    name, first = beside[0]
-    part = len(beside) > 1 or first.nbytes < first.untyped_storage().nbytes()
-    if part and _holders(first) > len(beside) and _address(first) not in {_address(flat) for flat in _LAID}:
+    name, first = aliases[0]
+    part = len(aliases) > 1 or first.nbytes < first.untyped_storage().nbytes()
+    if part and _holders(first) > len(aliases) and _address(first) not in {_address(flat) for flat in _LAID}:
         raise CompositionError(
-            f"{name} is a part of a larger tensor that is still in use, and worker.attach would give it memory of its own, so that the two "
+            f"{name} is a part of a larger tensor that is still in use, and worker.attach would give it separate memory, so that the two "
             "would have nothing to do with each other any more: give the parameter a copy (`.clone()`), or write to the parameter itself."
         )
 

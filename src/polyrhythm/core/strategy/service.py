@@ -83,7 +83,7 @@ class Service:
         self.record = record
         self.checkpoints = checkpoints
         self.losses = Losses(port)
-        self.beside = 0
+        self.running = 0
         self.first_is_over = Latch()
         self.snapshots: list[Snapshots] = []
         self.wanted = False
@@ -99,11 +99,11 @@ class Service:
             await self.port.spawn("model", self._serve_first())
             await self.port.wait(self.first_is_over)
         else:  # selections may leave nothing of the first model to this exchange
-            self.beside += 1
-            await self.port.spawn("model", self._beside(self.planned.scope(0, 0), self.model))
-        while self.beside:  # announced before the workers could be done with the first
+            self.running += 1
+            await self.port.spawn("model", self._serve_counted(self.planned.scope(0, 0), self.model))
+        while self.running:  # announced before the workers could be done with the first
             await self.port.receive(_SERVED)
-            self.beside -= 1
+            self.running -= 1
 
     async def _serve_first(self) -> None:
         await self._serve(self.planned.scope(0, 0), self.model)
@@ -139,10 +139,10 @@ class Service:
             snapshots.wanted = True
 
     async def _serve_too(self, scope: str, serving: Serving) -> None:
-        self.beside += 1
-        await self.port.spawn(f"model {scope}", self._beside(scope, serving))
+        self.running += 1
+        await self.port.spawn(f"model {scope}", self._serve_counted(scope, serving))
 
-    async def _beside(self, scope: str, serving: Serving) -> None:
+    async def _serve_counted(self, scope: str, serving: Serving) -> None:
         await self._serve(scope, serving)
         await self.port.send(self.port.name, Message(_SERVED))
 

@@ -18,7 +18,8 @@ class Table:
     """Rows of numbers that all workers of a run read and add to (Petuum; Ho et al., NIPS 2013; Xing et al., KDD 2015).
 
     A period lies between two calls of `clock`. After c periods a worker reads all updates of every worker's first c - s, for
-    the slack s of the strategy's consistency; perhaps more, and always all of its own updates. Until these have come, `get` waits.
+    the slack s of the strategy's consistency; perhaps more, and always all of the worker's updates. Until these have come, `get`
+    waits.
     """
 
     def __init__(self, state: TableState, stepping: Callable[[], None]) -> None:

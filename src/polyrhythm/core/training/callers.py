@@ -68,7 +68,7 @@ def refuse_counters(batches: Any) -> None:
             remedy = _COUNTING.get(type(holder))
             if remedy is not None:
                 raise CheckpointError(
-                    f"{_called(holder)} counts the batches of a pass from its beginning, and a resumed run goes on in the midst of it: "
+                    f"{_called(holder)} counts the batches of a pass from its beginning, and a resumed run continues in the midst of it: "
                     f"{remedy} The same checkpoint can then be resumed."
                 )
 

@@ -68,9 +68,9 @@ class Evaluation:
         """Follow a table that was opened, whose topics begin with `scope`."""
         self._followed.append(FollowedTable(table, scope))
 
-    def request(self, function: Evaluate, moments: Moments, begun: bool) -> None:
+    def request(self, function: Evaluate, moments: Moments, started: bool) -> None:
         """Set the `function` that evaluates and the choice of `moments`. Raises WorkloadError if training has started."""
-        if begun:
+        if started:
             raise WorkloadError("worker.evaluate was called after the first step: call it before training begins.")
         if self.function is not None:
             raise WorkloadError("worker.evaluate was called twice: give one function that returns all metrics.")

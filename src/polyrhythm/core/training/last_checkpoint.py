@@ -17,7 +17,7 @@ def last_checkpoint(problem: BaseException, wanted: Checkpoints) -> str:
     if not whole:
         return _untried(problem, wanted) + "There is no checkpoint"
     if isinstance(problem, Stopped) and problem.kept:
-        return f"A last checkpoint was written, {whole[-1]}, from which the same command with --resume goes on"
+        return f"A last checkpoint was written, {whole[-1]}, from which the same command with --resume continues"
     return _untried(problem, wanted) + f"The newest checkpoint is {whole[-1]}"
 
 

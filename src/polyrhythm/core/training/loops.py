@@ -141,8 +141,8 @@ STEP_TWICE = (
     "without worker.batches count with worker.range(n) or worker.clock, which continue in a resumed run."
 )
 OUT_OF_ORDER = (
-    "An iterator over worker.batches goes on before the loop in which the checkpoint was written, so that its items would come in another "
-    "order than in the run that wrote it: make the iterator where that loop is, or look at a first batch with next(iter(batches))."
+    "An iterator over worker.batches continues before the loop in which the checkpoint was written, so that its items would come in "
+    "another order than in the run that wrote it: make the iterator where that loop is, or look at a first batch with next(iter(batches))."
 )
 SAVED_EARLY = (
     "worker.save() was called after a batch was drawn and before the step on it, and a resumed run would leave the batch out: call it "
@@ -153,9 +153,9 @@ SAVED_EARLY = (
 def ended_early(way: WayBack) -> str:
     """Why a training function that has ended on its way back has not done what the broken-off run did."""
     loop = way.loops[way.left[-1]]
-    what = "a loop over worker.range" if loop.number < 0 else "a pass over the data"
+    what = "a loop over worker.range" if loop.number < 0 else "a pass through the data"
     return (
-        f"The training function ended before it came to where the checkpoint was written: the run that wrote it had begun {what} there, "
+        f"The training function ended before it came to where the checkpoint was written: the run that wrote it had started {what} there, "
         f"and {loop.taken} of its items were handed out. Passes that were over before the checkpoint are empty in a resumed run, and what "
         "is computed after them sees the weights of the checkpoint: where that decides how long to train, write "
         "`for epoch in worker.range(n):`, which begins with the epoch of the checkpoint."
@@ -165,15 +165,15 @@ def ended_early(way: WayBack) -> str:
 def too_short(loop: UserLoop, count: int) -> str:
     """Why a pass of which `loop.taken` batches were taken cannot continue with data that have `count`."""
     return (
-        f"The checkpoint was written after {loop.taken} batches of a pass over the data that now has {count}: resume it with the data and "
-        "the batch size of the run that wrote it."
+        f"The checkpoint was written after {loop.taken} batches of a pass through the data that now has {count}: resume it with the data "
+        "and the batch size of the run that wrote it."
     )
 
 
 def other_loop(data: DataFacts, known: int | None) -> str:
     """Why a loop is not the one that the broken-off run had started: a pass at the place `known`, or a loop over numbers."""
-    here = "a loop over worker.range" if data is NUMBERS else "a pass over data"
-    there = "a loop over worker.range" if known is None else "a pass over data"
+    here = "a loop over worker.range" if data is NUMBERS else "a pass through data"
+    there = "a loop over worker.range" if known is None else "a pass through data"
     return (
         f"The training function begins {here} where that of the run that wrote the checkpoint began {there}: resume it with the training "
         "function that wrote it."

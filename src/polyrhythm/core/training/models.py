@@ -87,7 +87,7 @@ class Models:
                 "and attach each optimizer once."
             )
         if name is not None and name in self.names.values() and self.names.get(id(model)) != name:
-            raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a name of its own.")
+            raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a different name.")
 
     def _hear_of_losses(self, scopes: Sequence[str]) -> None:
         if not self.replicas and self.group.rank == 0:

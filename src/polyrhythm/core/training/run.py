@@ -20,7 +20,7 @@ from polyrhythm.core.job_files.script import refuse_while_imported
 from polyrhythm.core.kernel.events import Overwritten
 from polyrhythm.core.kernel.job import Ending, Runtime, Work
 from polyrhythm.core.kernel.names import worker
-from polyrhythm.core.kernel.stopping import stoppable, stops_told
+from polyrhythm.core.kernel.stopping import stoppable, stops_reported
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
 from polyrhythm.core.records.outcome import Outcome, Summary
@@ -81,7 +81,7 @@ def run(
     """
     refuse_while_imported("pr.run")
     chosen = systems.resolve(strategy)
-    with stops_told(), progress(1, wanted=True) as begin:
+    with stops_reported(), progress(1, wanted=True) as begin:
         watch = begin(chosen.name)
         tried = attempt(
             train,

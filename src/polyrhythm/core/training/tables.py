@@ -63,7 +63,7 @@ class Tables:
         if self.models.checked:
             raise WorkloadError(f"worker.table({name!r}) was called after the first step: open every table before training begins.")
         if not isinstance(name, str) or not name or name in self.states:
-            raise WorkloadError(f"worker.table was given the name {name!r}: give each table a name of its own.")
+            raise WorkloadError(f"worker.table was given the name {name!r}: give each table a different name.")
         if cache is not None and (isinstance(cache, bool) or not isinstance(cache, int) or cache < 0):
             raise WorkloadError(f"worker.table was given cache={cache!r}: give a number of rows, or None for no bound.")
         for planned in reversed(self.plan.exchanges):

@@ -97,7 +97,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         plan.strategy.essential,
         plan.seed,
         plan.groups,
-        plan.beside,
+        plan.colocated,
         checkpoints.began,
         timeline,
         checkpoints.grace,
@@ -112,7 +112,7 @@ def _explained(own: Worker) -> Iterator[None]:
     except (ArithmeticError, LookupError, NameError, StopIteration, TypeError, ValueError) as error:
         if own.returning and not isinstance(error, PolyrhythmError):
             raise WorkloadError(
-                f"{type(error).__name__}: {error}. The run was resumed, and passes over the data that were used before the checkpoint "
+                f"{type(error).__name__}: {error}. The run was resumed, and skips the data that were used before the checkpoint "
                 "have no batches now: write `for epoch in worker.range(n):`, which begins with the epoch of the checkpoint, or give names "
                 "that are used after a pass a value before it."
             ) from error

@@ -154,18 +154,18 @@ def _joined(place: RankEnvironment, survey: _HostSurvey) -> tuple[tuple[Profile 
     with enter(survey_job(place.workers), lambda event: None, place) as joined:
         # all have joined: the others wait for the first message of the survey meanwhile, and use no core
         found = survey.measure() if place.rank == 0 else (None, Local())
-        group, follow = Group.of_workers(place.workers, place.rank), _told() if place.rank == 0 else unfollowed
+        group, follow = Group.of_workers(place.workers, place.rank), _progress() if place.rank == 0 else unfollowed
         return found, network_between(joined.context, group, "measured", found[1], congestion_here(), follow)
 
 
-def _told() -> Follow:
+def _progress() -> Follow:
     """Says every now and then how many pairs of hosts are measured: each is measured alone, so that many take long."""
     last = time.monotonic()
 
-    def told(done: int, pairs: int) -> None:
+    def show_progress(done: int, pairs: int) -> None:
         nonlocal last
         if time.monotonic() - last >= _EVERY:
             notice(f"{done} of {pairs} links are measured")
             last = time.monotonic()
 
-    return told
+    return show_progress

@@ -44,7 +44,7 @@ class LaunchRequest:
         if self.is_script:
             if self.flags or self.resume:
                 raise CompositionError(
-                    f"{self.job} is a script of its own, which gives pr.join all options: leave {self._shown} out, or write the training "
+                    f"{self.job} is a complete script, which gives pr.join all options: leave {self._shown} out, or write the training "
                     "into a function train(worker)."
                 )
         elif is_bundled(self.job) or (file := file_of(self.job)) is None or file.exists():

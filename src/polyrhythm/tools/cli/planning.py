@@ -71,7 +71,7 @@ class Planning:
 
         invocation = request.invocation(self.typed.job, self.typed.arguments)
         planner = request.planner(loaded.train, self.typed.job, request.pool_with(line, seen), loaded.facts, invocation)
-        planner.said = lambda text: line.say(f"polyrhythm: {text}")
+        planner.on_remark = lambda text: line.say(f"polyrhythm: {text}")
         with kept_out(line.output):
             plan = planner.plan()
         if plan.ended == INTERRUPTED:

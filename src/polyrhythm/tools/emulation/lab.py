@@ -84,7 +84,7 @@ def run(lab: Lab, command: Sequence[str], show: Show) -> LabResult:
     """
     require_sense(lab.hosts, command)
     require_machine()
-    begun = time.monotonic()
+    start_time = time.monotonic()
     output = OutputReader(show)
     processes = LabProcesses(lab.network, lab.impairments, lab.count_headers)
     try:
@@ -99,7 +99,7 @@ def run(lab: Lab, command: Sequence[str], show: Show) -> LabResult:
     finally:
         processes.kill()
         _drain(output)
-    return LabResult(failed, tuple(host.code for host in processes.hosts), time.monotonic() - begun, traffic)
+    return LabResult(failed, tuple(host.code for host in processes.hosts), time.monotonic() - start_time, traffic)
 
 
 def _watch(processes: LabProcesses, output: OutputReader) -> tuple[int, ...]:

@@ -229,7 +229,7 @@ class Findings:
             return str(problem)
         if used != candidate.workers:
             return f"it uses {used} of {candidate.workers} workers"
-        return "its workers write to the same memory, and here each is on a host of its own" if strategy.shares_memory else ""
+        return "its workers write to the same memory, and here each is on a separate host" if strategy.shares_memory else ""
 
     # Runs
 

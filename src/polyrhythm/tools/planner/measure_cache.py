@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from polyrhythm.core.atomic import beside
+from polyrhythm.core.atomic import replacing
 
 Kept = TypeVar("Kept", bound=msgspec.Struct)
 
@@ -41,7 +41,7 @@ class MeasureCache:
             return
         try:
             self._file(key).parent.mkdir(parents=True, exist_ok=True)
-            with beside(self._file(key)) as path:
+            with replacing(self._file(key)) as path:
                 path.write_bytes(self._held[key])
         except OSError:
             return

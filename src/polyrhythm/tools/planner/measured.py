@@ -80,7 +80,7 @@ class TrainedRun(msgspec.Struct, frozen=True):
             error,
             held,
             real,
-            _begun(list(first.values()), taken),
+            _start(list(first.values()), taken),
         )
 
     @property
@@ -123,7 +123,7 @@ class Taken:
         return sum(float(np.interp(moment, times, samples, left=0.0)) for times, samples in self.known.values())
 
 
-def _begun(first: Sequence[Stepped], taken: Taken) -> tuple[float, float, float]:
+def _start(first: Sequence[Stepped], taken: Taken) -> tuple[float, float, float]:
     """Seconds, bytes and samples by which each had taken its first step."""
     if not first:
         return 0.0, 0.0, 0.0

@@ -129,7 +129,7 @@ class PhaseMaps:
         return median(math.inf if training.end is None else training.end.samples for training in runs)
 
     def _time(self, places: Sequence[Place]) -> None:
-        begun: list[tuple[Place, int]] = []
+        started: list[tuple[Place, int]] = []
 
         def tasks() -> Iterator[tuple[int, RunTask, Path | None]]:
             for place in places:
@@ -138,11 +138,11 @@ class PhaseMaps:
                     continue
                 steps = min(_MOST_STEPS, max(_STEPS, *(int(value) for key, value in candidate.options if key == "period"), 0))
                 there = AXES[axis](factor)(self.found.scenario, candidate.workers, 0.0)
-                begun.append((place, steps))
-                yield len(begun) - 1, TimingTask(there, candidate, self.found.shape(candidate), steps), None
+                started.append((place, steps))
+                yield len(started) - 1, TimingTask(there, candidate, self.found.shape(candidate), steps), None
 
         def done(number: int, attempt: Attempt) -> None:
-            place, steps = begun[number]
+            place, steps = started[number]
             if attempt.error is None:
                 samples = steps * place[0].workers * self.found.batch(place[0])
                 self.rates[place] = (attempt.outcome.summary.virtual_seconds or 0.0) / samples

@@ -57,7 +57,7 @@ def _nothing(text: str) -> None:
 class Planner:
     """Makes a plan within `budget`; `pool` makes its runs, `at_once` so many, `invocation` says how a choice is run.
 
-    `said` is called with what is to be known of the JOB as soon as that was found.
+    `on_remark` is called with what is to be known of the JOB as soon as that was found.
     """
 
     found: Findings
@@ -65,7 +65,7 @@ class Planner:
     budget: Budget
     invocation: Invocation = field(default_factory=lambda: Invocation(None))
     at_once: int = 1
-    said: Callable[[str], None] = _nothing
+    on_remark: Callable[[str], None] = _nothing
     search: Search = field(init=False)
     outlook: Outlook = field(init=False)
     rehearsal: Rehearsal = field(init=False)
@@ -86,7 +86,7 @@ class Planner:
             if self.obstacle:
                 return self.answer(_OBSTACLE)
             for remark in self.acquaintance.remarks:
-                self.said(remark)
+                self.on_remark(remark)
             self.search.run()
             ended = _ENDED if self.search.drawn_out else _TIME_UP
             if self.found.runs + self.found.kept and not self.found.measured:

@@ -78,7 +78,7 @@ class RunPool:
             for running in self._busy.values():
                 running.process.kill()
                 running.process.join()
-                running.killed("The run was interrupted together with those beside it", "interrupted")
+                running.killed("The run was interrupted together with those in parallel", "interrupted")
 
     def _start(self, place: int, plan: RunTask, directory: Path | None) -> None:
         ours, theirs = _FORK.Pipe(duplex=False)

@@ -113,12 +113,12 @@ def _see(train: Train, strategy: Strategy, workers: int, seed: int) -> Seen:
             if len(seen.rates) == _STEPS:
                 raise _SeenEnoughError
 
-    with warnings.catch_warnings(record=True) as told, redirected(note):
+    with warnings.catch_warnings(record=True) as caught, redirected(note):
         warnings.simplefilter("always")
         tried = attempt(watched, workers=workers, strategy=strategy, on=Simulator(network=Instant()), seed=seed, watch=watch)
     if held:
         seen.found += momentum_findings(strategy, held[0], strategy.workers(workers))
-    seen.sharded = not any(issubclass(each.category, UnshardedWarning) for each in told)
+    seen.sharded = not any(issubclass(each.category, UnshardedWarning) for each in caught)
     expected = isinstance(tried.error, _SeenEnoughError) or _weights_findings(seen)  # replicas that begin apart end apart
     if tried.error is not None and not expected:
         raise tried.error

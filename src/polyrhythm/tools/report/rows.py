@@ -95,7 +95,7 @@ def _remarks(one: Series) -> list[str]:
     remarks = [ending(one)] if summary.error is not None else []
     remarks += [f"{one.label}: {remark}" for remark in one.outcome.remarks]
     again = [event for event in one.outcome.events if isinstance(event, Restarted)]
-    remarks += [f"{one.label} was begun again after {show_seconds(event.time)}: {event.reason}." for event in again]
+    remarks += [f"{one.label} was started again after {show_seconds(event.time)}: {event.reason}." for event in again]
     if summary.lost:
         remarks.append(f"{one.label} continued without {', '.join(summary.lost[:8])}{' …' * (len(summary.lost) > 8)}.")
     if summary.row_writes and summary.lost_writes is not None:

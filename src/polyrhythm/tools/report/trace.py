@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from polyrhythm.core.atomic import beside
+from polyrhythm.core.atomic import replacing
 from polyrhythm.core.kernel.events import (
     Adjusted,
     Agreed,
@@ -68,7 +68,7 @@ def write(outcomes: Sequence[Outcome], path: str | Path) -> Path:
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     encoder = msgspec.json.Encoder()
-    with beside(file) as fresh, fresh.open("wb") as out:
+    with replacing(file) as fresh, fresh.open("wb") as out:
         out.write(b'{"displayTimeUnit":"ms","traceEvents":[')
         for index, record in enumerate(records(outcomes)):
             out.write((b",\n" if index else b"\n") + encoder.encode(record))

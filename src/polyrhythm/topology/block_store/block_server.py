@@ -106,7 +106,7 @@ class BlockServer:
                 self.gradients[sender] = rates, message.tensors
                 await self._send(self.servers[0], Stored(step), sender)
             case Stored(step):
-                assert self.driver is not None, "only the first server is told"
+                assert self.driver is not None, "only the first server is notified"
                 self.driver.stored(message.text, step)
                 await self._drive()
             case Reduce():

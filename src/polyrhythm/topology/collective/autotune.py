@@ -93,8 +93,8 @@ class _Search:
         if self.group.rank == 0:
             self._score()
             self.knobs = self._next()
-        told = await broadcast_message(self.port, self.group, Message(f"tuned/{self.samples}", numbers=tuple(map(float, self.knobs))))
-        self.knobs = Knobs(int(told.numbers[0]), told.numbers[1])
+        received = await broadcast_message(self.port, self.group, Message(f"tuned/{self.samples}", numbers=tuple(map(float, self.knobs))))
+        self.knobs = Knobs(int(received.numbers[0]), received.numbers[1])
         self.taken, self.nbytes, self.since = 0, 0, self.port.now()
 
     def _score(self) -> None:

@@ -49,7 +49,7 @@ class Fused:
         if self.topology.algorithm.rounding is Rounding.BY_PART:
             raise CompositionError(
                 f"Fused({self.topology!r}) would have sums depend on which tensors come together: {self.topology.algorithm!r} rounds a "
-                "number by what is summed beside it. Give it another algorithm, or use Bucketed, whose buckets are always the same."
+                "number by what is summed with it. Give it another algorithm, or use Bucketed, whose buckets are always the same."
             )
         if self.nbytes < 0 or not self.cycle_seconds > 0:
             raise CompositionError(

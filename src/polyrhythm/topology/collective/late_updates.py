@@ -21,7 +21,7 @@ from polyrhythm.topology.collective.collective_client import CollectiveClient
 class _Sum:
     """The sum of one update; `ended` is open when `contribution` is known."""
 
-    begun: int
+    started: int
     ended: Latch = field(default_factory=Latch)
     contribution: Contribution | None = None
 
@@ -48,7 +48,7 @@ class LateUpdates:
         return self.sending is not None
 
     def due(self, clock: int) -> bool:
-        return self.sending is not None and clock >= self.sending.begun + self.steps
+        return self.sending is not None and clock >= self.sending.started + self.steps
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
@@ -71,7 +71,7 @@ class LateUpdates:
         assert self.sending is not None, "something was sent"
         await Wait(self.sending.ended)
         contribution, self.sending = self.sending.contribution, None
-        assert contribution is not None, "the latch opens when it is there"
+        assert contribution is not None, "the latch opens when it has arrived"
         return ApplyContributions([contribution])
 
     async def finish(self) -> Response:
@@ -85,14 +85,14 @@ class LateUpdates:
     def export(self) -> StateTree:
         held = None
         if self.sending is not None and (contribution := self.sending.contribution) is not None:
-            held = (self.sending.begun, contribution.value, contribution.count, contribution.rates)
+            held = (self.sending.started, contribution.value, contribution.count, contribution.rates)
         return {"sum": held, "client": self.client.export()}
 
     def restore(self, state: StateTree) -> None:
         self.client.restore(state["client"])
         if state["sum"] is not None:
-            begun, value, count, rates = state["sum"]
-            self.sending = _Sum(begun, contribution=Contribution(value, count, 0, rates))
+            started, value, count, rates = state["sum"]
+            self.sending = _Sum(started, contribution=Contribution(value, count, 0, rates))
             self.sending.ended.open()
 
     def states(self) -> list[tuple[State, Tensor]]:

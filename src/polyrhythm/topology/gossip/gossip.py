@@ -18,7 +18,7 @@ from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
-from polyrhythm.topology.gossip.company import PresentMembers
+from polyrhythm.topology.gossip.present_members import PresentMembers
 from polyrhythm.topology.gossip.tensor_gossip import TensorGossip
 from polyrhythm.topology.graphs.graph import Dissemination, Graph
 
@@ -62,7 +62,7 @@ class _Neighbour:
         self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
-        self.company = PresentMembers(endpoint, self._lose)
+        self.members = PresentMembers(endpoint, self._lose)
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
         self.layout = Layout((), ())
         self.state: State = {}
@@ -73,7 +73,7 @@ class _Neighbour:
         self.layout = initial.model_state.layout
         self.state = self.codec.initial(self.layout)
         self.initial = initial
-        return AdoptWeights(await self.company.establish(initial))
+        return AdoptWeights(await self.members.establish(initial))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         receivers, senders = self.graph.neighbours(self.exchanges, self.group)
@@ -85,14 +85,14 @@ class _Neighbour:
             self.state = encoded.state
             for rank in receivers:
                 await self.port.send(self.group.members[rank], Message(topic, tensors=encoded.packet))
-        received = await self.company.receive(topic, [self.group.members[rank] for rank in senders])
+        received = await self.members.receive(topic, [self.group.members[rank] for rank in senders])
         return MixWeights([self.codec.decode(delivery.message.tensors, self.layout) for delivery in received])
 
     def _lose(self, name: str) -> None:
         """Its neighbours mix one replica less."""
 
     async def finish(self) -> Response:
-        return AdoptWeights(await self.company.mean(self.initial.weights()))
+        return AdoptWeights(await self.members.mean(self.initial.weights()))
 
     async def drain(self, step: int) -> str:
         return ""  # every exchange has brought what was sent for it

@@ -11,7 +11,7 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.topology import InitialState, WorkerEndpoint
-from polyrhythm.topology.gossip.company import OtherMembers, PresentMembers
+from polyrhythm.topology.gossip.present_members import OtherMembers, PresentMembers
 
 MAIL = "mail"
 """The topic of all that comes at any time, so that what one worker sends another is taken in the order in which it was sent."""
@@ -32,7 +32,7 @@ class PeerMail:
         self.port = endpoint.port
         self.take = take
         self.lost = lost
-        self.company = PresentMembers(endpoint, self._lose)
+        self.members = PresentMembers(endpoint, self._lose)
         self.finished: set[str] = set()
         self.drained: set[str] = set()
         self.changed = Latch()
@@ -40,11 +40,11 @@ class PeerMail:
     @property
     def present(self) -> OtherMembers:
         """The others that are not lost."""
-        return self.company.present
+        return self.members.present
 
     async def establish(self, initial: InitialState) -> Tensor:
         """The weights of worker 0, which all begin with."""
-        return await self.company.establish(initial)
+        return await self.members.establish(initial)
 
     async def listen(self) -> None:
         """Receive messages in the background from now on."""
@@ -88,4 +88,4 @@ class PeerMail:
             await self.port.wait(self.changed)
 
     async def mean(self, weights: Tensor) -> Tensor:
-        return await self.company.mean(weights)
+        return await self.members.mean(weights)

@@ -16,7 +16,7 @@ from polyrhythm.core.protocols.topology import Agreement, InitialState, Offers, 
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
-from polyrhythm.topology.gossip.company import PresentMembers
+from polyrhythm.topology.gossip.present_members import PresentMembers
 from polyrhythm.topology.graphs.graph import Graph
 
 
@@ -32,7 +32,7 @@ class TensorGossip:
         self.merge = mixing(agreement.merge)
         self.group = endpoint.group
         self.port = endpoint.port
-        self.company = PresentMembers(endpoint, self._lose)
+        self.members = PresentMembers(endpoint, self._lose)
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
         self.offers = Offers(tensors=self)
         self.layouts: list[Layout] = []
@@ -50,7 +50,7 @@ class TensorGossip:
             self.starts.append(start)
             self.memory.append(self.codec.initial(layout))
             start += layout.numel
-        return AdoptWeights(await self.company.establish(initial))
+        return AdoptWeights(await self.members.establish(initial))
 
     async def send(self, number: int, value: Tensor, clock: int) -> None:
         if clock != self.clock:
@@ -76,7 +76,7 @@ class TensorGossip:
     async def _mixed(self, number: int) -> Tensor:
         exchange, mine = self.under_way.pop(number)
         _, senders = self.graph.neighbours(exchange, self.group)
-        received = await self.company.receive(_topic(exchange, number), [self.group.members[rank] for rank in senders])
+        received = await self.members.receive(_topic(exchange, number), [self.group.members[rank] for rank in senders])
         theirs = [self.codec.decode(delivery.message.tensors, self.layouts[number]) for delivery in received]
         return self.merge.mix(mine, theirs, self._at(number)) if theirs else mine
 
@@ -87,7 +87,7 @@ class TensorGossip:
         """Its neighbours mix one replica less, in the tensors that it has not sent."""
 
     async def finish(self) -> Response:
-        return AdoptWeights(await self.company.mean(InitialState(self.weights, "").weights()))
+        return AdoptWeights(await self.members.mean(InitialState(self.weights, "").weights()))
 
     async def drain(self, step: int) -> str:
         return ""  # all that was sent has been mixed: no tensor is under way between steps

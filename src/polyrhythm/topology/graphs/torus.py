@@ -23,7 +23,7 @@ class Torus:
         rows = next(count for count in range(math.isqrt(group.size), 0, -1) if group.size % count == 0)
         columns = group.size // rows
         row, column = divmod(group.rank, columns)
-        beside = {row * columns + (column + turn) % columns for turn in (-1, 1)}
-        above = {(row + turn) % rows * columns + column for turn in (-1, 1)}
-        both = tuple(sorted((beside | above) - {group.rank}))
+        in_row = {row * columns + (column + turn) % columns for turn in (-1, 1)}
+        in_column = {(row + turn) % rows * columns + column for turn in (-1, 1)}
+        both = tuple(sorted((in_row | in_column) - {group.rank}))
         return both, both

@@ -46,7 +46,7 @@ class RoundTrips:
 
     def __post_init__(self) -> None:
         if not 0 < self.trips < math.inf:
-            raise CompositionError(f"RoundTrips({self.trips}) lets no site go on: give a number of round trips above 0, such as 2.")
+            raise CompositionError(f"RoundTrips({self.trips}) lets no site continue: give a number of round trips above 0, such as 2.")
 
     def lead(self, round_trip: float, step: float) -> float:
         """⌈trips · round trip / step⌉; no bound before both are measured."""

@@ -21,7 +21,7 @@ from polyrhythm.topology.overlay.barriers import Barrier, announced
 from polyrhythm.topology.overlay.coverage import Coverage, Span, from_numbers, to_numbers
 from polyrhythm.topology.overlay.hub_groups import HubGroups
 from polyrhythm.topology.overlay.mirror_clock import MirrorClock
-from polyrhythm.topology.overlay.overlay_lane import PARCELS, OverlayLane, Parcel, Route, read
+from polyrhythm.topology.overlay.overlay_sender import PARCELS, OverlaySender, Parcel, Route, read
 from polyrhythm.topology.overlay.round_trips import RoundTripMeter
 
 _FIRST = "init"
@@ -49,7 +49,7 @@ class OverlayChannel:
         self.model_state: WeightsView
         self.layout = Layout((), ())
         self.state: State = {}
-        self.lanes = {name: OverlayLane(name, self.port, self._announces) for name in self.group.members if name != self.port.name}
+        self.senders = {name: OverlaySender(name, self.port, self._announces) for name in self.group.members if name != self.port.name}
         self.coverage = Coverage(rank for rank in range(self.group.size) if rank != self.group.rank)
         self.pending: list[tuple[float, Parcel]] = []
         self.stale: dict[str, Tensor] = {}
@@ -134,19 +134,19 @@ class OverlayChannel:
             if hub == self.group.rank:
                 self._forward(parcel, self.group.rank)
             else:
-                self.lanes[self.group.members[hub]].put(parcel)
+                self.senders[self.group.members[hub]].put(parcel)
         await self._send_on()
 
     def _forward(self, parcel: Parcel, sender: int) -> None:
         """To the hubs of other groups, and to all of my own group but the sender."""
         for rank in self.groups.hubs(self.group.rank, self.clock):
-            self.lanes[self.group.members[rank]].put(parcel._replace(route=Route.DISTRIBUTE))
+            self.senders[self.group.members[rank]].put(parcel._replace(route=Route.DISTRIBUTE))
         self._distribute(parcel, sender)
 
     def _distribute(self, parcel: Parcel, sender: int) -> None:
         for rank in self.groups.others(self.group.rank):
             if rank != sender:
-                self.lanes[self.group.members[rank]].put(parcel._replace(route=Route.KEEP))
+                self.senders[self.group.members[rank]].put(parcel._replace(route=Route.KEEP))
 
     async def _receive(self) -> None:
         delivery = await self.port.receive(PARCELS)
@@ -183,8 +183,8 @@ class OverlayChannel:
         await self._send_on()
 
     async def _send_on(self) -> None:
-        for lane in self.lanes.values():
-            await lane.start()
+        for sender in self.senders.values():
+            await sender.start()
 
     async def _take_all(self) -> None:
         """Take all that has come; elements that it announces must not be read."""
@@ -211,8 +211,8 @@ class OverlayChannel:
         await self._send_on()
         while self.slowest < until:
             await self._receive()
-        for lane in self.lanes.values():
-            await lane.settle()
+        for sender in self.senders.values():
+            await sender.settle()
 
     def _step(self) -> float:
         """The mean seconds of a step; 0 before the first."""

@@ -15,7 +15,7 @@ from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTrait
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
-from polyrhythm.topology.peers.lane import Lane
+from polyrhythm.topology.peers.link_sender import LinkSender
 from polyrhythm.topology.peers.peer_inbox import PeerInbox
 
 
@@ -45,19 +45,19 @@ class _Sender:
         self.inbox = PeerInbox(agreement, endpoint)
         self.group = endpoint.group
         self.port = endpoint.port
-        self.lanes: dict[str, Lane] = {}
+        self.senders: dict[str, LinkSender] = {}
         self.model_state: WeightsView
 
     async def establish(self, initial: InitialState) -> Response:
         self.model_state = initial.model_state
         weights = await self.inbox.establish(initial)
-        self.lanes = {name: Lane(name, self.inbox, initial, self.group) for name in self.inbox.peers}
+        self.senders = {name: LinkSender(name, self.inbox, initial, self.group) for name in self.inbox.peers}
         return AdoptWeights(weights)
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         update = self.inbox.update(clock, rates, self.model_state)
         for name in self.inbox.peers:
-            await self.lanes[name].put(value, update)
+            await self.senders[name].put(value, update)
         self.inbox.keep(Contribution(value, 1, 0, rates, self.port.name, clock, update.samples or 0.0))
         await self.inbox.await_turn(clock)
         return ApplyContributions(await self.inbox.ready(clock))
@@ -73,15 +73,15 @@ class _Sender:
 
     async def _empty(self) -> None:
         for name in self.inbox.peers:
-            await self.lanes[name].drain()
+            await self.senders[name].drain()
 
     def export(self) -> StateTree:
-        return {"inbox": self.inbox.export(), "lanes": {name: lane.export() for name, lane in self.lanes.items()}}
+        return {"inbox": self.inbox.export(), "lanes": {name: sender.export() for name, sender in self.senders.items()}}
 
     def restore(self, state: StateTree) -> None:
         self.inbox.restore(state["inbox"])
-        for name, lane in state["lanes"].items():
-            self.lanes[name].restore(lane)
+        for name, sender in state["lanes"].items():
+            self.senders[name].restore(sender)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(lane.state, lane.residual()) for lane in self.lanes.values()]
+        return [(sender.state, sender.residual()) for sender in self.senders.values()]

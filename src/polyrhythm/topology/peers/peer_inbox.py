@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from polyrhythm.core.collectives.broadcast import heirs, pass_on
+from polyrhythm.core.collectives.broadcast import children, pass_on
 from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.protocols.codec import PacketCodec, packets
@@ -92,9 +92,9 @@ class PeerInbox:
                 continue
             await self.wake()
             if first is not None:
-                for heir in (self.group.members[rank] for rank in heirs(self.group.members.index(name), self.group.size)):
-                    if self.clocks.get(heir) == 0:  # nothing received yet: it may be waiting for what the lost one had for it
-                        await self.port.send(heir, Message(_FIRST, tensors=(first,)))
+                for child in (self.group.members[rank] for rank in children(self.group.members.index(name), self.group.size)):
+                    if self.clocks.get(child) == 0:  # nothing received yet: it may be waiting for what the lost one had for it
+                        await self.port.send(child, Message(_FIRST, tensors=(first,)))
 
     @property
     def peers(self) -> list[str]:

@@ -17,7 +17,7 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.driven import driven
 from polyrhythm.topology.server_ring.key_cache import KnownKeys
 from polyrhythm.topology.server_ring.range_clocks import RangeClocks
-from polyrhythm.topology.server_ring.ring_records import LIST, RingMessage, told
+from polyrhythm.topology.server_ring.ring_records import LIST, RingMessage, control_message
 from polyrhythm.topology.server_ring.shard_copy import ShardCopy
 from polyrhythm.topology.server_ring.step_order import StepOrder
 from polyrhythm.topology.servers.server_records import REQUESTS, Done, Fetch, Join, Push, Wake, Wanted, from_numbers, to_numbers
@@ -99,7 +99,7 @@ class Primary:
                 self.outbox.append(effect)
                 return None
             case Send(message=message) if message.topic == self.requests:
-                return await self.part.port.send(self.part.port.name, told(RingMessage.WAKE))
+                return await self.part.port.send(self.part.port.name, control_message(RingMessage.WAKE))
             case Spawn():
                 return await self.part.port.spawn(effect.name, driven(effect.coroutine, self._handle))
         return await effect

@@ -11,7 +11,7 @@ from polyrhythm.core.protocols.losses import GONE
 from polyrhythm.core.protocols.topology import WorkerEndpoint
 from polyrhythm.topology.server_ring.chain import chains
 from polyrhythm.topology.server_ring.key_cache import SentKeys, list_in
-from polyrhythm.topology.server_ring.ring_records import INBOX, LIST, RingMessage, scope_of, told
+from polyrhythm.topology.server_ring.ring_records import INBOX, LIST, RingMessage, control_message, scope_of
 from polyrhythm.topology.servers.server_records import REQUESTS, Push, Wanted, from_numbers
 
 
@@ -56,7 +56,7 @@ class RingLink:
         self.over = True
         for k, chain in enumerate(self.chains):
             for name in chain.living:
-                await self.port.send(name, _to(k, told(RingMessage.GOODBYE)))
+                await self.port.send(name, _to(k, control_message(RingMessage.GOODBYE)))
 
     async def handle(self, effect: Effect[Any]) -> Any:
         """Carry out an effect of the client."""

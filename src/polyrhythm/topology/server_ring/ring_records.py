@@ -32,6 +32,6 @@ def scope_of(shard: int) -> str:
     return f"r{shard}/"
 
 
-def told(kind: RingMessage, *numbers: float, text: str = "") -> Message:
+def control_message(kind: RingMessage, *numbers: float, text: str = "") -> Message:
     """A message without tensors."""
     return Message(INBOX, (float(kind), *numbers), text)

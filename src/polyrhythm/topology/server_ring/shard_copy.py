@@ -6,7 +6,7 @@ from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.chain import Chain
-from polyrhythm.topology.server_ring.ring_records import INBOX, RingMessage, told
+from polyrhythm.topology.server_ring.ring_records import INBOX, RingMessage, control_message
 from polyrhythm.topology.server_ring.state_changes import Changes, StateChanges
 
 
@@ -56,6 +56,6 @@ class ShardCopy:
         self.state.decode(Changes(tuple(modes), message.text, message.tensors))
         after = self.chain.next(self.port.name)
         if after is None:
-            await self.port.send(self.chain.primary, told(RingMessage.STORED, number))
+            await self.port.send(self.chain.primary, control_message(RingMessage.STORED, number))
         else:
             await self.port.send(after, Message(INBOX, message.numbers, message.text, message.tensors))

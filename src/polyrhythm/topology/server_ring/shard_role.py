@@ -12,7 +12,7 @@ from polyrhythm.core.protocols.snapshots import Snapshots
 from polyrhythm.core.protocols.topology import ServerEndpoint
 from polyrhythm.topology.server_ring.chain import Chain
 from polyrhythm.topology.server_ring.primary import Primary, RoleSettings
-from polyrhythm.topology.server_ring.ring_records import INBOX, RingMessage, scope_of, told
+from polyrhythm.topology.server_ring.ring_records import INBOX, RingMessage, control_message, scope_of
 from polyrhythm.topology.server_ring.shard_copy import ShardCopy
 
 
@@ -72,4 +72,4 @@ class ShardRole:
             await self.port.send(self.port.name, Message(GONE, text=name))
         elif not self.chain.lose(name):
             return
-        await self.port.send(self.port.name, told(RingMessage.WAKE, text=name))
+        await self.port.send(self.port.name, control_message(RingMessage.WAKE, text=name))

@@ -77,7 +77,7 @@ class ServerShard:
         self.before: dict[str, Tensor] = {}
         self.snapshot: Tensor | None = None
         self.initialized = False
-        self.told = ShardStatus(0, 0.0)
+        self.reported = ShardStatus(0, 0.0)
         self.drained: dict[str, int] = {}
         self.checkpoints = endpoint.checkpoints
         self.upstream = None if endpoint.upstream is None else endpoint.upstream.link(self.port, self)
@@ -250,8 +250,8 @@ class ServerShard:
     async def _send_unasked(self) -> None:
         """Send new weights to those who need not request them, when the ones before have left."""
         status = ShardStatus(self.model_state.version, self.slowest)
-        if status != self.told:
-            self.told = status
+        if status != self.reported:
+            self.reported = status
             for name in self.responses.receivers(list(self.clocks.merged)):
                 await self.port.flush(name)
                 await self.port.send(name, Message(UNASKED, status.to_numbers(), tensors=self.log.packet(self._weights(), -1)))

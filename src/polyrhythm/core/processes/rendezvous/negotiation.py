@@ -37,7 +37,7 @@ def everyone(job: Job) -> list[str]:
 
 def servers_of(job: Job, rank: int) -> list[str]:
     """The servers that run with the worker of `rank`."""
-    homes = [home if home is not None else shard % job.workers for shard, home in enumerate(job.beside or (None,) * job.servers)]
+    homes = [home if home is not None else shard % job.workers for shard, home in enumerate(job.colocated or (None,) * job.servers)]
     return [server(shard) for shard, home in enumerate(homes) if home == rank]
 
 

@@ -28,8 +28,8 @@ _LOOK_SECONDS = 1.0
 class PeerMonitor:
     """The monitor of the worker `name` of a run with `workers`; all in the loop's thread.
 
-    Every worker sends every other the same things, and each decides by itself; so all come to the same sentence. `farewells` are the last
-    messages of others: their totals, sent when they and their servers have ended well.
+    Every worker sends every other the same things, and each decides by itself; so all come to the same sentence. `final_messages` are
+    the last messages of others: their totals, sent when they and their servers have ended well.
     """
 
     def __init__(self, node: Node, name: str, workers: int, patience: Patience, record: Recorder) -> None:
@@ -40,7 +40,7 @@ class PeerMonitor:
         self._record = record
         self._collector = agreement.AgreementCollector()
         self._comparisons = Comparisons()
-        self.farewells: dict[str, Message] = {}
+        self.final_messages: dict[str, Message] = {}
         self.on_stopping: Callable[[str, Message], None] = lambda name, message: None
         self._launcher = launcher_process()
         self._hosts: dict[str, str] = {}
@@ -68,9 +68,9 @@ class PeerMonitor:
 
     def is_over(self, name: str) -> bool:
         """True if nothing more is to come of the actor `name`: an announced end is not enough where a farewell follows."""
-        return name in self._node.peers.lost or (name in self.farewells if is_worker(name) else self._node.has_ended(name))
+        return name in self._node.peers.lost or (name in self.final_messages if is_worker(name) else self._node.has_ended(name))
 
-    def send_farewell(self, totals: Sequence[float]) -> None:
+    def send_final(self, totals: Sequence[float]) -> None:
         """Send all that this worker has ended well, with its totals."""
         self._broadcast(Message("farewell", tuple(totals)))
 
@@ -120,7 +120,7 @@ class PeerMonitor:
                 self._detector.update(name, msgspec.json.decode(message.text, type=ActorStatus), time.monotonic())
                 self._check()
             case "farewell":
-                self.farewells[name] = message
+                self.final_messages[name] = message
             case "stopping":
                 self.on_stopping(name, message)
             case "failed":

@@ -50,10 +50,10 @@ class Shutdown:
         self.wait(lambda: servers.gone)
         mine = Message("farewell", (*self.traffic, *(result.numbers if result else ())))
         sent = threading.Event()
-        node.loop.call(lambda: self._send(lambda: self._monitor.send_farewell(mine.numbers), sent.set))
+        node.loop.call(lambda: self._send(lambda: self._monitor.send_final(mine.numbers), sent.set))
         self.wait(sent.is_set)
         self.wait(lambda: all(self._monitor.is_over(each) for each in others))
-        received = {each: message.numbers for each, message in self._monitor.farewells.items()}
+        received = {each: message.numbers for each, message in self._monitor.final_messages.items()}
         totals = [mine.numbers, *received.values()]
         results = {each: Message("result", numbers[2:]) if numbers[2:] else None for each, numbers in received.items()}
         nbytes, messages = (int(sum(numbers[index] for numbers in totals)) for index in range(2))

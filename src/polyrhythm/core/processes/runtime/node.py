@@ -286,7 +286,7 @@ class Node:
             self._queue.take(item)
 
     def _reduce(self, effect: NativeReduction, done: Done) -> bool:
-        return self._sums.beside(effect, lambda value, error: self.loop.call(lambda: done(value, error)))
+        return self._sums.start(effect, lambda value, error: self.loop.call(lambda: done(value, error)))
 
     def _serve(self) -> None:
         while True:

@@ -76,7 +76,7 @@ class StallDetector:
         self.patience = patience
         self._near = near
         self._received: dict[str, ReceivedStatus] = {}
-        self._begun = False
+        self._started = False
         self._changed = -math.inf
         self._steps: dict[str, tuple[int, float]] = {}
         self._halted: dict[str, float] = {}
@@ -89,12 +89,12 @@ class StallDetector:
 
     def begin(self, names: Iterable[str], now: float) -> None:
         """All of `names` start now; the status of some may have come before."""
-        self._begun = True
+        self._started = True
         self._received = {name: self._received.get(name, ReceivedStatus(ActorStatus(0), now)) for name in names}
 
     def update(self, name: str, status: ActorStatus, now: float) -> None:
         """The actor `name` has sent its status."""
-        if name in self._received or not self._begun:
+        if name in self._received or not self._started:
             self._received[name] = ReceivedStatus(status, now)
 
     def note_step(self, name: str, clock: int, now: float) -> None:
@@ -114,7 +114,7 @@ class StallDetector:
         going = [name for name in workers if name not in stopped]
         reason = uneven(stopped, going, [name for name, status in workers.items() if status.calls])
         enough = self.patience.thresholds[0] if reason is not None else self.patience.deadlock
-        if not self._begun or not statuses or any(status.quiet < enough for status in statuses.values()) or self._halt(now):
+        if not self._started or not statuses or any(status.quiet < enough for status in statuses.values()) or self._halt(now):
             return None
         # the last message of one that has ended may be what another waited for when it last sent its status
         if any(received.at <= self._changed + _SETTLING_SECONDS for received in self._received.values()):

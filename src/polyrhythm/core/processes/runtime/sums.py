@@ -25,7 +25,7 @@ class Sums:
 
     def __init__(self, name: str, why: Callable[[], BaseException | None]) -> None:
         self._reducers: dict[str, GroupReducer] = {}
-        self._lanes: dict[str, _Lane] = {}
+        self._threads: dict[str, _SummingThread] = {}
         self._awaited: dict[str, str] = {}
         self._gone: dict[str, str] = {}
         self._name = name
@@ -68,20 +68,20 @@ class Sums:
         finally:
             del self._awaited[group]
 
-    def beside(self, effect: NativeReduction, done: Done) -> bool:
+    def start(self, effect: NativeReduction, done: Done) -> bool:
         """Make the sum in another thread and call `done` with it there; False if it is left to messages."""
         group = effect.group.name
         if group not in self._reducers:
             return False
-        if group not in self._lanes:
-            self._lanes[group] = _Lane(self.here)
+        if group not in self._threads:
+            self._threads[group] = _SummingThread(self.here)
         self._put(effect, done, effect.after)
         return True
 
     def _put(self, effect: NativeReduction, done: Done, after: tuple[Latch, ...]) -> None:
         """Have the sum made when all of `after` are open."""
         if not after:
-            self._lanes[effect.group.name].put(effect, done)
+            self._threads[effect.group.name].put(effect, done)
         else:
             after[0].when_open(lambda: self._put(effect, done, after[1:]))
 
@@ -103,18 +103,18 @@ class Sums:
 
     def stop(self) -> None:
         """End the threads; waits in them are given up."""
-        for lane in self._lanes.values():
-            lane.close()
-        if self._lanes:
+        for thread in self._threads.values():
+            thread.close()
+        if self._threads:
             self.give_up()
-        for lane in self._lanes.values():
-            lane.join()
+        for thread in self._threads.values():
+            thread.join()
 
     def _sentence(self, group: str, topic: str) -> str:
         return f"{self._name} waits for the others in the sum {topic!r}{f' of the group {group!r}' if group else ''}"
 
 
-class _Lane:
+class _SummingThread:
     """A thread in which the sums of one group are made, one after another."""
 
     def __init__(self, reduce: Callable[[NativeReduction], Tensor | bool | None]) -> None:

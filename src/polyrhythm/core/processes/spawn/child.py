@@ -109,7 +109,7 @@ class Child:
         self._launcher = FrameLink(self._node.loop, Plain(control), Wiring(), Tally())
         self._launcher.on_frame = self._receive_control
         self._launcher.on_close = lambda *_: os.killpg(0, signal.SIGKILL)
-        self._begun, self._released = Completion(), Completion()
+        self._started, self._released = Completion(), Completion()
         self._node.stop_point.on_stop = self._stop
         self._node.stop_point.on_end = lambda: self._in_loop(lambda: self._send("stopped", (0.0,)))
         self._node.agreement.on_request = lambda facts, remedy: self._launcher.send_control(agreement.agreement_request(facts, remedy))
@@ -122,7 +122,7 @@ class Child:
             self._report_signals()
             program, service = work()
             self._in_loop(lambda: self._send("address", text=msgspec.json.encode(self._address).decode()))
-            self._begun.wait()
+            self._started.wait()
             self._record(Started(self._node.port.now(), self._name))
             works = is_worker(self._name)
             result = program(NodeContext(self._node)) if works else self._node.complete(service(self._node.port, self._node.record))
@@ -243,7 +243,7 @@ class Child:
         if self._spec.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)
         StatusReporter(self._node, self._spec.thresholds, self._send_status).look()
-        self._begun.finish(None, None)
+        self._started.finish(None, None)
 
     def _reducers(self) -> dict[str, GroupReducer]:
         """The ways to a sum of the groups that this actor is a member of, by their names."""

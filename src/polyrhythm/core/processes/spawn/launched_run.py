@@ -46,7 +46,7 @@ class LaunchedRun:
         self._comparisons = Comparisons()
         self._detector = StallDetector(patience)
         self._origin = 0.0
-        self._begun = False
+        self._started = False
         self._failure: PolyrhythmError | Stopped | None = None
         self._stop: RequestedStop | None = None
         self._signalled: dict[str, int] = {}
@@ -76,7 +76,7 @@ class LaunchedRun:
     def came_up(self, child: SupervisedChild) -> None:
         """The run begins when all are up."""
         if self._supervisor.up:
-            self._begun, now = True, time.monotonic()
+            self._started, now = True, time.monotonic()
             self._origin = now - self._job.began
             self._detector.begin(self._supervisor.children, now)
             self._look()
@@ -135,7 +135,7 @@ class LaunchedRun:
             why = failure.exit_reason(-self._signalled[child.name])
         if self._stop is not None:
             self._stop.lose()
-        if not self._begun or self._job.essential(child.name):
+        if not self._started or self._job.essential(child.name):
             self.failed(WorkerFailed(child.name, why))
             return
         self._lost.append(child.name)
@@ -151,7 +151,7 @@ class LaunchedRun:
     def _request_stop(self, problem: Stopped) -> None:
         """A signal asks the run to end: with a last checkpoint, if it can have one."""
         self._stop = RequestedStop(problem, self._supervisor, self._workers_left(), self.failed)
-        self._stop.begin(self._loop, self._job.grace if self._begun else 0.0)
+        self._stop.begin(self._loop, self._job.grace if self._started else 0.0)
 
     def _end_signalled(self, child: SupervisedChild, number: int) -> None:
         """A child was sent a signal that asks it to end; where all were, this process was too, and decides for them."""
@@ -187,7 +187,7 @@ class LaunchedRun:
         self._loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
 
     def _check_startup(self) -> None:
-        if not self._begun:
+        if not self._started:
             late = ", ".join(child.name for child in self._supervisor.children.values() if child.address is None)
             self.failed(RunError(f"{late} did not start within {self._startup:g} seconds: give a longer time with Processes(startup=...)."))
 

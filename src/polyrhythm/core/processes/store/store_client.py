@@ -100,7 +100,7 @@ class StoreClient:
             try:
                 if target is not None:
                     return target, StoreAttempt(self._loop, self._name, target, search.patience).wait()
-                search.note(Absent("worker/0 has not told where it keeps it: it has not come, or not as far as this"))
+                search.note(Absent("worker/0 has not announced where it keeps it: it has not come, or not as far as this"))
             except (Unexpected, GivenUp) as final:
                 search.refuse(final)
             except Unproven as unproven:

@@ -84,10 +84,10 @@ def call(identity: Credentials, called: str, lane: int = 0) -> Handshake:
     greeting += yield Turn(b"", NONCE.size)
     private = X25519PrivateKey.generate()
     head = CALL.pack(lane, len(name), len(other), secrets.token_bytes(32), private.public_key().public_bytes_raw())
-    said = _PREFIX + head + name + other
-    transcript = greeting + said
+    sent = _PREFIX + head + name + other
+    transcript = greeting + sent
     proof = identity.sign(b"caller", transcript)
-    answer = yield Turn(said + proof, ANSWER.size)
+    answer = yield Turn(sent + proof, ANSWER.size)
     key, signed = ANSWER.unpack(answer)
     transcript += proof + key
     if not hmac.compare_digest(signed, identity.sign(b"listener", transcript)):

@@ -29,7 +29,7 @@ class Overlap:
 
     def _reset(self) -> None:
         self._missing = [len(group) for group in self.groups]
-        self._begun: set[int] = set()
+        self._started: set[int] = set()
 
     @property
     def under_way(self) -> bool:
@@ -39,7 +39,7 @@ class Overlap:
     def begin_rest(self) -> None:
         """Start the exchanges that have not started, because some parameter got no gradient."""
         for bucket in range(len(self.groups)):
-            if bucket not in self._begun:
+            if bucket not in self._started:
                 self._begin(bucket, 1.0)
         self.arrivals.reset()
         self._reset()
@@ -52,7 +52,7 @@ class Overlap:
 
     def _begin(self, bucket: int, done: float) -> None:
         value = self.arrivals.take(self.groups[bucket])
-        self._begun.add(bucket)
+        self._started.add(bucket)
         self.context.begin(self.buckets.exchange_bucket(bucket, value), done)
 
 

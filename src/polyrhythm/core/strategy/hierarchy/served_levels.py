@@ -37,7 +37,7 @@ def refusal_of_relays(inner: AnyExchange, outer: AnyExchange) -> str:
         )
     if not outer.agreement.consistency.traits.waits:
         return (
-            f"The server of a group waits for what comes back from above, and under {outer.agreement.consistency!r} nobody does: take "
+            f"The server of a group waits for the response from above, and under {outer.agreement.consistency!r} nobody does: take "
             "BulkSynchronous(), Bounded(...) or Asynchronous() for the outer exchange."
         )
     pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))

@@ -7,7 +7,7 @@ from polyrhythm.core.strategy.payloads.local_step import exchanges_now, step_loc
 from polyrhythm.core.strategy.payloads.protocol import ExchangingPart, PendingExchange
 from polyrhythm.core.weights.state import Optimize
 
-_INSTEAD = "a system that adds updates up as they are, or whose outer optimizer has a rate of its own (sparknet, diloco, …)"
+_INSTEAD = "a system that adds updates up as they are, or whose outer optimizer has its own rate (sparknet, diloco, …)"
 
 
 class UpdatePayload:

@@ -44,7 +44,7 @@ class Constraints:
 
     def add(self, function: Constraint, parts: Sequence[ConstrainedPart], system: str) -> None:
         """Apply `function` now, and from now on. Raises CompositionError where the weights are not held by the workers."""
-        if any(part.writes.begun_elsewhere for part in parts):
+        if any(part.writes.started_elsewhere for part in parts):
             raise CompositionError(
                 f"worker.constrain: under {system} the weights are held by servers, hubs or streams, which have parts of them and cannot "
                 "call a function of yours: take a system whose workers hold the weights (allreduce, local-sgd, diloco, gossipgrad, …), or "

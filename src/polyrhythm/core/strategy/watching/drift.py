@@ -33,7 +33,7 @@ _MOST = 1e-3
 """The largest relative distance that counts as rounding: a thousandth of the norm can be seen in a loss."""
 _REMEDY = (
     "the replicas have drifted apart, and none of them is the result; look for what one worker does between steps and others do not, "
-    "such as a learning rate of its own, random numbers in the optimizer, or weights that are written by hand."
+    "such as a separate learning rate, random numbers in the optimizer, or weights that are written by hand."
 )
 
 

@@ -168,7 +168,7 @@ class StepWatch:
         outside, self._outside = self._outside, None
         if outside is not None and self._changed(outside.before, written=True):
             self._outside = outside
-            raise WorkloadError(self._sentence("The weights were changed beside the steps that are exchanged"))
+            raise WorkloadError(self._sentence("The weights were changed outside the steps that are exchanged"))
 
     def refuse_shown(self) -> None:
         """Raise WorkloadError, when the training function reports, if the weights change without a step."""

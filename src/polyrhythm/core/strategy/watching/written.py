@@ -134,7 +134,7 @@ def keeps_writes(agreement: Agreement, traits: TopologyTraits) -> bool:
     return pattern in _MIXED
 
 
-def begun_elsewhere(agreement: Agreement, traits: TopologyTraits) -> bool:
+def started_elsewhere(agreement: Agreement, traits: TopologyTraits) -> bool:
     """True if others than the workers hold the weights since worker.attach: servers, hubs, shared memory, streams.
 
     Memory in which the parameters themselves lie is not elsewhere.
@@ -165,7 +165,7 @@ class HandWrites:
     def __init__(self, parameters: Parameters, agreement: Agreement, traits: TopologyTraits, name: str) -> None:
         self.watched: Written = UnwatchedWeights() if agreement.payload is Payload.NOTHING else WatchedWeights(parameters)
         self.keeps = keeps_writes(agreement, traits)
-        self.begun_elsewhere = begun_elsewhere(agreement, traits)
+        self.started_elsewhere = started_elsewhere(agreement, traits)
         self.name = name
         self.resumed = False
         self.early = False
@@ -194,13 +194,13 @@ class HandWrites:
             )
         if touched:
             self.changes, self.last = self.changes + 1, base.clock
-        if base.clock == 0 and not self.begun_elsewhere:
+        if base.clock == 0 and not self.started_elsewhere:
             base.count_from_here()
         elif not self.keeps:
             raise self._refused(
                 "between worker.attach and the first step" if base.clock == 0 else f"after step {base.clock}",
                 "under this system what servers hold, or others send, overwrites that. Load weights before worker.attach; "
-                + ("for a bound on weights take a system whose workers hold them (allreduce)." if self.begun_elsewhere else _CONSTRAIN),
+                + ("for a bound on weights take a system whose workers hold them (allreduce)." if self.started_elsewhere else _CONSTRAIN),
             )
 
     def refuse_under_way(self, clock: int) -> None:

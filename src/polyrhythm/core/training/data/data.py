@@ -135,7 +135,7 @@ class Data:
             warn_user(
                 f"optimizer.step() was called, but no sample came through the worker, so that all {self._group.size} workers may be "
                 f"training on the same data: iterate worker.batches(loader), or give your own DataLoader sampler=worker.sampler(dataset); "
-                f"if each worker has data of its own, count the samples of a step with worker.count(n).",
+                f"if each worker has its own data, count the samples of a step with worker.count(n).",
                 UnshardedWarning,
             )
 
@@ -234,7 +234,7 @@ def _iterable(epoch: Callable[[], Iterator[Any]], count: int | None, wanted: Dat
     if count is None:
         return StreamBatches(epoch)
     if wanted.steps is not None and wanted.steps > count:
-        raise DataError(f"steps={wanted.steps} is more than the {count} batches that a pass over these data has: give at most {count}.")
+        raise DataError(f"steps={wanted.steps} is more than the {count} batches of one pass through these data: give at most {count}.")
     return Batches(epoch, count if wanted.steps is None else wanted.steps)
 
 

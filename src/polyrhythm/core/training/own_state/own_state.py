@@ -52,7 +52,7 @@ class OwnState:
         self.mine = mine
         self.skipped = skipped
         self.accept = accept
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._began: set[str] = set()
         self._first: dict[str, bytes] = {}
         self._known: dict[int, weakref.ref[Tensor]] = {}
@@ -83,8 +83,8 @@ class OwnState:
     def _tell(self, name: str, node: Node) -> None:
         """Warn once, for a variable, that a resumed run will be refused because of it."""
         lost = next(filter(None, map(_lost, _all(node))), None)
-        if lost is not None and name not in self._told and _variable(name) not in self.accept:
-            self._told.add(name)
+        if lost is not None and name not in self._reported and _variable(name) not in self.accept:
+            self._reported.add(name)
             function, _, variable = name.rpartition(":")
             warnings.warn(
                 f"The variable {variable} of {function} has changed since its loop began, and {lost}: a run that is resumed from this "
@@ -198,7 +198,7 @@ def _refusal(name: str, there: Node, here: Node) -> str:
     what = f"The variable {variable} of {function} was {was} where the checkpoint was written and is {'another' if was == now else now} now"
     override = f"override=[{variable!r}] (--override {variable}) resumes with it as it is."
     if lost is not None or there["kind"] == "object":
-        why = lost or "it cannot be put back into what is there now"
+        why = lost or "it cannot be put back into its present value"
         return f"{what}, since a resumed run calls the training function anew, and {why}. {_remedy(variable)} {override}"
     return (
         f"{what}, since a resumed run calls the training function anew. Keep it: own = worker.variables({plain_name}=...), which takes its "

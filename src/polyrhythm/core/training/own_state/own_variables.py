@@ -65,7 +65,7 @@ class OwnVariables:
         self.own = OwnState(self.before["own"], mine, self._has_a_state, accept)
         self._first: dict[str, Any] | None = None
         self._kind = ""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.schedules: list[LRScheduler] = []
         self._missing = set(self.before["objects"])
 
@@ -100,8 +100,8 @@ class OwnVariables:
         return type(value) not in PROXIES and not isinstance(value, nn.Module) and _kept(value, ()) is not None
 
     def _tell(self, name: str, problem: CompositionError) -> None:
-        if name not in self._told:
-            self._told.add(name)
+        if name not in self._reported:
+            self._reported.add(name)
             warnings.warn(
                 f"{name} has a state that is not in the checkpoint, and a resumed run begins with a new one: {problem}",
                 RecordWarning,
@@ -153,7 +153,7 @@ class OwnVariables:
                 variable = name.rpartition(":")[2]
                 raise CheckpointError(
                     f"{variable} has a state in the checkpoint, and was made after worker.attach, where a loop without worker.batches "
-                    "goes on in a resumed run: make it before worker.attach, or count the loop with `for step in worker.range(n):`."
+                    "continues in a resumed run: make it before worker.attach, or count the loop with `for step in worker.range(n):`."
                 )
 
     def recorded(self, name: str) -> StateTree:

@@ -17,8 +17,8 @@ _LOOKS_AGAIN = 0.05
 """Seconds after which the rate is asked again: that of a connection that has carried little yet is not reliable."""
 
 
-class Lane:
-    """`owed` is what has not been encoded yet; while it is `busy`, a packet is on its way out."""
+class LinkSender:
+    """`pending` is what has not been encoded yet; while it is `busy`, a packet is on its way out."""
 
     def __init__(self, to: str, inbox: PeerInbox, initial: InitialState, group: Group) -> None:
         self.to = to
@@ -27,14 +27,14 @@ class Lane:
         self.model_state = initial.model_state
         self.context = ExchangeContext(group, self.port.rng(f"codec {to}"), controls=initial.controls).to(to)
         self.state: State = inbox.codec.initial(inbox.layout)
-        self.owed: Tensor | None = None
+        self.pending: Tensor | None = None
         self.update = PeerUpdate(0.0)
         self.busy = False
         self.empty = Latch()
 
     async def put(self, value: Tensor, update: PeerUpdate) -> None:
         """Send `value` (numel,), at once or added to the pending one: then the sum counts as the value that was put last."""
-        self.owed = value if self.owed is None else self.owed + value
+        self.pending = value if self.pending is None else self.pending + value
         self.update = update
         if not self.busy:
             self.busy = True
@@ -42,8 +42,8 @@ class Lane:
             await self.port.spawn(f"to {self.to}", self._send())
 
     async def _send(self) -> None:
-        while (value := self.owed) is not None and self.to in self.inbox.clocks:
-            self.owed = None
+        while (value := self.pending) is not None and self.to in self.inbox.clocks:
+            self.pending = None
             context = self.context.at(int(self.update.clock), lambda: self.model_state.weights, self.model_state.factors)
             encoded = self.inbox.codec.encode(value, self.inbox.layout, self.state, context)
             self.state = encoded.state
@@ -73,7 +73,7 @@ class Lane:
     def residual(self) -> Tensor:
         """The sum of values that were put and not sent (numel,)."""
         kept = self.inbox.codec.residual(self.state, self.inbox.layout)
-        return kept if self.owed is None else kept + self.owed
+        return kept if self.pending is None else kept + self.pending
 
     def export(self) -> StateTree:
         """The state for a checkpoint, after `drain`."""

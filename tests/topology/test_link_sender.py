@@ -13,7 +13,7 @@ from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.controller import AS_COMPOSED
 from polyrhythm.core.tensors import Layout
-from polyrhythm.topology.peers.lane import Lane
+from polyrhythm.topology.peers.link_sender import LinkSender
 
 
 class Line:
@@ -43,7 +43,7 @@ def test_what_the_buffers_took_is_waited_for_by_the_rate_at_which_the_system_del
     port = Line(rate)
     inbox = SimpleNamespace(port=port, codec=Identity(), layout=Layout((), ()))
     initial = SimpleNamespace(model_state=None, controls=AS_COMPOSED)
-    lane = Lane("worker/1", inbox, initial, Group.of_workers(2, rank=0))  # type: ignore[arg-type]
+    sender = LinkSender("worker/1", inbox, initial, Group.of_workers(2, rank=0))  # type: ignore[arg-type]
     message = Message("u", tensors=(torch.zeros(100),))
-    asyncio.run(lane._leave(message, 400))
+    asyncio.run(sender._leave(message, 400))
     assert port.time == pytest.approx(seconds)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
-from polyrhythm.core.collectives.broadcast import heirs, pass_on
+from polyrhythm.core.collectives.broadcast import children, pass_on
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.names import rank_of
@@ -84,9 +84,9 @@ class PresentMembers:
                 await self._stand_in(name)
 
     async def _stand_in(self, name: str) -> None:
-        for heir in (self.group.members[rank] for rank in heirs(self.group.members.index(name), self.group.size)):
-            if heir in self.present:
-                await self.port.send(heir, self.down)
+        for child in (self.group.members[rank] for rank in children(self.group.members.index(name), self.group.size)):
+            if child in self.present:
+                await self.port.send(child, self.down)
 
     async def receive(self, topic: str, names: Sequence[str]) -> list[Delivery]:
         """One message under `topic` from each of `names` that is not lost, in the order of ranks."""

@@ -1,4 +1,4 @@
-"""A script in which one worker meets with a deed at one of its steps: `calamity.py run|join SYSTEM DEED VICTIM STEP`.
+"""A script in which one worker meets with a deed at one of its steps: `faulty_worker.py run|join SYSTEM DEED VICTIM STEP`.
 
 Whoever ends well writes the digest of its final weights into final.RANK, or final.run.
 """

@@ -65,8 +65,8 @@ def read(message: Message, layout: Layout) -> Parcel:
     return Parcel(Route(int(route)), from_numbers(spans), unpacked(message.tensors, layout))
 
 
-class OverlayLane:
-    """`owed` are parcels to be sent to one receiver, by route; while it is `busy`, some are on their way out.
+class OverlaySender:
+    """`pending` are parcels to be sent to one receiver, by route; while it is `busy`, some are on their way out.
 
     `announces` tells from the bytes of a message and the measured rate of the line, in bytes a second (0: not measured), whether its
     elements are announced.
@@ -76,22 +76,22 @@ class OverlayLane:
         self.to = to
         self.port = port
         self.announces = announces
-        self.owed: dict[Route, Parcel] = {}
+        self.pending: dict[Route, Parcel] = {}
         self.rate = 0.0
         self.busy = False
         self.empty = Latch()
 
     def put(self, parcel: Parcel) -> None:
         """Queue a parcel, to be sent with the pending one on the same route."""
-        owed = self.owed.get(parcel.route)
-        if owed is not None:
-            values = [value for value in (owed.value, parcel.value) if value is not None]
-            parcel = Parcel(parcel.route, joined([*owed.spans, *parcel.spans]), sum(values[1:], values[0]) if values else None)
-        self.owed[parcel.route] = parcel
+        pending = self.pending.get(parcel.route)
+        if pending is not None:
+            values = [value for value in (pending.value, parcel.value) if value is not None]
+            parcel = Parcel(parcel.route, joined([*pending.spans, *parcel.spans]), sum(values[1:], values[0]) if values else None)
+        self.pending[parcel.route] = parcel
 
     async def start(self) -> None:
         """Send pending parcels, at once or when the line is free."""
-        if self.owed and not self.busy:
+        if self.pending and not self.busy:
             self.busy = True
             self.empty = Latch()
             await self.port.spawn(f"to {self.to}", self._send())
@@ -103,8 +103,8 @@ class OverlayLane:
             await self.port.wait(self.empty)
 
     async def _send(self) -> None:
-        while self.owed:
-            parcel = self.owed.pop(next(iter(self.owed)))
+        while self.pending:
+            parcel = self.pending.pop(next(iter(self.pending)))
             message = Message(PARCELS, (float(parcel.route), *to_numbers(parcel.spans)), tensors=packed(parcel.value))
             nbytes = wire_bytes(message)
             if parcel.value is not None and message.tensors and self.announces(nbytes, self.rate):
