@@ -100,7 +100,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _remedy(name: str) -> str:
-    """Where a piece of that name stands, for someone who wrote `pr.TopK` for `pr.codec.TopK`."""
+    """The place of a piece of that name, for someone who wrote `pr.TopK` for `pr.codec.TopK`."""
     if name.startswith("_"):
         return ""
     places = [f"pr.{package}.{name}" for package in _PACKAGES if hasattr(importlib.import_module(f"polyrhythm.{package}"), name)]

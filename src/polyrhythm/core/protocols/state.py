@@ -1,4 +1,4 @@
-"""The protocol of objects with a state that a checkpoint must hold."""
+"""The protocol of objects with a state that a checkpoint must hold. Parts, channels, codecs' memory and servers have it."""
 
 from __future__ import annotations
 

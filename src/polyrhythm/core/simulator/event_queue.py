@@ -1,4 +1,7 @@
-"""The queue of future work: ordered by time, and at equal times by when it was scheduled (or shuffled)."""
+"""The queue of future work: ordered by time, and at equal times by when it was scheduled (or shuffled).
+
+The scheduler, the mailroom and the flows of a simulator put work on it; the scheduler takes it.
+"""
 
 from __future__ import annotations
 

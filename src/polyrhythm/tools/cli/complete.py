@@ -24,7 +24,7 @@ def _systems() -> dict[str, ast.FunctionDef]:
 
 @cache
 def system_names() -> tuple[str, ...]:
-    """The published systems."""
+    """The names of the published systems, read from the text of the package."""
     return tuple(sorted(_systems()))
 
 

@@ -92,7 +92,7 @@ class CheckpointOptions:
     override: Override = None
 
     def wanted(self) -> Checkpoints:
-        """The same as a value for `run` and `join`. Raises CompositionError for what cannot be."""
+        """The options as a value for `run` and `join`. Raises CompositionError for what cannot be."""
         from polyrhythm.core.checkpoints.request import Checkpoints
 
         return Checkpoints(self.checkpoint, self.every, self.keep, self.resume, self.grace, self.override or [])

@@ -1,4 +1,7 @@
-"""`plan`: which way of training suits a model and machines."""
+"""`plan`: the way of training that suits a model and machines.
+
+Users call `plan`; the command line makes a `PlanRequest`, and both have a `Planner` search.
+"""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def options_of(system: str) -> dict[str, tuple[Any, ...]]:
 
 
 def _parameter(system: str, option: str) -> str:
-    """What the optimiser calls an option of a system."""
+    """The optimiser's name for an option of a system."""
     return f"{system}.{_in_papers(system, option)}"
 
 
