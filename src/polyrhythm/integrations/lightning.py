@@ -21,7 +21,7 @@ from polyrhythm.integrations.attached import attach, clip
 from polyrhythm.integrations.loaders import shared
 
 
-class Collectives:
+class WorkerCollectives:
     """The other workers of the run, in the terms that both of Lightning's strategies use."""
 
     def __init__(self, worker: Worker) -> None:
@@ -82,7 +82,7 @@ class WorkerStrategy(OfTrainer):  # type: ignore[misc]
 
     def __init__(self, worker: Worker, **options: Any) -> None:
         super().__init__(device=worker.device, **options)
-        self.collectives = Collectives(worker)
+        self.collectives = WorkerCollectives(worker)
         self.shares: bool | None = None
         self.global_rank = self.local_rank = worker.rank
         self.world_size = worker.workers
@@ -160,7 +160,7 @@ class FabricStrategy(OfFabric):  # type: ignore[misc]
 
     def __init__(self, worker: Worker, **options: Any) -> None:
         super().__init__(device=worker.device, **options)
-        self.collectives = Collectives(worker)
+        self.collectives = WorkerCollectives(worker)
         self.global_rank = self.local_rank = worker.rank
         self.world_size = worker.workers
         self.modules: list[nn.Module] = []
