@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c '
 BIN := .venv/bin
 NATIVE := src/polyrhythm/core/shared_memory/_native.c src/polyrhythm/core/shared_memory/_fixed_point.c src/polyrhythm/codec/kernels/_kernels.c
 
-.PHONY: demo test test-all test-engines lint format docs install bench clean
+.PHONY: demo test test-all test-engines mutants lint format docs install bench clean
 
 install: .venv/installed
 
@@ -22,6 +22,15 @@ test: install
 
 test-all: install
 	$(BIN)/python -m pytest --record-durations
+
+.venv/mutation-installed: .venv/installed requirements-mutation.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.txt -r requirements-mutation.txt
+	@touch $@
+
+# Changes in codecs, merges and consistencies that their tests must notice. MUTANTS='polyrhythm.merge.*' tries those of some modules.
+MUTANTS ?=
+mutants: .venv/mutation-installed
+	$(BIN)/python -m mutmut run $(MUTANTS)
 
 # The engines and frameworks live in an environment of their own; torch is pinned for both. SLURM, MPI and Java are Debian's: as root.
 .venv-engines/installed: requirements.txt requirements-engines.txt pyproject.toml reproductions/pyproject.toml $(NATIVE)
@@ -86,4 +95,4 @@ bench: .venv-bench/installed
 	$(BENCH)/time_to_accuracy.py $(RACE) --json $(RESULTS)/time_to_accuracy.json --plot docs/time_to_accuracy.svg > $(RESULTS)/time_to_accuracy.md
 
 clean:
-	rm -rf .venv .venv-bench .venv-engines build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-bench .venv-engines build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache mutants

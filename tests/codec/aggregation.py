@@ -23,11 +23,15 @@ LAYOUT = Layout(("a.weight", "a.bias", "b.weight", "scale"), ((6, 5), (6,), (4, 
 
 
 class CollectiveClient:
-    """P workers in aggregation, round after round; every packet that they send is checked for the wire."""
+    """P workers in aggregation, round after round; every packet that they send is checked for the wire.
 
-    def __init__(self, codec: Codec, layout: Layout, workers: int) -> None:
+    `weights` gives those of a round, the same at all workers, from its number and their number; by default normal numbers.
+    """
+
+    def __init__(self, codec: Codec, layout: Layout, workers: int, weights: Callable[[int, int], Tensor] | None = None) -> None:
         self.codec = codec
         self.layout = layout
+        self.weights = weights or normal
         self.contexts = [ExchangeContext(Group.of_workers(workers, rank), np.random.default_rng(rank)) for rank in range(workers)]
         self.clock = 0
         self.states: list[State] = [codec.initial(layout) for _ in self.contexts]
@@ -37,7 +41,7 @@ class CollectiveClient:
         """One aggregation: the result at each worker."""
         self.clock += 1
         aggregations = [
-            self.codec.aggregate(value, self.layout, state, context.at(self.clock, self._weights))
+            self.codec.aggregate(value, self.layout, state, self.at_this_clock(context))
             for value, state, context in zip(values, self.states, self.contexts, strict=True)
         ]
         responses: list[Any] = [None] * len(aggregations)
@@ -54,8 +58,12 @@ class CollectiveClient:
                 return aggregated
             responses = self._respond(questions)
 
+    def at_this_clock(self, context: ExchangeContext) -> ExchangeContext:
+        """The context of a worker in the latest round."""
+        return context.at(self.clock, self._weights)
+
     def _weights(self) -> Tensor:
-        return normal(self.clock, self.layout.numel)
+        return self.weights(self.clock, self.layout.numel)
 
     def residual(self) -> Tensor:
         """What all workers owe together (numel,)."""

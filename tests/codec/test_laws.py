@@ -35,6 +35,7 @@ from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
 
 from .aggregation import LAYOUT, CollectiveClient, alone, check_for_the_wire, normal, same_bits, total
+from .layouts import layouts, seeds
 
 ONE_SHOT = [packets(codec) for codec in MEMBERS if codec.traits.makes_packets]
 KEEPING = [codec for codec in MEMBERS if not codec.traits.lossy and not codec.traits.transforms]
@@ -42,9 +43,6 @@ EVERYTHING = (TopK(1.0), RandomK(1.0), Significant(0), Relative(0), LowRank(100)
 CHOOSING_BY_SIZE = (TopK(0.1), Significant(0.5), Relative(0.5), Cast(torch.float16), OneBit(), LowRank(1))  # chance may not pick it
 FLOATS = (torch.float32, torch.float64)
 
-shapes = st.lists(st.one_of(st.tuples(), st.tuples(st.integers(0, 9)), st.tuples(st.integers(0, 5), st.integers(0, 7))), max_size=4)
-layouts = shapes.map(lambda given: Layout(tuple(f"p{k}" for k in range(len(given))), tuple(given)))
-seeds = st.integers(0, 2**20)
 every_codec = pytest.mark.parametrize("codec", MEMBERS, ids=str)
 every_one_shot = pytest.mark.parametrize("codec", ONE_SHOT, ids=str)
 brief = settings(max_examples=8, deadline=None)
@@ -80,23 +78,6 @@ def test_a_packet_says_to_every_receiver_what_its_sender_said(codec: PacketCodec
         decoded = codec.decode(encoded.packet, layout)
         assert same_bits(decoded, encoded.sent)
         assert decoded.dtype == dtype or not layout.numel
-
-
-@every_one_shot
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@brief
-@given(layout=layouts, seed=seeds)
-def test_what_is_said_and_owed_is_what_was_asked_and_owed(codec: PacketCodec, dtype: torch.dtype, layout: Layout, seed: int) -> None:
-    state, context = codec.initial(layout), alone(layout)
-    for step in range(5):
-        value, before = normal(seed + step, layout.numel, dtype), codec.residual(state, layout)
-        encoded = codec.encode(value, layout, state, context)
-        after, state = codec.residual(encoded.state, layout), encoded.state
-        if codec.traits.lossy or codec.traits.transforms:
-            assert not after.any() or codec.initial(layout), "without a state nothing is kept"
-        else:
-            scale = value.abs() + before.abs() + encoded.sent.abs()
-            assert close(encoded.sent + after, value + before, rounding(Identity(), dtype), scale)
 
 
 @pytest.mark.parametrize("codec", [codec for codec in ONE_SHOT if codec in KEEPING], ids=str)
@@ -158,18 +139,6 @@ def _asks_for_the_sum_alone(codec: Codec) -> bool:
     except StopIteration as end:
         return end.value.total is response and not end.value.state
     return False
-
-
-@pytest.mark.parametrize("codec", KEEPING, ids=str)
-def test_each_worker_keeps_its_own_account_in_conversation(codec: Codec) -> None:
-    client = CollectiveClient(codec, LAYOUT, 3)
-    for step in range(4):
-        values = [normal(10 * step + rank, LAYOUT.numel) for rank in range(3)]
-        before = [codec.residual(state, LAYOUT) for state in client.states]
-        told = client.round(values)
-        for value, residual, one in zip(values, before, told, strict=True):
-            after = codec.residual(one.state, LAYOUT)
-            assert close(one.sent + after, value + residual, 1e-5, value.abs() + residual.abs() + one.sent.abs())
 
 
 @pytest.mark.parametrize("codec", EVERYTHING, ids=str)
@@ -255,7 +224,7 @@ def test_what_is_not_sent_is_kept_once(feedback: Callable[[Codec], Codec], codec
 @pytest.mark.parametrize("codec", [codec for codec in MEMBERS if codec.traits.makes_packets and not codec.traits.keeps], ids=str)
 def test_a_codec_that_says_that_it_keeps_nothing_keeps_nothing(codec: Codec) -> None:
     state = packets(codec).encode(normal(0, LAYOUT.numel), LAYOUT, codec.initial(LAYOUT), alone(LAYOUT)).state
-    assert not codec.residual(state, LAYOUT).any() or codec.traits.transforms
+    assert not codec.residual(state, LAYOUT).any()
 
 
 @pytest.mark.parametrize("codec", [codec for codec in MEMBERS if codec.traits.transforms], ids=str)

@@ -51,11 +51,21 @@ def test_a_packet_has_the_bytes_of_a_step_and_a_batch_its_share_by_speed() -> No
     assert decided(BatchShares(growth=2.0, most=3.0), replace(MEASURED, clock=50)) == [(ControlledSetting.BATCH, "", 36)]
 
 
+UNMEASURED = (TotalBatch(12),)
+"""Controllers that look at the number of workers alone, and decide the same before anything was measured."""
+
+
 @pytest.mark.parametrize("controller", MEMBERS, ids=repr)
 def test_nothing_is_decided_that_was_not_declared_and_nothing_from_nothing(controller: Controller) -> None:
     assert {setting for setting, _, _ in decided(controller)} <= controller.traits.sets
     alone = Measurements(controller.traits.every, "worker/0", {"worker/0": TWO["worker/0"]}, {}, 40_000, 2)
-    assert decided(controller, alone) == [] or controller == TotalBatch(12), "which looks at nothing that is measured"
+    assert decided(controller, alone) == (decided(controller) if controller in UNMEASURED else [])
+
+
+@pytest.mark.parametrize("controller", UNMEASURED, ids=repr)
+def test_a_controller_that_looks_at_no_measures_decides_whatever_they_are(controller: Controller) -> None:
+    others = replace(MEASURED, clock=3, workers={"worker/0": WorkerMeasure(7.0, 1.0)}, bandwidths={}, nbytes=8)
+    assert decided(controller, others) == decided(controller) != []
 
 
 def test_several_keep_their_states_apart_and_have_their_own_turns() -> None:

@@ -22,7 +22,8 @@ EVERY_SYSTEM = tuple(systems.SYSTEMS)
 ONE_BACKWARD = ("powersgd", "byteps", "mxnet-worker-update", "collective-allreduce", "horovod", "bitvector")
 """Those that exchange gradients during backward(), of which there is one to each step."""
 IN_CYCLES = ("horovod", "bitvector")
-"""Those that negotiate in cycles of a millisecond: how many there are, and so how many bytes, depends on when gradients come."""
+"""Those that negotiate in cycles of a millisecond: how many there are, and so how many bytes, depends on when gradients come,
+as test_runtimes.py asserts of them and of no other."""
 LOCKSTEP_SERVER = Strategy(topology=Server(2))
 """The user's optimizer is built again at two servers, and the result must be that of all-reduce."""
 

@@ -21,7 +21,7 @@ QUICK = ("allreduce", "ssp", "mxnet", "diloco", "adpsgd")
 CLIPPED = "clipped after each step, where it bites"
 WORKERS_SHARE_ONE_COPY = ("hogwild", "elephas-hogwild")
 WEIGHTS = ("weights loaded after attach", "weights written after step 3")
-CHOOSING = ("fedavg", "fedprox", "fedadam")
+CHOOSING = tuple(name for name in EVERY_SYSTEM if find(name).chooses)
 """Two workers of these take part by turns of ten steps, so that the case may never be met: they have a test of their own below."""
 
 

@@ -53,7 +53,7 @@ class Adversaries:
 
 
 PARTIAL = ("keuper-asgd", "actors-decentralised", "ako", "hong-chandra", "dlion")
-"""Systems whose replicas differ by what was not sent."""
+"""Systems whose replicas differ by what was not sent: more than by rounding, which is asserted."""
 
 
 def takes_turns(system: str) -> bool:
@@ -74,11 +74,9 @@ def test_every_system_trains_two_networks_to_the_same_weights_everywhere(system:
 
     outcome = go(train, system, 3)
     assert {name.split(".")[0] for name in outcome.weights} == {"generator", "discriminator"}
-    for rank in ended:
-        for mine, first in zip(ended[rank], ended[0], strict=True):
-            if system not in PARTIAL:
-                torch.testing.assert_close(mine, first, rtol=1e-5, atol=1e-6)
-    assert outcome.summary.samples == 192 or systems.find(system).shuffle.takes
+    alike = [torch.allclose(mine, first, rtol=1e-5, atol=1e-6) for rank in ended for mine, first in zip(ended[rank], ended[0], strict=True)]
+    assert all(alike) is (system not in PARTIAL)
+    assert outcome.summary.samples == 192
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "sparknet", "gossipgrad", LOCKSTEP_SERVER, Strategy(topology=AllToAll())], ids=str)
