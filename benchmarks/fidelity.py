@@ -44,6 +44,7 @@ from polyrhythm.core.training.worker import Worker
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.network_json import network_json
 from polyrhythm.hardware.placement import Local, WithWorkers
 from polyrhythm.tools.measuring.calibrate import device_profile
 from polyrhythm.tools.measuring.links import congestion_here, local_between, network_between, survey_job
@@ -141,7 +142,7 @@ def host(directory: Path, systems: list[str], runs: int) -> None:
     with enter(survey_job(hosts.WORKERS), _ignore) as joined:
         measured = network_between(joined.context, Group.of_workers(hosts.WORKERS, place.rank), "measured", congestion=congestion_here())
     if place.rank == 0:
-        (directory / "network.json").write_text(networks.to_json(measured))
+        (directory / "network.json").write_text(network_json(measured))
     counts = {system: runs_of(system, directory.name, runs) for system in systems}
     for number in range(max(counts.values())):
         for system in (each for each in systems if number < counts[each]):

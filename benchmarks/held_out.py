@@ -44,6 +44,7 @@ from polyrhythm.core.training.worker import Worker
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.devices import Device, Machine, Profile
 from polyrhythm.hardware.network import Network, Site
+from polyrhythm.hardware.network_json import network_json
 from polyrhythm.hardware.placement import WithWorkers
 from polyrhythm.tools.measuring.calibrate import device_profile
 from polyrhythm.tools.measuring.links import congestion_here, local_between, network_between, survey_job
@@ -113,7 +114,7 @@ def host(directory: Path, workers: int) -> None:
     with enter(survey_job(workers), _ignore) as joined:
         measured = network_between(joined.context, Group.of_workers(workers, place.rank), "measured", congestion=congestion_here())
     if place.rank == 0:
-        (directory / "network.json").write_text(networks.to_json(measured))
+        (directory / "network.json").write_text(network_json(measured))
     for system in SYSTEMS:
         for number in range(runs_of(system)):
             if place.rank == 0:
@@ -138,7 +139,7 @@ def rows(name: str, out: Path) -> Iterator[dict[str, Any]]:
     workers, directory = len(given.sites), out / given.name
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "given.json"
-    file.write_text(networks.to_json(given))
+    file.write_text(network_json(given))
     command = [sys.executable, os.path.abspath(__file__), "--host", str(directory), "--workers", str(workers)]
     lab = [sys.executable, "-m", "polyrhythm", "lab", "--hosts", str(workers), "--network", str(file), "--", *command]
     subprocess.run(lab, check=True)

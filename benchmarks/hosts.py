@@ -20,8 +20,8 @@ from polyrhythm.core.processes.rendezvous.join import enter
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.work import Train, make_job
 from polyrhythm.core.training.worker import Worker
-from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.network_json import network_json
 
 WORKERS = 3
 BATCH_SIZE = 16
@@ -51,6 +51,6 @@ def take_part(function: Train, strategy: pr.Strategy, seed: int, record: Callabl
 
 def in_lab(program: str, arguments: Sequence[str], network: Network, file: Path) -> None:
     """Run `program` on each host of a lab that has this network; it is written to `file`."""
-    file.write_text(networks.to_json(network))
+    file.write_text(network_json(network))
     lab = [sys.executable, "-m", "polyrhythm", "lab", "--quiet", "--hosts", str(WORKERS), "--network", str(file), "--"]
     subprocess.run([*lab, sys.executable, str(Path(program).resolve()), *arguments], check=True)

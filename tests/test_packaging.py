@@ -38,7 +38,7 @@ def train(worker):
 def pins() -> dict[str, str]:
     lines = [
         line
-        for name in ("requirements.txt", "requirements-docs.txt", "requirements-engines.txt")
+        for name in ("requirements.txt", "requirements-docs.txt", "requirements-engines.txt", "requirements-mutation.txt")
         for line in (ROOT / name).read_text().splitlines()
     ]
     return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines) if version}

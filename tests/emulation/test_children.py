@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from polyrhythm.errors import RunError
-from polyrhythm.hardware.network import Network, to_json
+from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.network_json import network_json
 from polyrhythm.tools.emulation import children, host
 from polyrhythm.tools.emulation.children import LabProcesses
 from polyrhythm.tools.emulation.fabric import Traffic
@@ -27,7 +28,7 @@ def test_a_relay_whose_hosts_died_before_they_had_devices_has_carried_nothing() 
     for end in ends:
         end.close()
     descriptors = [door.fileno() for door in doors]
-    orders = RelayOrders(to_json(QUICK), descriptors, Impairments(), False)
+    orders = RelayOrders(network_json(QUICK), descriptors, Impairments(), False)
     command = [sys.executable, "-m", "polyrhythm.tools.emulation.relay"]
     done = subprocess.run(command, input=msgspec.json.encode(orders) + b"\n", stdout=subprocess.PIPE, pass_fds=descriptors, timeout=60)
     for door in doors:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from polyrhythm.errors import CompositionError, PolyrhythmError, UnknownNameError
 from polyrhythm.hardware.description import NetworkDescription
-from polyrhythm.hardware.network import Access, Network, Site, load, to_json
+from polyrhythm.hardware.network import Access, Network, Site, load
+from polyrhythm.hardware.network_json import network_json
 from polyrhythm.hardware.placement import Blocks, Local, OwnHosts, RoundRobin, WithWorkers
 from polyrhythm.hardware.presets import PRESETS
 from polyrhythm.hardware.timetable import LinkKey, timetable
@@ -26,7 +27,7 @@ def test_every_preset_loads_and_survives_being_written_to_a_file(name: str, tmp_
     network = load(name)
     assert network.name == name
     path = tmp_path / "network.json"
-    path.write_text(to_json(network))
+    path.write_text(network_json(network))
     assert load(path) == network
     assert load(str(path)) == network
 
@@ -123,7 +124,7 @@ def test_a_shared_medium_and_jitter_are_read_and_written(tmp_path: Path) -> None
     assert network.varies
     assert network.shares_media
     path = tmp_path / "network.json"
-    path.write_text(to_json(network))
+    path.write_text(network_json(network))
     assert load(path) == network
     assert not load("wan-11").varies
     assert not load("wan-11").shares_media
@@ -196,7 +197,7 @@ def test_changes_are_read_and_written_and_wrong_ones_refused(tmp_path: Path) -> 
     assert [(change.at, change.link, change.bandwidth, change.what) for change in found] == [
         (10.0, LinkKey("egress", 1, 1), 5 * MBIT, "sends at 5 Mbit/s")
     ]
-    path.write_text(to_json(load(path)))
+    path.write_text(network_json(load(path)))
     assert timetable(load(path), 2) == found
     for change, reason in (
         ('{"at": 1, "host": 1, "uplink": 5}', "a change of host gives egress or ingress"),
