@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 DURATIONS = Path(__file__).with_name("durations.json")
-BUDGET = 0.6
+BUDGET = 0.5
 """Seconds of a test in one turn, without the cover."""
 WORTH_NOTING = 0.05
 """Seconds from which on a duration is kept."""

@@ -50,7 +50,7 @@ def checkpoints_of(name: str, seed: int, kept: Path) -> Path:
     """The directory with those of steps 4 and 8 of a run of 12 steps, written when it is first asked for."""
     folder = kept / f"{name}-{seed}"
     if not folder.exists():
-        run(name, seed, checkpoints=pr.Checkpoints(kept / "whole"))
+        run(name, seed, checkpoint=kept / "whole")
         shutil.rmtree(kept / "whole/step-00000012")
         (kept / "whole").rename(folder)
     return folder
@@ -61,11 +61,11 @@ def resumed_after_damage(kind: str, name: str, kept: Path, folder: Path) -> str:
     draw = random.Random(f"{kind} {name}")
     system = draw.choice(SYSTEMS)
     whole, others = checkpoints_of(name, 1, kept), [checkpoints_of(name, 2, kept), checkpoints_of(system, 1, kept)]
-    undamaged = run(name, 1, checkpoints=pr.Checkpoints(resume=whole / NEWEST)).summary.weights_sha256
+    undamaged = run(name, 1, resume=whole / NEWEST).summary.weights_sha256
     shutil.copytree(whole, folder)
     DAMAGES[kind](folder / NEWEST, [folder / OLDER, *(other / NEWEST for other in others)], draw)
     try:
-        again = run(name, 1, checkpoints=pr.Checkpoints(resume=folder))
+        again = run(name, 1, resume=folder)
     except CheckpointError:
         return "refused"
     assert again.summary.weights_sha256 == undamaged, f"{kind} of {name}: other bits"
