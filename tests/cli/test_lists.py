@@ -90,7 +90,7 @@ def test_what_was_typed_of_a_path_stays(typed: str, completed: list[str], tmp_pa
 
 OPTIONS = (
     ("run x --system diloco --option pe", "period="),
-    ("run x --system diloco --option ta", "period="),
+    ("run x --system diloco --option ta", "tau="),
     ("compare x --systems ssp,diloco --option ser", "servers="),
 )
 

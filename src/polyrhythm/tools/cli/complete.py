@@ -66,14 +66,16 @@ def complete_systems(incomplete: str) -> list[str]:
 
 
 def complete_options(context: Context, incomplete: str) -> list[tuple[str, str]]:
-    """The options of the systems that were typed before, as KEY=, each with its names in papers. The text may begin any of its names."""
+    """The options of the systems that were typed before, as KEY=; where the text begins a name in a paper alone, that name."""
     typed = context.params.get("system") or context.params.get("systems") or ""
     found: dict[str, tuple[str, ...]] = {}
     for system in system_names() if typed in ("", "all") else typed.split(","):
         for option, others in option_names(system).items():
             found[option] = tuple(dict.fromkeys((*found.get(option, ()), *others)))
-    chosen = {option: others for option, others in sorted(found.items()) if any(name.startswith(incomplete) for name in (option, *others))}
-    return [(f"{option}=", f"also {', '.join(others)}" if others else "") for option, others in chosen.items()]
+    canonical = [(f"{option}=", f"also {', '.join(found[option])}" if found[option] else "") for option in sorted(found)]
+    of_papers = [(f"{other}=", f"the paper's name of {option}") for option in sorted(found) for other in found[option]]
+    chosen = [each for each in canonical if each[0].startswith(incomplete)]
+    return chosen or [each for each in of_papers if each[0].startswith(incomplete)]
 
 
 def complete_jobs(incomplete: str) -> list[str]:
