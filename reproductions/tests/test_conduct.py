@@ -14,7 +14,7 @@ from polyrhythm_reproductions.conduct import ReproductionPlan, conduct, measure,
 from polyrhythm_reproductions.findings import ReproductionReport, renewed
 from polyrhythm_reproductions.jobs.recipes import SgdRecipe
 from polyrhythm_reproductions.jobs.teacher import Teacher
-from polyrhythm_reproductions.kept import keep, kept
+from polyrhythm_reproductions.kept import keep, kept, thinned
 from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction
 from polyrhythm_reproductions.rules import HonestyError
 from polyrhythm_reproductions.trial import ArmTrial
@@ -76,7 +76,7 @@ def test_findings_are_kept_as_a_page_a_picture_and_data(tmp_path: Path) -> None:
     assert "allreduce (the baseline) | 2 | 16, 32 of 256" in text
     assert "quick run" in text
     assert (tmp_path / "toy.svg").read_text().startswith("<svg")
-    assert kept(tmp_path) == [findings]
+    assert kept(tmp_path) == [thinned(findings)]
 
 
 def test_too_few_seeds_are_refused_before_anything_is_run() -> None:
@@ -125,7 +125,7 @@ def test_figures_and_runs_that_are_not_finite_are_kept_too(tmp_path: Path) -> No
     findings.arms[0].final = math.inf
     findings.arms[0].curve.append(ArmPoint(9, 9.0, math.inf))
     keep(findings, tmp_path)
-    assert kept(tmp_path) == [findings]
+    assert kept(tmp_path) == [thinned(findings)]
 
 
 def test_what_was_measured_is_judged_again_by_the_bounds_of_today(tmp_path: Path) -> None:

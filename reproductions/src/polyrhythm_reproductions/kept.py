@@ -27,7 +27,7 @@ def keep(findings: ReproductionReport, directory: Path) -> Path:
 
     Of curves as many points are kept as a picture shows, each with five digits.
     """
-    findings = msgspec.structs.replace(findings, arms=[msgspec.structs.replace(arm, curve=_thinned(arm.curve)) for arm in findings.arms])
+    findings = thinned(findings)
     directory.mkdir(parents=True, exist_ok=True)
     if any(claim.values for claim in findings.claims):
         write(directory / f"{findings.name}.svg", picture(findings, find(findings.name).claims).encode())
@@ -40,6 +40,11 @@ def keep(findings: ReproductionReport, directory: Path) -> Path:
     file = directory / f"{findings.name}.md"
     write(file, page(findings).encode())
     return file
+
+
+def thinned(findings: ReproductionReport) -> ReproductionReport:
+    """The findings with as many points of each curve as are kept."""
+    return msgspec.structs.replace(findings, arms=[msgspec.structs.replace(arm, curve=_thinned(arm.curve)) for arm in findings.arms])
 
 
 def _thinned(curve: Sequence[ArmPoint]) -> list[ArmPoint]:
