@@ -76,7 +76,7 @@ class Strategy:
             _require_pair(entry)
         axes = (("consistency", consistency), ("topology", topology), ("codec", codec), ("merge", merge))
         pieces = {axis: piece for axis, piece in (*axes, ("local", local), ("controller", controller)) if piece is not None}
-        chosen = (exchange or Exchange()).with_pieces(pieces) if pieces else exchange or Exchange()
+        chosen = Exchange(**pieces) if exchange is None else exchange.with_pieces(pieces) if pieces else exchange  # type: ignore[arg-type]
         object.__setattr__(self, "exchange", chosen)
         object.__setattr__(self, "selected", tuple(selected))
         object.__setattr__(self, "shuffle", GlobalShuffle() if shuffle is None else shuffle)

@@ -173,19 +173,19 @@ def plan(
     """
     wanted = PlanRequest(
         to,
-        network,
-        devices,
-        workers,
-        objective,
-        prices or Prices(),
-        budget,
-        memory,
-        systems,
-        settings or {},
-        seed,
-        jobs,
-        pool,
-        cache,
+        network=network,
+        devices=devices,
+        workers=workers,
+        objective=objective,
+        prices=prices or Prices(),
+        budget=budget,
+        memory=memory,
+        systems=systems,
+        settings=settings or {},
+        seed=seed,
+        jobs=jobs,
+        pool=pool,
+        cache=cache,
     )
     with board(1, wanted=True) as line:
         bundled = str(getattr(train, "name", "")) if type(train).__module__.startswith("polyrhythm.workloads.") else ""
