@@ -6,7 +6,7 @@ step leaves them equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from polyrhythm.core.kernel.comparison import Comparison, Fact, Sketch, Times
 from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.traits import Pattern, Payload
-from polyrhythm.core.strategy.optimizers.attachable import is_rare
 from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.watching.drift import processor, rounding
@@ -53,18 +52,20 @@ class EqualReplicas:
         self._written: tuple[str, ...] = ()
         self._initial_options: dict[str, str] = {}
         self._own: set[str] = set()
-        self._before: dict[str, str] | None = None
+        self._before: dict[str, str] = {}
         self._rates = 0
         self._last: Any = None
         self._loads = 0
         self._hook = optimizer.register_load_state_dict_post_hook(self._loaded)
-        self._taken: int | None = 0
+        self._next, self._ahead = 1, 1
+        """The number of the step before which workers are compared next, and how many steps it is ahead; none where that is 0."""
         self._drawn, self._passes, self._data = 0, 0, 0
 
     def begin(self, clock: int) -> None:
         """Start after `clock` steps, of which workers may have taken different ones where the strategy chooses who takes part."""
         self._counts, self._loads = self._versions(), 0
-        self._taken = clock if clock == 0 or not self._chooses else None
+        self._next = 1 << clock.bit_length()
+        self._ahead = self._next - clock if clock == 0 or not self._chooses else 0
 
     def batch(self, samples: int, first: bool) -> None:
         """A batch of so many samples is drawn, the `first` of a pass or not. Before the first, no forward pass has written buffers."""
@@ -77,32 +78,32 @@ class EqualReplicas:
             self._written = tuple(name for name, count in self._versions().items() if count != self._counts.get(name))
             self._counts = None
 
-    def step(self, clock: int) -> None:
-        """The step `clock` starts; this worker takes all steps but those that it skips."""
-        if self._taken is None:
-            return
-        self._taken += 1
-        if is_rare(self._taken):
-            self._before = _options(self.optimizer)
-            self._compare(f"step {self._taken}", first=self._taken == 1, beginning=clock == 1)
+    def compares(self, clock: int) -> bool:
+        """Compare, if it is time, at the start of the step `clock`; this worker takes all steps but those that it skips."""
+        self._ahead -= 1
+        if self._ahead:
+            return False
+        self._before = _options(self.optimizer)
+        self._compare(f"step {self._next}", first=self._next == 1, beginning=clock == 1)
+        self._ahead, self._next = self._next, 2 * self._next
+        return True
 
-    def stepped(self) -> None:
+    def compared(self) -> None:
         """The step is over: options that it has changed are the optimizer's own."""
-        if self._before is not None:
-            now = _options(self.optimizer)
-            self._own |= {name for name, text in self._before.items() if now.get(name) != text}
-            self._before = None
-        if not (self._own_rates or self._chooses):
-            rates = [part.taken_rates for part in self.parts]
-            if rates != self._last:
-                self._last = rates
-                self._rates = crc32(f"{self._rates} {rates}".encode())
+        now = _options(self.optimizer)
+        self._own |= {name for name, text in self._before.items() if now.get(name) != text}
+
+    def note_rates(self, rates: Sequence[tuple[float, ...]]) -> None:
+        """Note the learning rates of each part in the step that is over."""
+        if rates != self._last and not (self._own_rates or self._chooses):
+            self._last = rates
+            self._rates = crc32(f"{self._rates} {rates}".encode())
 
     def end(self) -> None:
         """Compare for the last time: no more steps come."""
         self._hook.remove()
-        if self._taken is not None:
-            self._compare(f"the end of training, after step {self._taken},", ended=True)
+        if self._ahead > 0:
+            self._compare(f"the end of training, after step {self._next - self._ahead},", ended=True)
 
     def _compare(self, shown: str, first: bool = False, beginning: bool = False, ended: bool = False) -> None:
         found: dict[str, Fact | Sketch | Times] = {f"option {name}": Fact(text, _RATES) for name, text in self._options(first).items()}
@@ -110,7 +111,7 @@ class EqualReplicas:
             found["rates until here"] = Fact(f"{self._rates:08x}", _RATES)
         found["states loaded into the optimizer"] = Fact(str(self._loads), _STATE)
         for number, part in enumerate(self.parts):
-            writes = part.writes
+            writes = part.local.writes
             found[f"weights written by hand{_place(number)}"] = Times(writes.changes, writes.touches, writes.last, _WRITE)
         with torch.no_grad():
             found |= dict(self._tensors(first, beginning, ended))
@@ -166,17 +167,17 @@ def _begins_alike(part: Part) -> bool:
 
 def _equal_after_steps(part: Part) -> bool:
     """True if all workers hold the same weights between any two steps, because all take the same ones."""
-    together = part.agreement.payload.is_gradient and part.ends_alike and part.pattern is not Pattern.SERVED
+    together = part.agreement.payload.is_gradient and part.ends_alike and part.local.pattern is not Pattern.SERVED
     return together and part.deferral is None and keeps_writes(part.agreement, part.planned.exchange.topology.traits)
 
 
 def _weights(part: Part) -> Sketch | None:
     """A sample of the part's weights; None where they are not finite, which the next exchange reports."""
-    flat = part.parameters.flat.detach()
-    values = flat[torch.from_numpy(sampled_places(part.parameters)).to(flat.device)].double()
+    flat = part.local.parameters.flat.detach()
+    values = flat[torch.from_numpy(sampled_places(part.local.parameters)).to(flat.device)].double()
     if not values.isfinite().all():
         return None
-    return Sketch(tuple(values.tolist()), rounding(flat.dtype, max(part.clock, 1)), processor(flat.device), _WRITE)
+    return Sketch(tuple(values.tolist()), rounding(flat.dtype, max(part.local.clock, 1)), processor(flat.device), _WRITE)
 
 
 def _sampled(tensor: Tensor, remedy: str) -> Sketch:

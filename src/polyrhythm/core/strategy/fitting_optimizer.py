@@ -10,8 +10,8 @@ from polyrhythm.core.strategy.rates import refuse_unscaled
 
 def refuse_optimizer(part: Part) -> None:
     """Raise CompositionError for an optimizer that would ignore the weight of a contribution, or an exchange at all."""
-    optimizer = part.optimizer.optimizer
-    refuse_modes(optimizer, part.agreement, part.level.pattern)
-    refuse_unscaled(optimizer, part.agreement, part.level.group.size)
+    optimizer = part.local.optimizer.optimizer
+    refuse_modes(optimizer, part.agreement, part.local.level.pattern)
+    refuse_unscaled(optimizer, part.agreement, part.local.level.group.size)
     if part.channel.offers.tensors is not None:
         refuse_coupled(optimizer)

@@ -26,6 +26,8 @@ class Parameters:
         self.names = {id(parameter): name for name, parameter in named}
         self.parameters = [parameter for _, parameter in named]
         self.layout = Layout.of(named)
+        self.absent = False
+        """True if a parameter had no gradient when `parts` was called last."""
         self.flat: Tensor
         self.lie_in(torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters]))
 
@@ -52,18 +54,22 @@ class Parameters:
 
         A parameter without one gets NO_GRADIENT; one that is not contiguous, or shares memory with another, becomes a copy.
         """
-        present = [p.grad is not None for p in self.parameters]
-        grads = [torch.full_like(p, NO_GRADIENT) if p.grad is None else _dense(p.grad) for p in self.parameters]
-        end = 0
-        for k in sorted(range(len(grads)), key=lambda k: grads[k].data_ptr()):
-            if not grads[k].is_contiguous() or grads[k].data_ptr() < end:
+        grads, parts, firsts, end = [], [], [], 0
+        for parameter in self.parameters:
+            grads.append(torch.full_like(parameter, NO_GRADIENT) if parameter.grad is None else _dense(parameter.grad))
+        for address, k in sorted(zip(map(Tensor.data_ptr, grads), range(len(grads)), strict=True)):
+            if not grads[k].is_contiguous() or address < end:
                 grads[k] = grads[k].clone(memory_format=torch.contiguous_format)
             else:
-                end = grads[k].data_ptr() + grads[k].nbytes
+                end = address + grads[k].nbytes
+        self.absent = False
         for parameter, grad in zip(self.parameters, grads, strict=True):
+            parts.append(grad.view(-1))
+            if parameter.grad is None:
+                self.absent = True
+            elif grad.numel():
+                firsts.append(parts[-1][:1])
             parameter.grad = grad
-        parts = [grad.view(-1) for grad in grads]
-        firsts = [part[:1] for part, there in zip(parts, present, strict=True) if there and part.numel()]
         if firsts:
             torch._foreach_add_(firsts, 0.0)  # a gradient of -0.0 is one too
         return parts
@@ -91,6 +97,11 @@ class Parameters:
             parameter.grad = part.data  # with its own version counter: a write to one gradient does not count as one to the others
         self.drop_nothing()
 
+    def drop_absent(self) -> None:
+        """After `parts`, remove the gradients of parameters that had none at any worker, among those that had none here."""
+        if self.absent:
+            self.drop_nothing()
+
     def drop_nothing(self) -> None:
         """Remove the gradients of parameters that had none at any worker: the optimizer then skips them, as in a single process."""
         grads = [parameter.grad for parameter in self.parameters]
@@ -101,19 +112,19 @@ class Parameters:
     @property
     def in_place(self) -> bool:
         """True if the parameters lie where they were put: not when the model was moved, or `p.data` replaced."""
-        return [p.data_ptr() for p in self.parameters] == self.places
+        return list(map(Tensor.data_ptr, self.parameters)) == self.places
 
     def values(self) -> Tensor:
         """The current values of the parameters (numel,), wherever they lie; a view, or a new tensor."""
         return self.flat if self.in_place else torch.cat([p.detach().reshape(-1).to(self.flat) for p in self.parameters])
 
-    def check(self) -> None:
-        """Raise CompositionError if the user has moved parameters since attaching, which would leave them out of the exchange."""
-        if not self.in_place:
-            raise CompositionError(
-                "The model was moved or converted after worker.attach, so its parameters are not those that the workers exchange: "
-                "call model.to(...) before attaching, and write p.data.copy_(values), not p.data = values."
-            )
+    @staticmethod
+    def moved() -> CompositionError:
+        """The error for parameters that the user has moved since attaching, which would leave them out of the exchange."""
+        return CompositionError(
+            "The model was moved or converted after worker.attach, so its parameters are not those that the workers exchange: "
+            "call model.to(...) before attaching, and write p.data.copy_(values), not p.data = values."
+        )
 
 
 def copy_bytes(tensors: Sequence[Tensor]) -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from polyrhythm.errors import CompositionError
 Options = list[dict[str, Any]]
 """The options of an optimizer's groups, without their parameters: learning rates, momentum, …"""
 
+_RATE = itemgetter("lr")
 _ADDED = 1e-6
 """The constant that clip_grad_norm_ adds to the norm by which it divides."""
 
@@ -74,7 +76,7 @@ class LocalOptimizer:
                 f"Options of {self.kind} other than the learning rate changed after worker.attach, but the server that runs it receives "
                 f"learning rates only: keep the others constant (for a scheduler that cycles momentum give cycle_momentum=False)."
             )
-        return tuple(float(group["lr"]) for group in self.optimizer.param_groups)
+        return tuple(map(float, map(_RATE, self.optimizer.param_groups)))
 
     def _options(self) -> list[dict[str, Any]]:
         keys = self.optimizer.defaults.keys() - {"lr"}
@@ -82,6 +84,9 @@ class LocalOptimizer:
 
     def step(self) -> None:
         """Step on the gradients that the parameters have."""
+        if not self._others:
+            self.plain_step()
+            return
         with self._alone():
             self.plain_step()
 
@@ -92,14 +97,20 @@ class LocalOptimizer:
 
     def step_scaled(self, scale: float) -> None:
         """Step on the gradients that the parameters have, with the learning rates times `scale`."""
-        self.step_at(tuple(rate * scale for rate in self.rates()))
+        if scale == 1:
+            self._step_merged()
+        else:
+            self.step_at(tuple(rate * scale for rate in self.rates()))
 
     def step_at(self, rates: tuple[float, ...]) -> None:
         """Step with these learning rates of the groups."""
-        if self.clips_merged:
-            self.clip()
         with at(self.optimizer, rates):
-            self.step()
+            self._step_merged()
+
+    def _step_merged(self) -> None:
+        if self.clips_merged and self.clip_norm is not None:
+            self.clip()
+        self.step()
 
     def states(self) -> list[dict[str, Any]]:
         """The optimizer's state of each of these parameters; a new one, empty, where there is none."""

@@ -1,88 +1,60 @@
 """The parameters of one exchange, of one type and on one device: they lie in one vector and are exchanged together.
 
-A replica has one `Part` for each such group of parameters, and calls it at every step; its payload, inner exchanges, local rule and overlap
-do the work.
+A replica has one `Part` for each such group of parameters, and calls it at every step; its payload does the worker's own work, and the part
+exchanges the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from torch import Tensor, nn
 
+from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Merged, Overwritten
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.responses import Response
 from polyrhythm.core.protocols.topology import InitialState
-from polyrhythm.core.protocols.traits import Pattern
-from polyrhythm.core.strategy.companion import companions
-from polyrhythm.core.strategy.control_loop import ControlLoop
 from polyrhythm.core.strategy.deferral.deferral import Deferral
 from polyrhythm.core.strategy.deferral.overlap import Overlap
-from polyrhythm.core.strategy.finite import refuse_infinite
 from polyrhythm.core.strategy.gradients import Parameters
-from polyrhythm.core.strategy.inner import Inner
 from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
-from polyrhythm.core.strategy.local_rule import LocalRuleOfPart
+from polyrhythm.core.strategy.local_part import LocalPart
+from polyrhythm.core.strategy.other_model import refuse_other_model
 from polyrhythm.core.strategy.part_seat import PartSeat
-from polyrhythm.core.strategy.part_state import drained, exported, restore
-from polyrhythm.core.strategy.payloads import PAYLOADS, PendingExchange
-from polyrhythm.core.strategy.snapshots import new_snapshots
+from polyrhythm.core.strategy.payloads import PAYLOADS
 from polyrhythm.core.strategy.strategy_plan import PlannedExchange
 from polyrhythm.core.strategy.watching.drift import end_alike
-from polyrhythm.core.strategy.watching.written import HandWrites
 from polyrhythm.core.trees import StateTree
-from polyrhythm.core.weights.state import ModelState
+
+
+@dataclass(frozen=True, slots=True)
+class PendingExchange:
+    """An exchange that is to be made: `start` makes its coroutine, and `conclude` applies the response, where the program runs.
+
+    The exchanges of all parts of a replica at a step are under way at the same time.
+    """
+
+    start: Callable[[], Coroutine[Effect[Any], Any, Response]]
+    conclude: Callable[[Response], None]
 
 
 class Part:
-    """One worker's side of one exchange. `clock` counts the worker's steps."""
+    """One worker's side of one exchange: `local` is what it does by itself, and `channel` connects it with the others."""
 
     def __init__(self, parameters: Parameters, optimizer: LocalOptimizer, planned: PlannedExchange, seat: PartSeat) -> None:
-        self.parameters = parameters
-        self.optimizer = optimizer
         self.planned = planned
-        plan = planned.plan
         self.context, self.port, self.scope, self.workers = seat.context, seat.port, seat.scope, seat.workers
         self.ends_alike = planned.exchange.ends_alike
-        self.clock = 0
-        self.taken_rates: tuple[float, ...] = ()
-        *inner, self.level = plan.levels(seat.port.name)
-        self.agreement = self.level.agreement
-        self._chooses = self.agreement.consistency.traits.chooses
-        self.channel = self.level.connect(seat.port)
-        self.inner = [Inner(level, parameters, seat.context, seat.port, self.check) for level in inner]
-        self.payload = PAYLOADS[self.agreement.payload](self)
-        self.control = ControlLoop(self.agreement.controller, self.level.group, seat.port.scoped("control/"), seat.context)
-        context = ExchangeContext(self.level.group, self.port.rng("exchange"), controls=self.control)
-        self.state = ModelState(
-            parameters.flat, parameters.layout, self.agreement.merge, context, self.payload.optimize, optimizer.step_scaled
-        )
-        self.state.clip = optimizer.clipped
-        for state in (self.state, *(inner.state for inner in self.inner)):
-            state.rates = optimizer.rates
-        beside = companions(self.level, seat.port, self.state)
-        self.rule = LocalRuleOfPart(self.agreement.local, parameters, optimizer, self.state, beside)
+        self.local = LocalPart(parameters, optimizer, planned, seat)
+        self.agreement = self.local.agreement
+        self.chooses = self.agreement.consistency.traits.chooses
+        self.channel = self.local.level.connect(seat.port)
+        self.payload = PAYLOADS[self.agreement.payload](self.local)
         self.overlap: Overlap | None = None
         self.deferral: Deferral | None = None
-        self.snapshots = new_snapshots(len(plan.result_actors()))
-        self.writes = HandWrites(parameters, self.agreement, planned.exchange.topology.traits, seat.port.name)
-
-    @property
-    def pattern(self) -> Pattern:
-        """The pattern in which workers communicate."""
-        return self.level.pattern
-
-    @property
-    def states(self) -> list[ModelState]:
-        """The weights of the exchange and of the group's inner ones, each with its anchor."""
-        return [self.state, *(inner.state for inner in self.inner)]
-
-    @property
-    def shifts(self) -> bool:
-        """True if each worker adds up by itself the changes of all others."""
-        return self.pattern is Pattern.PEERS
 
     @property
     def steps_once(self) -> bool:
@@ -90,139 +62,89 @@ class Part:
         waits = self.channel.offers.tensors is None and not self.planned.exchange.topology.traits.late
         return self.payload.steps_here and (waits or not self.agreement.payload.is_gradient)
 
-    def look(self) -> None:
-        """Keep a snapshot, if one is wanted, of the weights that the workers agreed on last: they may be about to change.
-
-        While some parameters have taken the last step and others have not, the weights are no valid state: their next value is kept before
-        the next step.
-        """
-        if self.deferral is None or not self.deferral.part_way:
-            self.snapshots.look(self.port.now(), self.state.anchor)
-
-    def establish(self) -> None:
-        """Start with the weights of worker 0."""
-        recipe = self.payload.recipe()
-        self.payload.begin()
-        for inner in self.inner:
-            self.context.perform(inner.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
-        self.control.nbytes = self.state.weights.numel() * self.state.weights.element_size()
-        self.context.perform(self.channel.establish(InitialState(self.state, recipe, self.control))).apply(self.state)
-        self.rule.establish(self.context)
-        self._follow_weights()
-        self._rebase()
-        self.writes.note()
-
-    def count_from_here(self) -> None:
-        """Make the current weights those on which all workers agree."""
-        self.state.set_anchor_to_weights()
-        self._rebase()
-
-    def begin_overlap(self, model: nn.Module) -> None:
-        """From now on exchange the gradients of `model` as backward() computes them, where the topology can."""
-        if self.channel.offers.buckets is not None:
-            self.overlap = Overlap(self.parameters, self.channel.offers.buckets, self.context, self.check_early)
-        if self.channel.offers.tensors is not None:
-            self.deferral = Deferral(model, self.channel.offers.tensors, self)
-
     @property
     def overlaps(self) -> bool:
         """True if gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
         return self.overlap is not None or self.deferral is not None
-
-    def refuse_changes(self) -> None:
-        """Raise an error for weights that were written in vain, or gradients that were changed after they were exchanged in backward()."""
-        self.writes.take(self)
-        if self.overlap is not None:
-            self.overlap.arrivals.refuse_changes()
-            self.overlap.begin_rest()
-        if self.deferral is not None:
-            self.deferral.arrivals.refuse_changes()
-            self.deferral.begin_rest()
-
-    def settle(self) -> None:
-        """Take the steps that wait for the next forward pass: the state is then as if none had been deferred."""
-        if self.deferral is not None:
-            self.deferral.settle()
-
-    def step(self) -> PendingExchange | None:
-        """Count one computed step of this worker, and return its exchange: None where none follows this step."""
-        self.clock += 1
-        self.state.clock = self.clock
-        self.taken_rates = self.optimizer.rates()
-        return self.payload.step()
-
-    def check(self, values: Sequence[Tensor]) -> None:
-        """Raise DivergedError if one of `values`, which leave the worker, is not finite."""
-        refuse_infinite(values, self.agreement.payload, self.port.name, self.clock)
 
     @property
     def awaits(self) -> bool:
         """True if part of the last step is still to come, so that the library will write weights before the next."""
         return self.deferral is not None and bool(self.deferral.outstanding)
 
-    def average_gradients(self) -> None:
-        """Replace the worker's gradient by the mean of its group, where the group has an inner exchange."""
-        for inner in self.inner:
-            inner.average_gradients(self.clock, self.payload.rates())
-
-    def correct_gradients(self) -> None:
-        """Replace the worker's gradient by the one that the local rule corrects, if it corrects gradients."""
-        self.rule.correct_gradients()
-
-    def average_updates(self) -> None:
-        """Take over the weights on which the worker's group agrees after a local step, where the group has an inner exchange."""
-        for inner in self.inner:
-            inner.average_updates(self.clock, self.payload.rates())
-
-    def exchange_gradient(self) -> PendingExchange | None:
-        """The exchange of the gradients that the parameters have, in the way that needs the fewest copies; None where it is under way."""
-        if self.defers():
-            return None
-        if self.overlap is not None:
-            return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
-        if self.channel.offers.in_place is None:
-            return self.exchange(self.parameters.gradient())
-        sends = self.channel.offers.in_place.sends
-        parts = self.parameters.parts() if sends else self.parameters.present()
-        self.check(parts)
-        return PendingExchange(partial(self.channel.offers.in_place.exchange_parts, parts), self._apply_in_place if sends else self._apply)
-
-    def defers(self) -> bool:
-        """True if this step's exchange is under way tensor by tensor, and forward passes wait for its results."""
-        return self.deferral is not None and self.deferral.step()
-
-    def exchange(self, value: Tensor) -> PendingExchange:
-        """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
-        self.rule.send()  # the rule may replace the weights by the vector that it sends
-        self.check([value])
-        weighted, rates = (value if self.level.weight == 1 else value * self.level.weight), self.payload.rates()
-        start = partial(self.channel.exchange, weighted.cpu(), self.clock, rates)
-        return PendingExchange(self.rule.exchange(start, self.port, rates), self._conclude)
-
-    @property
-    def rests(self) -> bool:
-        """True if the worker skips its next step."""
-        return self._chooses and not self.agreement.consistency.takes_part(self.clock + 1, self.level.group.rank, self.level.group)
-
-    def pass_over(self) -> PendingExchange | None:
-        """Count a step that is skipped, and return the response to collect before the next one that is taken."""
-        self.clock += 1
-        self.state.clock = self.clock
-        return self.collect()
-
     @property
     def awaits_response(self) -> bool:
         """True if an update was sent whose response has not been collected."""
         return self.channel.offers.late is not None and self.channel.offers.late.under_way
 
+    @property
+    def rests(self) -> bool:
+        """True if the worker skips its next step."""
+        group = self.local.level.group
+        return self.chooses and not self.agreement.consistency.takes_part(self.local.clock + 1, group.rank, group)
+
+    def establish(self) -> None:
+        """Start with the weights of worker 0."""
+        local, recipe = self.local, self.payload.recipe()
+        self.payload.begin()
+        for inner in local.inner:
+            self.context.perform(inner.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
+        local.control.nbytes = local.state.weights.numel() * local.state.weights.element_size()
+        self.context.perform(self.channel.establish(InitialState(local.state, recipe, local.control))).apply(local.state)
+        local.rule.establish(self.context)
+        self._follow_weights()
+        local.rebase()
+        local.writes.note()
+
+    def begin_overlap(self, model: nn.Module) -> None:
+        """From now on exchange the gradients of `model` as backward() computes them, where the topology can."""
+        offers, local = self.channel.offers, self.local
+        if offers.buckets is not None:
+            self.overlap = Overlap(local.parameters, offers.buckets, self.context, local.check_early)
+        if offers.tensors is not None:
+            self.deferral = Deferral(model, offers.tensors, local)
+
+    def refuse_changes(self) -> None:
+        """Raise an error for weights that were written in vain, or gradients that were changed after they were exchanged in backward()."""
+        if self.local.writes.take(self.local.clock):
+            self.local.count_from_here()
+        for early in (self.overlap, self.deferral):
+            if early is not None:
+                early.arrivals.refuse_changes()
+                early.begin_rest()
+
+    def step(self) -> PendingExchange | None:
+        """Take one computed step of this worker, and return its exchange: None where none follows, or it is under way already."""
+        local = self.local
+        local.state.clock += 1
+        local.taken_rates = local.optimizer.rates()
+        if self.deferral is not None and self.deferral.step():
+            return None
+        if not self.payload.step():
+            return self.collect()
+        if self.overlap is not None:
+            return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
+        return self._exchange()
+
+    def pass_over(self) -> PendingExchange | None:
+        """Count a step that is skipped, and return the response to collect before the next one that is taken."""
+        self.local.state.clock += 1
+        return self.collect()
+
     def collect(self) -> PendingExchange | None:
         """The response to an update that was sent some steps ago, if it is due; None where there is none."""
         late = self.channel.offers.late
-        return PendingExchange(late.collect, self._conclude) if late is not None and late.due(self.clock) else None
+        return PendingExchange(late.collect, self._conclude) if late is not None and late.due(self.local.clock) else None
+
+    def settle(self) -> None:
+        """Take the steps that wait for the next forward pass: the state is then as if none had been deferred."""
+        if self.deferral is not None:
+            self.deferral.settle()
 
     def finish(self) -> None:
         """End the exchange: afterwards the parameters are the final weights."""
-        self.writes.refuse_end(self.clock)
+        local = self.local
+        local.writes.refuse_end(local.clock)
         if self.deferral is not None:
             self.deferral.close()
         if self.overlap is not None:
@@ -230,13 +152,14 @@ class Part:
             if self.overlap.under_way:  # a backward() without a step: the others have started its exchange too, and the response is dropped
                 self.overlap.begin_rest()
                 self.context.perform(self.overlap.buckets.conclude(self.payload.rates()))
-        pending = self.payload.finish()
-        if pending is not None:
+        rest = self.payload.rest()
+        if rest is not None and not self.awaits_response:  # where one is awaited, replicas would count the rest differently
+            pending = self._send(rest)
             pending.conclude(self.context.perform(pending.start()))
         if self.channel.offers.late is not None and self.channel.offers.late.under_way:
             self._conclude(self.context.perform(self.channel.offers.late.collect()))
-        self.rule.end()
-        for inner in self.inner:
+        local.rule.end()
+        for inner in local.inner:
             self.context.perform(inner.channel.finish()).apply(inner.state)
         self._apply(self.context.perform(self.channel.finish()))
         self._follow_weights()
@@ -246,53 +169,77 @@ class Part:
     def end_alike(self) -> None:
         """After `finish`, make final weights that must be equal equal bit for bit (`drift.end_alike`)."""
         if self.ends_alike:
-            end_alike(self.context, self.workers, self.parameters.layout, self.state.weights, self.clock)
+            local = self.local
+            end_alike(self.context, self.workers, local.parameters.layout, local.state.weights, local.clock)
 
     def drain(self, step: int) -> str:
         """Drain the channel of every exchange of this part (`Channel.drain`), with no step outstanding. Returns the first error, or ""."""
         self.settle()
-        return drained(self, step)
+        inside = [*(inner.channel for inner in self.local.inner), *(each.channel for each in self.local.rule.beside)]
+        problems = [self.context.perform(channel.drain(step)) for channel in (*inside, self.channel)]
+        return next(filter(None, problems), "")
 
     def export(self) -> StateTree:
-        return exported(self)
+        return {**self.local.export(), "channel": self.channel.export()}
 
     def restore(self, state: StateTree) -> None:
-        restore(self, state)
+        """Restore an exported state, after `establish`. Raises CheckpointError for that of another model."""
+        refuse_other_model(state["layout"], self.local.shapes)
+        self.local.restore(state)
+        self.channel.restore(state["channel"])
+        self.local.writes.note(resumed=True)
 
-    def restore_weights(self, state: StateTree) -> None:
-        """Restore the weights alone, if the training function has written others in the meantime."""
-        if self.writes.watched.changed():
-            self.state.weights.copy_(state["model"]["weights"])
-            self.writes.note(resumed=True)
+    def _exchange(self) -> PendingExchange:
+        """The exchange of a step: in place, where gradients are exchanged and the channel can, or as a vector."""
+        in_place = self.channel.offers.in_place
+        if in_place is None or not self.agreement.payload.is_gradient:
+            return self._send(self.payload.value())
+        parameters = self.local.parameters
+        parts = parameters.parts() if in_place.sends else parameters.present()
+        self.local.check(parts)
+        return PendingExchange(partial(in_place.exchange_parts, parts), self._apply_in_place if in_place.sends else self._apply)
 
-    def _apply_in_place(self, response: Response) -> None:
-        self.parameters.drop_nothing()
-        self._apply(response)
+    def _send(self, value: Tensor) -> PendingExchange:
+        """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
+        local, weight = self.local, self.local.level.weight
+        local.rule.send()  # the rule may replace the weights by the vector that it sends
+        local.check([value])
+        rates = self.payload.rates()
+        start = partial(self.channel.exchange, (value if weight == 1 else value * weight).cpu(), local.clock, rates)
+        return PendingExchange(local.rule.exchange(start, self.port, rates), self._conclude)
 
     def _conclude(self, response: Response) -> None:
         if self.awaits_response and not response.contributions:
             return  # the update was sent; its response will be collected
-        self.rule.follow(partial(self._apply, response), self.channel.offers.collective, self.context)
-        self._rebase()
+        self.local.rule.follow(partial(self._apply, response), self.channel.offers.collective, self.context)
+        self.local.rebase()
+
+    def _apply_in_place(self, response: Response) -> None:
+        self.local.parameters.drop_absent()
+        self._apply(response)
+
+    def _apply(self, response: Response) -> None:
+        local, contributions = self.local, response.contributions
+        if local.snapshots.wanted:
+            self.look()
+        if len(contributions) < 2:  # the worker's own, or a sum that was made on the way
+            response.apply(local.state)
+            return
+        late, began = [each.staleness for each in contributions], self.port.now()
+        response.apply(local.state)
+        self.context.charge_merge(len(late) - 1)
+        self.context.record(Merged(self.port.now(), self.port.name, local.state.version, late, self.port.now() - began))
+
+    def look(self) -> None:
+        """Keep a snapshot of the weights, which are about to change.
+
+        While some parameters have taken the last step and others have not, the weights are no valid state: their next value is kept before
+        the next step.
+        """
+        if self.deferral is None or not self.deferral.part_way:
+            self.local.look()
 
     def _follow_weights(self) -> None:
         """Move the parameters where a response has placed the weights in other memory."""
-        if self.state.weights is not self.parameters.flat:
-            self.parameters.lie_in(self.state.weights)
-
-    def _rebase(self) -> None:
-        for inner in self.inner:
-            inner.rebase()
-
-    def _apply(self, response: Response) -> None:
-        port, late = self.port, [each.staleness for each in response.contributions]
-        self.look()
-        began = port.now()
-        response.apply(self.state)
-        if len(late) > 1:  # one is the worker's own, or a sum that was made on the way
-            self.context.charge_merge(len(late) - 1)
-            self.context.record(Merged(port.now(), port.name, self.state.version, late, port.now() - began))
-
-    def check_early(self, value: Tensor) -> None:
-        """Raise DivergedError if `value`, of the step that `backward()` prepares, is not finite."""
-        refuse_infinite([value], self.agreement.payload, self.port.name, self.clock + 1)
+        if self.local.state.weights is not self.local.parameters.flat:
+            self.local.parameters.lie_in(self.local.state.weights)

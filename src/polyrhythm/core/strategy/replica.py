@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from operator import itemgetter
 from types import MethodType
-from typing import Any
 
 import torch
 from torch import nn
@@ -23,12 +22,10 @@ from polyrhythm.core.strategy.fitting_optimizer import refuse_optimizer
 from polyrhythm.core.strategy.gradients import Parameters, copy_bytes, paste_bytes
 from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.core.strategy.optimizers.attachable import HeldParameters, refuse_unattachable
+from polyrhythm.core.strategy.optimizers.attached_step import attached_step, own_step, refuse_replaced
 from polyrhythm.core.strategy.optimizers.optimizer_options import AttachedOptions
-from polyrhythm.core.strategy.optimizers.step_arguments import StepArguments, without_arguments
-from polyrhythm.core.strategy.optimizers.step_hooks import hooked, refuse_replaced, without_hooks
-from polyrhythm.core.strategy.part import Part
+from polyrhythm.core.strategy.part import Part, PendingExchange
 from polyrhythm.core.strategy.part_seat import PartSeat
-from polyrhythm.core.strategy.payloads import PendingExchange
 from polyrhythm.core.strategy.same_memory import refuse_same_memory
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.strategy.unused_state import UnusedState
@@ -36,7 +33,6 @@ from polyrhythm.core.strategy.watching.alike import Attached, begin_alike
 from polyrhythm.core.strategy.watching.constraints import Constraint, Constraints
 from polyrhythm.core.strategy.watching.step_watch import StepWatch
 from polyrhythm.core.trees import StateTree
-from polyrhythm.errors import CompositionError
 
 
 class Replica:
@@ -64,7 +60,6 @@ class Replica:
         self.clip_norm = clip_norm
         self._clip_next: float | None = None
         self.options = AttachedOptions.of(optimizer)
-        plain_step = without_arguments(optimizer, without_hooks(optimizer))
         shares = divided(model, optimizer, plan)
         self.trained = {id(parameter) for share in shares for _, parameter in share.named}
         self._held = HeldParameters(model, optimizer, self.trained)
@@ -75,18 +70,22 @@ class Replica:
         self.parts: list[Part] = []
         flats = [Parameters(share.named, share.modules) for share in shares]
         self.watch = StepWatch(optimizer, flats, plan.strategy.shares_memory)
+        plain_step = own_step(optimizer, self.watch)
         for share, parameters in zip(shares, flats, strict=True):
             scope = share.planned.scope(number, share.kind)
-            local = LocalOptimizer(optimizer, self.watch.own(plain_step), parameters, clip_norm)
+            local = LocalOptimizer(optimizer, plain_step, parameters, clip_norm)
             seat = PartSeat(context, context.port.scoped(scope), scope, self.group)
             self.parts.append(Part(parameters, local, share.planned, seat))
+        self.locals = [part.local for part in self.parts]
+        self._controls = [local.control for local in self.locals if local.control.measures]
         self.equal = EqualReplicas(model, optimizer, self.parts, plan.strategy, number)
-        self.unused = UnusedState(optimizer, [part.optimizer for part in self.parts if not part.payload.steps_here], plan.strategy.name)
+        stepped_elsewhere = [part.local.optimizer for part in self.parts if not part.payload.steps_here]
+        self.unused = UnusedState(optimizer, stepped_elsewhere, plan.strategy.name)
 
     @property
     def clock(self) -> int:
         """The number of steps that this worker has taken."""
-        return self.parts[0].clock
+        return self.locals[0].state.clock
 
     @property
     def overlaps(self) -> bool:
@@ -119,27 +118,10 @@ class Replica:
         paste_bytes(self.context.perform(send(port, self.group, copy_bytes(self.others), "others")), self.others)
 
     def _take_over(self, stepping: Callable[[], None]) -> None:
-        arguments = StepArguments(self.optimizer)
-
-        def step(optimizer: torch.optim.Optimizer, *given: Any, **options: Any) -> Any:
-            closure = arguments.closure(given, options)
-            if getattr(optimizer, "grad_scale", None) is not None or getattr(optimizer, "found_inf", None) is not None:
-                raise CompositionError(
-                    "GradScaler lets each worker decide by itself to skip a step, so they would get out of step: use torch.autocast with "
-                    "bfloat16, which needs no scaler."
-                )
-            optimizer._opt_called = True  # type: ignore[attr-defined]
-            loss = None
-            if closure is not None:  # once: optimizers that need several evaluations were refused when they were attached
-                with torch.enable_grad():
-                    loss = closure()
-            stepping()
-            return loss
-
-        whole = self.watch.attached(hooked(step, self.settle))
+        step = attached_step(self.optimizer, self.watch, stepping, self.settle)
         # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours notifies them itself.
-        whole._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-        self.optimizer.step = MethodType(whole, self.optimizer)  # type: ignore[method-assign]
+        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+        self.optimizer.step = MethodType(step, self.optimizer)  # type: ignore[method-assign]
         # A GradScaler then hands its scale to step() instead of deciding by itself; step() can refuse with a reason.
         self.optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
 
@@ -150,31 +132,33 @@ class Replica:
     def step(self, samples: int) -> None:
         """Take one step of this worker: it was computed on `samples`, and is now exchanged and merged as the strategy defines."""
         computed = self._port.now() - self._resumed
-        self._check()
-        self.watch.refuse_step()
-        self.unused.refuse_written()
+        self._refuse_changes()
         norm, self._clip_next = (self.clip_norm if self._clip_next is None else self._clip_next), None
         for part in self.parts:
-            part.optimizer.clip_norm = norm
+            part.local.optimizer.clip_norm = norm
         for part in self.parts:
-            part.state.samples += samples
+            part.local.state.samples += samples
             part.refuse_changes()
-        self.equal.step(self.clock + 1)
+        compares = self.equal.compares(self.locals[0].state.clock + 1)
         self._exchange([(part, pending) for part in self.parts if (pending := part.step()) is not None])
-        for part in self.parts:
-            part.control.stepped(part.clock, computed, samples)
-            part.writes.note()
-        self.equal.stepped()
-        self.unused.note()
-        if self.constraints:
+        for control in self._controls:
+            control.stepped(self.clock, computed, samples)
+        for local in self.locals:
+            local.writes.note()
+        if compares:
+            self.equal.compared()
+        self.equal.note_rates([local.taken_rates for local in self.locals])
+        if self.unused.optimizers:
+            self.unused.note()
+        if self.constraints.functions:
             self.settle()
-            self.constraints.apply(self.parts)
+            self.constraints.apply(self.locals)
         self._resumed = self._port.now()
 
     def constrain(self, function: Constraint) -> None:
         """Apply `function` to the model now, and after every update of its weights. Raises CompositionError where servers hold these."""
         self.settle()
-        self.constraints.add(function, self.parts, self.plan.strategy.name)
+        self.constraints.add(function, self.locals, self.plan.strategy.name)
         self.watch.restart()
 
     @property
@@ -184,17 +168,18 @@ class Replica:
 
     def pass_over(self) -> None:
         """Skip the next step, and take over the weights that the one after it needs."""
-        for part in self.parts:
-            part.writes.take(part)
+        for local in self.locals:
+            if local.writes.take(local.clock):
+                local.count_from_here()
         self._exchange([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
-        for part in self.parts:
-            part.writes.note()
+        for local in self.locals:
+            local.writes.note()
         self._resumed = self._port.now()
 
     def reported(self, metrics: Mapping[str, float]) -> None:
         """Give the controllers the `metrics` that the worker has reported."""
-        for part in self.parts:
-            part.control.reported(metrics)
+        for local in self.locals:
+            local.control.reported(metrics)
 
     def _exchange(self, pending: list[tuple[Part, PendingExchange]]) -> None:
         """Make the exchanges of all parts at the same time; their responses are applied in the order of parts."""
@@ -205,16 +190,21 @@ class Replica:
             alone.conclude(self.context.perform(alone.start()))
             return
         # native sums wait for the exchanges before them, and those with servers and peers make none
-        order = sorted(range(len(pending)), key=lambda k: pending[k][0].pattern is not Pattern.COLLECTIVE)
+        order = sorted(range(len(pending)), key=lambda k: pending[k][0].local.pattern is not Pattern.COLLECTIVE)
         responses = self.context.perform(together(self.context.port, [pending[k][1].start for k in order]))
         for k, response in sorted(zip(order, responses, strict=True), key=itemgetter(0)):
             pending[k][1].conclude(response)
 
-    def _check(self) -> None:
-        """Raise CompositionError for changes by the user since attaching that would leave some weights out of the exchange."""
-        self._held.refuse_changes(self.clock)
-        for part in self.parts:
-            part.parameters.check()
+    def _refuse_changes(self) -> None:
+        """Raise an error for changes by the user since the last step that would leave some weights, or a state, out of the exchange."""
+        self._held.refuse_changes(self.locals[0].state.clock)
+        for local in self.locals:
+            if not local.parameters.in_place:
+                raise local.parameters.moved()
+        if self.watch.outside is not None:
+            self.watch.refuse_step()
+        if self.unused.optimizers:
+            self.unused.refuse_written()
 
     def drain(self, step: int) -> str:
         """Drain every part (`Channel.drain`). Returns the first error as a sentence, else ""."""
@@ -243,7 +233,7 @@ class Replica:
         """Restore weights and the optimizer, which the training function or a learning-rate scheduler may have changed since `restore`."""
         with torch.no_grad():
             for part, exported in zip(self.parts, state["parts"], strict=True):
-                part.restore_weights(exported)
+                part.local.restore_weights(exported)
         self._restore_optimizer(state)
         self.watch.restart()
 
@@ -265,6 +255,6 @@ class Replica:
         for part in self.parts:
             part.finish()
         self.unused.close()
-        self.constraints.apply(self.parts)
+        self.constraints.apply(self.locals)
         for part in self.parts:
             part.end_alike()

@@ -15,11 +15,11 @@ _Marks = list[tuple[int, int]]
 
 
 class UnusedState:
-    """Refuses a state of `optimizer` that was loaded or written, for the parameters of `unused`: no step would use it."""
+    """Refuses a state of `optimizer` that was loaded or written, for the parameters of `optimizers`: no step would use it."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, unused: Sequence[LocalOptimizer], system: str) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, optimizers: Sequence[LocalOptimizer], system: str) -> None:
         self.optimizer = optimizer
-        self.unused = unused
+        self.optimizers = optimizers
         self.system = system
         self._marks: _Marks = []
         self._stepped = self._reset = False
@@ -30,10 +30,10 @@ class UnusedState:
 
         A state that optimizers of other libraries have before their first step is allowed.
         """
-        if not self.unused:
+        if not self.optimizers:
             return
         if type(self.optimizer).__module__.startswith("torch.optim") and any(
-            _has_stepped(state) for each in self.unused for state in each.states()
+            _has_stepped(state) for each in self.optimizers for state in each.states()
         ):
             raise self._refused("when it was attached")
         self._listen()
@@ -46,20 +46,19 @@ class UnusedState:
                 "servers, or a rule of the system's own, take the steps and would keep what they remember: set options in "
                 "optimizer.param_groups, and for a fresh state take a system whose workers step (allreduce, sparknet, …)."
             )
-        if self.unused and self._now() != self._marks:
+        if self._now() != self._marks:
             raise self._refused("by hand")
 
     def note(self) -> None:
         """Note that a step is over, in which the optimizer may have stepped here too, on weights that are replaced later."""
         self._stepped = True
-        if self.unused:
-            self._marks = self._now()
+        self._marks = self._now()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Load the optimizer's state of a checkpoint of this run: its options, and a state without steps."""
         self.close()
         self.optimizer.load_state_dict(dict(state))
-        if self.unused:
+        if self.optimizers:
             self._listen()
 
     def close(self) -> None:
@@ -87,7 +86,7 @@ class UnusedState:
         """The identity of each tensor, and the number of writes to it."""
         return [
             (id(value), value._version if isinstance(value, Tensor) else 0)
-            for each in self.unused
+            for each in self.optimizers
             for state in each.states()
             for value in state.values()
         ]

@@ -72,7 +72,7 @@ class FollowedPart:
         return [self.subject]
 
     def want(self, wanted: bool, actor: str, holders: Sequence[str]) -> None:
-        self.part.snapshots.wanted = wanted and actor in self.part.planned.plan.result_actors()
+        self.part.local.snapshots.wanted = wanted and actor in self.part.planned.plan.result_actors()
         self.snapshots.wanted = wanted and bool(self.buffers) and actor in holders
 
     def exchange(self, now: float) -> None:
@@ -85,7 +85,7 @@ class FollowedPart:
             self.snapshots.look(now, _flat(self.buffers))
 
     def own(self) -> list[tuple[str, Snapshots]]:
-        kept = [(self.part.scope, self.part.snapshots), (self._buffers, self.snapshots)]
+        kept = [(self.part.scope, self.part.local.snapshots), (self._buffers, self.snapshots)]
         return [(scope, snapshots) for scope, snapshots in kept if snapshots.wanted]
 
     def expected(self, holders: Sequence[str]) -> set[tuple[str, str]]:
@@ -94,7 +94,7 @@ class FollowedPart:
 
     def final(self) -> tuple[Tensor, list[Tensor]]:
         """The weights and the buffers."""
-        return self.part.parameters.flat.clone(), [buffer.clone() for buffer in self.buffers]
+        return self.part.local.parameters.flat.clone(), [buffer.clone() for buffer in self.buffers]
 
     def show(self, index: int, everyone: Everyone, final: tuple[Tensor, list[Tensor]]) -> None:
         weights, buffers = final
@@ -103,7 +103,7 @@ class FollowedPart:
     def restore(self, final: tuple[Tensor, list[Tensor]]) -> None:
         weights, buffers = final
         with torch.no_grad():
-            self.part.parameters.flat.copy_(weights)
+            self.part.local.parameters.flat.copy_(weights)
             for buffer, value in zip(self.buffers, buffers, strict=True):
                 buffer.copy_(value)
 
@@ -113,7 +113,7 @@ class FollowedPart:
 
     def _at(self, index: int, everyone: Everyone, final: Tensor) -> Tensor:
         """The result at a moment; for an actor whose weights have not changed since, with its part of the final weights."""
-        plan, layout = self.part.planned.plan, self.part.parameters.layout
+        plan, layout = self.part.planned.plan, self.part.local.parameters.layout
         actors = plan.result_actors()
         layouts = plan.held_by(layout)
         whole = all(held.numel == layout.numel for held in layouts)

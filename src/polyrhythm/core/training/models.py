@@ -105,7 +105,7 @@ class Models:
         """The value that the first exchange with a decision about `setting` uses; `composed` where none has decided."""
         for replica in self.replicas:
             for part in replica.parts:
-                if (found := part.control.value(setting, composed, receiver)) != composed:
+                if (found := part.local.control.value(setting, composed, receiver)) != composed:
                     return found
         return composed
 

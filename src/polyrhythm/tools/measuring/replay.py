@@ -64,8 +64,8 @@ class Replay:
         model, optimizer = worker.attach(model, optimizer)
         _refuse_unknown_sizes(worker.attached)
         for part in (part for replica in worker.attached for part in replica.parts):
-            part.optimizer.plain_step = _stand_still
-            part.writes.watched = UnwatchedWeights()
+            part.local.optimizer.plain_step = _stand_still
+            part.local.writes.watched = UnwatchedWeights()
             _lie_together(part)
         batches = self._batches(worker)
         for _ in range(self.steps):
@@ -120,10 +120,10 @@ def _nothing(numel: int, dtype: torch.dtype) -> Tensor:
 
 def _lie_together(part: Part) -> None:
     """Let one vector of zeros be the weights of all workers: theirs are zero, and what they exchange leaves them so."""
-    if part.state.owned and not part.inner:
-        weights = part.state.weights
-        part.state.place(_nothing(weights.numel(), weights.dtype), owned=True)
-        part.parameters.lie_in(part.state.weights)
+    if part.local.state.owned and not part.local.inner:
+        weights = part.local.state.weights
+        part.local.state.place(_nothing(weights.numel(), weights.dtype), owned=True)
+        part.local.parameters.lie_in(part.local.state.weights)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.topology import Tensors
 from polyrhythm.core.strategy.deferral.arrivals import Arrivals
-from polyrhythm.core.strategy.deferral.deferred_steps import DEFERRED_STEPS, DeferredSteps, SteppingPart
+from polyrhythm.core.strategy.deferral.deferred_steps import DEFERRED_STEPS, DeferredSteps
 from polyrhythm.core.strategy.deferral.waiting_places import WaitingPlaces
+from polyrhythm.core.strategy.local_part import LocalPart
 from polyrhythm.errors import WorkloadError
 
 Waiting = TypeVar("Waiting", bound=Callable[..., None])
@@ -26,17 +26,6 @@ def _uncompiled(waiting: Waiting) -> Waiting:
     return waiting
 
 
-class DeferringPart(SteppingPart, Protocol):
-    """The part of a replica whose steps are deferred."""
-
-    @property
-    def context(self) -> WorkerContext:
-        """The runtime of the worker."""
-
-    def look(self) -> None:
-        """Keep a snapshot: the weights are about to change."""
-
-
 class Deferral:
     """Sends each tensor when `backward()` has computed it; `step()` does not wait, and a module's forward pass waits for its own.
 
@@ -45,18 +34,18 @@ class Deferral:
     after `settle`, nothing is outstanding.
     """
 
-    def __init__(self, model: nn.Module, tensors: Tensors, part: DeferringPart) -> None:
+    def __init__(self, model: nn.Module, tensors: Tensors, local: LocalPart) -> None:
         self.tensors = tensors
-        self.part = part
-        self.parameters = part.optimizer.parameters
+        self.local = local
+        self.parameters = local.optimizer.parameters
         self.outstanding: set[int] = set()
         self.left: set[int] = set()
         self.untouched = False
         self._wait = torch.compiler.disable(self._wait_for)  # type: ignore[no-untyped-call]
         self.places = WaitingPlaces(model, self.parameters.parameters)
-        self.arrivals = Arrivals(self.parameters, self._send, part.check_early)
-        self.steps: DeferredSteps = DEFERRED_STEPS[part.agreement.payload](part, self.arrivals)
-        self._hooks: list[Any] = [part.optimizer.optimizer.register_state_dict_pre_hook(_Hook(self._read))]
+        self.arrivals = Arrivals(self.parameters, self._send, local.check_early)
+        self.steps: DeferredSteps = DEFERRED_STEPS[local.agreement.payload](local, self.arrivals)
+        self._hooks: list[Any] = [local.optimizer.optimizer.register_state_dict_pre_hook(_Hook(self._read))]
         for module in model.modules():
             self._hooks.append(module.register_forward_pre_hook(_Hook(self._enter), prepend=True))
             self._hooks.append(module.register_state_dict_pre_hook(_Hook(self._read)))  # type: ignore[no-untyped-call]
@@ -79,7 +68,7 @@ class Deferral:
             return False
         self.left, self.outstanding = set(), set(departed)
         self.untouched = True
-        self.part.writes.note()
+        self.local.writes.note()
         self.steps.step(departed)
         self.places.learn()
         if self.steps.needs_all:
@@ -101,7 +90,7 @@ class Deferral:
             for number in every:
                 if number not in self.left:
                     self._begin(number, 1.0)
-            self.part.context.perform(self.tensors.receive(every))
+            self.local.context.perform(self.tensors.receive(every))
             self.steps.undo()
         for hook in self._hooks:
             hook.remove()
@@ -115,7 +104,7 @@ class Deferral:
     def _wait_for(self, numbers: Sequence[int]) -> None:
         missing = sum(self.parameters.parameters[number].numel() for number in self.outstanding)
         with _undisturbed(self.parameters.flat.device.type):
-            self.part.context.reach(1 - missing / max(1, self.parameters.layout.numel))
+            self.local.context.reach(1 - missing / max(1, self.parameters.layout.numel))
             self._settle(numbers)
 
     def _read(self, reader: object) -> None:
@@ -134,7 +123,7 @@ class Deferral:
     def _begin(self, number: int, done: float) -> None:
         value = self.steps.leave(number)
         self.left.add(number)
-        self.part.context.begin(self.tensors.send(number, value, self.part.state.clock + 1), done)
+        self.local.context.begin(self.tensors.send(number, value, self.local.state.clock + 1), done)
 
     def _settle(self, numbers: Sequence[int]) -> None:
         """Wait for the merged values of some parameters, and apply them."""
@@ -142,18 +131,18 @@ class Deferral:
             return
         with _undisturbed(self.parameters.flat.device.type):
             self._refuse_writes()
-            merged = self.part.context.perform(self.tensors.receive(numbers))
+            merged = self.local.context.perform(self.tensors.receive(numbers))
             if not self.part_way:
-                self.part.look()
+                self.local.look()
             self.outstanding.difference_update(numbers)
             self.steps.arrive(numbers, merged)
             if not self.outstanding:
-                self.part.writes.note()
+                self.local.writes.note()
 
     def _refuse_writes(self) -> None:
         if self.untouched:  # looked at once a step: before the first of its tensors
             self.untouched = False
-            self.part.writes.refuse_under_way(self.part.state.clock)
+            self.local.writes.refuse_under_way(self.local.state.clock)
 
 
 class _Hook:

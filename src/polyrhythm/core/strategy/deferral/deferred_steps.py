@@ -8,38 +8,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.topology import Agreement
 from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy.deferral.arrivals import Arrivals, Departure
-from polyrhythm.core.strategy.local_optimizer import LocalOptimizer, Options
-from polyrhythm.core.strategy.watching.written import HandWrites
+from polyrhythm.core.strategy.local_optimizer import Options
+from polyrhythm.core.strategy.local_part import LocalPart
 from polyrhythm.core.tensors import without_gradient
-from polyrhythm.core.weights.state import ModelState
 from polyrhythm.core.weights.wrapped_optimizer import advice
 from polyrhythm.errors import CompositionError, WorkloadError
-
-
-class SteppingPart(Protocol):
-    """The part of a replica whose steps are deferred."""
-
-    @property
-    def optimizer(self) -> LocalOptimizer:
-        """The optimizer that takes the steps."""
-
-    @property
-    def state(self) -> ModelState:
-        """The weights, and the number of steps."""
-
-    @property
-    def agreement(self) -> Agreement:
-        """The pieces of the exchange."""
-
-    @property
-    def writes(self) -> HandWrites:
-        """The watch for writes to the weights by hand."""
-
-    def check_early(self, value: Tensor) -> None:
-        """Raise DivergedError if `value`, which is about to leave, is not finite."""
 
 
 class DeferredSteps(Protocol):
@@ -74,10 +49,10 @@ class StepsOnMeans:
     `departed` are the gradients as they left; `scale` is the factor of the learning rates.
     """
 
-    def __init__(self, part: SteppingPart, arrivals: Arrivals) -> None:
-        self.part = part
+    def __init__(self, local: LocalPart, arrivals: Arrivals) -> None:
+        self.local = local
         self.arrivals = arrivals
-        self.parameters = part.optimizer.parameters
+        self.parameters = local.optimizer.parameters
         self.options: Options = []
         self.scale = 1.0
         self.departed: Mapping[int, Departure] = {}
@@ -97,7 +72,7 @@ class StepsOnMeans:
     def step(self, departed: Mapping[int, Departure]) -> None:
         """Keep the current options, which a scheduler may change before the means come."""
         self.departed = departed
-        self.options, self.scale = self.part.optimizer.options_now(), self.part.state.scale_of_mean
+        self.options, self.scale = self.local.optimizer.options_now(), self.local.state.scale_of_mean
 
     def undo(self) -> None:
         """There is nothing to undo."""
@@ -105,7 +80,7 @@ class StepsOnMeans:
     @property
     def needs_all(self) -> bool:
         """True where the norm is clipped, which needs the whole gradient."""
-        return self.part.optimizer.clip_norm is not None
+        return self.local.optimizer.clip_norm is not None
 
     def arrive(self, numbers: Sequence[int], merged: Sequence[Tensor]) -> None:
         """Step on the merged gradients. A gradient that was touched since it left is restored afterwards; others are replaced."""
@@ -117,7 +92,7 @@ class StepsOnMeans:
             parameter.grad = None if absent else mean.to(parameter.device).view(parameter.shape)
             if not absent:
                 stepping.append(parameter)
-        self.part.optimizer.step_these(stepping, self.options, self.scale)
+        self.local.optimizer.step_these(stepping, self.options, self.scale)
         for parameter, grad in touched:
             parameter.grad = grad
 
@@ -129,41 +104,41 @@ class StepsThenMixes:
     that is not due, nothing happens until `optimizer.step()`. `before` are the weights before the step.
     """
 
-    def __init__(self, part: SteppingPart, arrivals: Arrivals) -> None:
-        self.part = part
+    def __init__(self, local: LocalPart, arrivals: Arrivals) -> None:
+        self.local = local
         self.arrivals = arrivals
-        self.parameters = part.optimizer.parameters
+        self.parameters = local.optimizer.parameters
         self.options: Options | None = None
         self.before: dict[int, Tensor] = {}
 
     def begins(self) -> bool:
         """True where an exchange follows this step and the gradient is not clipped."""
-        return self.part.optimizer.clip_norm is None and self._due(self.part.state.clock + 1)
+        return self.local.optimizer.clip_norm is None and self._due(self.local.state.clock + 1)
 
     def leave(self, number: int) -> Tensor:
         """The weights of the parameter after its step."""
-        parameter, optimizer = self.parameters.parameters[number], self.part.optimizer
+        parameter, optimizer = self.parameters.parameters[number], self.local.optimizer
         if self.options is None:
             self.options = optimizer.options_now()
         if parameter.grad is not None:
             self.before[number] = parameter.detach().clone()
             optimizer.step_these([parameter], self.options, 1.0)
-            self.part.writes.early = True
+            self.local.writes.early = True
         weights = parameter.detach().reshape(-1)
-        self.part.check_early(weights)
+        self.local.check_early(weights)
         self.arrivals.leave([parameter])
         return weights.cpu() if weights.device.type != "cpu" else weights.clone()
 
     def rest(self, left: Collection[int]) -> Sequence[int]:
         """All parameters that have not left, where an exchange follows. Raises WorkloadError if the step's options have changed."""
-        optimizer = self.part.optimizer
+        optimizer = self.local.optimizer
         if left and (optimizer.clip_norm is not None or not _same(self.options or [], optimizer.options_now())):
             raise WorkloadError(
                 "The optimizer's options were changed between backward() and optimizer.step(), or gradients were to be clipped then, and "
                 "steps had been taken in backward() already: change learning rates before backward(), clip with attach(..., "
                 "clip_norm=...), or use Gossip without Deferred, which steps in step()."
             )
-        if not self._due(self.part.state.clock + 1):
+        if not self._due(self.local.state.clock + 1):
             return ()
         optimizer.clip()
         return [number for number in range(len(self.parameters.parameters)) if number not in left]
@@ -192,8 +167,8 @@ class StepsThenMixes:
                 parameter.copy_(weights.view(parameter.shape))
 
     def _due(self, clock: int) -> bool:
-        context = self.part.state.context.changed(clock=clock)
-        return self.part.agreement.consistency.exchanges(context)
+        context = self.local.state.context.changed(clock=clock)
+        return self.local.agreement.consistency.exchanges(context)
 
 
 DEFERRED_STEPS: Mapping[Payload, type[StepsOnMeans] | type[StepsThenMixes]] = {

@@ -67,23 +67,22 @@ class HeldParameters:
         self.rest = [each for each in every if id(each) not in trained]
         self.kept = [*model.parameters(), *every]  # so that no new tensor gets their ids
         self._known = {id(each) for each in self.kept}
-        self._groups = self._ids()
+        self._groups = [[id(each) for each in group["params"]] for group in optimizer.param_groups]
 
     def refuse_changes(self, clock: int) -> None:
         """Raise CompositionError if the model or the optimizer has changed; the model is checked before few steps only."""
-        self.refuse_other_groups()
-        if any(each.grad is not None for each in self.rest):
+        for group, ids in zip(self.optimizer.param_groups, self._groups, strict=False):
+            if list(map(id, group["params"])) != ids:
+                raise changed_groups()
+        if len(self.optimizer.param_groups) != len(self._groups):
+            raise changed_groups()
+        if self.rest and any(each.grad is not None for each in self.rest):
             raise CompositionError(
                 "A parameter has a gradient but was frozen, or not in the optimizer, when the model was attached, so it is not "
                 "exchanged: attach it with requires_grad=True, and with a learning rate of 0 until it is to be trained."
             )
-        if is_rare(clock + 1):
+        if not clock & (clock + 1):  # before the steps 1, 2, 4, 8, …
             self.refuse_other_model()
-
-    def refuse_other_groups(self) -> None:
-        """Raise CompositionError if parameter groups were added, or parameters removed or replaced."""
-        if self._ids() != self._groups:
-            raise changed_groups()
 
     def refuse_other_model(self) -> None:
         """Raise CompositionError if a trained parameter has left the model, or a new one that needs gradients has come."""
@@ -96,13 +95,5 @@ class HeldParameters:
                 "replace layers before worker.attach, or write the new values into the old ones, in the same way at every worker."
             )
 
-    def _ids(self) -> list[list[int]]:
-        return [[id(each) for each in group["params"]] for group in self.optimizer.param_groups]
-
 
 _SHOWN = 3
-
-
-def is_rare(step: int) -> bool:
-    """True for the steps 1, 2, 4, 8, …, before which expensive checks are made."""
-    return step & (step - 1) == 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy.payloads.factors import FactorsPayload
 from polyrhythm.core.strategy.payloads.gradients import GradientPayload
-from polyrhythm.core.strategy.payloads.protocol import PayloadOfPart, PendingExchange
+from polyrhythm.core.strategy.payloads.protocol import PayloadOfPart
 from polyrhythm.core.strategy.payloads.rows import RowsPayload
 from polyrhythm.core.strategy.payloads.shared_writes import SharedWritesPayload
 from polyrhythm.core.strategy.payloads.updates import UpdatePayload
@@ -22,4 +22,4 @@ PAYLOADS: Mapping[Payload, type[PayloadOfPart]] = {
     Payload.NOTHING: SharedWritesPayload,
 }
 
-__all__ = ["PAYLOADS", "PayloadOfPart", "PendingExchange"]
+__all__ = ["PAYLOADS", "PayloadOfPart"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
+from torch import Tensor
 
-from polyrhythm.core.protocols.responses import Response
+from polyrhythm.core.strategy.local_part import LocalPart
 from polyrhythm.core.strategy.payloads.captured import CapturedLayer
 from polyrhythm.core.strategy.payloads.gradients import GradientPayload
-from polyrhythm.core.strategy.payloads.protocol import ExchangingPart, PendingExchange
-from polyrhythm.core.weights.state import Optimize
 from polyrhythm.errors import CompositionError
 
 _SHOWN = 3
@@ -20,16 +18,12 @@ class FactorsPayload:
     Raises CompositionError for parameters that belong to no linear layer, and for gradients that would be clipped before they are sent.
     """
 
-    def __init__(self, part: ExchangingPart) -> None:
-        self.part = part
-        self.gradients = GradientPayload(part)
+    def __init__(self, local: LocalPart) -> None:
+        self.local = local
+        self.gradients = GradientPayload(local)
         self._refuse_others()
         self._refuse_clipped()
-        self.layers = {path: CapturedLayer(*found) for path, found in part.parameters.owners("weight").items()}
-
-    @property
-    def optimize(self) -> Optimize | None:
-        return self.gradients.optimize
+        self.layers = {path: CapturedLayer(*found) for path, found in local.parameters.owners("weight").items()}
 
     @property
     def steps_here(self) -> bool:
@@ -44,39 +38,37 @@ class FactorsPayload:
     def rates(self) -> tuple[float, ...]:
         return self.gradients.rates()
 
-    def step(self) -> PendingExchange:
-        """Exchange the gradient, together with its factors."""
+    def step(self) -> bool:
+        """Take the factors that make up the gradient; the codec sees them in the exchange that follows."""
         found = {path: layer.factors() for path, layer in self.layers.items()}
-        self.part.state.factors = {path: factors for path, factors in found.items() if factors is not None}
-        pending = self.gradients.step()
-        assert pending is not None, "factors of a layer are sent together"
-        return PendingExchange(pending.start, partial(self._conclude, pending))
-
-    def _conclude(self, pending: PendingExchange, response: Response) -> None:
-        self.part.state.factors = {}
+        self.local.state.factors = {path: factors for path, factors in found.items() if factors is not None}
         for layer in self.layers.values():
             layer.forget()
-        pending.conclude(response)
+        return self.gradients.step()
 
-    def finish(self) -> None:
+    def value(self) -> Tensor:
+        return self.gradients.value()
+
+    def rest(self) -> None:
         """Remove the hooks from the layers; every gradient was exchanged at its step."""
+        self.local.state.factors = {}
         for layer in self.layers.values():
             layer.close()
 
     def _refuse_others(self) -> None:
-        linear = {name for name, module in self.part.parameters.modules.items() if _is_linear(module)}
-        others = [name for name in self.part.parameters.layout.names if name not in linear]
+        linear = {name for name, module in self.local.parameters.modules.items() if _is_linear(module)}
+        others = [name for name in self.local.parameters.layout.names if name not in linear]
         if others:
             shown = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
             raise CompositionError(
-                f"{self.part.agreement.codec!r} sends factors of linear layers, and {shown} belong to none: use it for selected "
+                f"{self.local.agreement.codec!r} sends factors of linear layers, and {shown} belong to none: use it for selected "
                 'parameters, such as CheaperAsFactors(batch) or Modules("Linear").'
             )
 
     def _refuse_clipped(self) -> None:
-        if self.gradients.served and self.part.optimizer.clip_norm is not None:
+        if self.gradients.served and self.local.optimizer.clip_norm is not None:
             raise CompositionError(
-                f"clip_norm={self.part.optimizer.clip_norm} clips a worker's gradient before servers get it, and factors multiply out to "
+                f"clip_norm={self.local.optimizer.clip_norm} clips a worker's gradient before servers get it, and factors multiply out to "
                 "the whole: leave clip_norm out, or exchange factors collectively, where the merged gradient is clipped."
             )
 

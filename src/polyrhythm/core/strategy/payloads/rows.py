@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
+from polyrhythm.core.strategy.local_part import LocalPart
 from polyrhythm.core.strategy.payloads.gradients import GradientPayload
-from polyrhythm.core.strategy.payloads.protocol import ExchangingPart, PendingExchange
-from polyrhythm.core.weights.state import Optimize
 from polyrhythm.errors import CompositionError
 
 
@@ -16,18 +16,14 @@ class RowsPayload:
     What was merged is dense, and so is what the optimizer then steps on. Raises CompositionError for one that takes sparse gradients only.
     """
 
-    def __init__(self, part: ExchangingPart) -> None:
-        self.part = part
-        self.gradients = GradientPayload(part)
-        if part.optimizer.takes_sparse_alone:
+    def __init__(self, local: LocalPart) -> None:
+        self.local = local
+        self.gradients = GradientPayload(local)
+        if local.optimizer.takes_sparse_alone:
             raise CompositionError(
-                f"{part.optimizer.kind} takes sparse gradients only, and what several workers' gradients are merged into is dense: use "
+                f"{local.optimizer.kind} takes sparse gradients only, and what several workers' gradients are merged into is dense: use "
                 "SGD or Adagrad, which leave a row without a gradient as it is."
             )
-
-    @property
-    def optimize(self) -> Optimize | None:
-        return self.gradients.optimize
 
     @property
     def steps_here(self) -> bool:
@@ -42,12 +38,15 @@ class RowsPayload:
     def rates(self) -> tuple[float, ...]:
         return self.gradients.rates()
 
-    def step(self) -> PendingExchange | None:
-        """Exchange the gradient, whose sparse parts become dense."""
-        for parameter in self.part.parameters.parameters:
+    def step(self) -> bool:
+        """Make the sparse parts of the gradient dense."""
+        for parameter in self.local.parameters.parameters:
             if parameter.grad is not None and parameter.grad.layout != torch.strided:
                 parameter.grad = parameter.grad.detach().to_dense()
         return self.gradients.step()
 
-    def finish(self) -> None:
-        """Every gradient was exchanged at its step."""
+    def value(self) -> Tensor:
+        return self.gradients.value()
+
+    def rest(self) -> None:
+        """None: every gradient was exchanged at its step."""

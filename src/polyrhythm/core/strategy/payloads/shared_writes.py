@@ -5,23 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from polyrhythm.core.strategy.payloads.local_step import step_locally
-from polyrhythm.core.strategy.payloads.protocol import ExchangingPart, PendingExchange
-from polyrhythm.core.weights.state import Optimize
+from polyrhythm.core.strategy.local_part import LocalPart
 
 
 class SharedWritesPayload:
     """Every step is taken on the shared weights; a sparse gradient writes its rows alone, if the optimizer takes it as it is."""
 
-    def __init__(self, part: ExchangingPart) -> None:
-        self.part = part
-        rows = part.parameters.layout.rows
+    def __init__(self, local: LocalPart) -> None:
+        self.local = local
+        rows = local.parameters.layout.rows
         self.starts = [sum(rows[:k]) for k in range(len(rows))]
         self.all_rows = [torch.arange(start, start + count) for start, count in zip(self.starts, rows, strict=True)]
-
-    @property
-    def optimize(self) -> Optimize | None:
-        return None
 
     @property
     def steps_here(self) -> bool:
@@ -36,24 +30,22 @@ class SharedWritesPayload:
 
     def rates(self) -> tuple[float, ...]:
         """The learning rates with which the steps were taken."""
-        return self.part.optimizer.rates()
+        return self.local.optimizer.rates()
 
-    def step(self) -> PendingExchange | None:
-        """Step, and count the rows that were written."""
-        part = self.part
-        part.check([each.grad for each in part.parameters.parameters if each.grad is not None])
-        step_locally(part)
-        return part.exchange(self.touched())
+    def step(self) -> bool:
+        """Step on the shared weights; True: the rows that were written are counted after every step."""
+        self.local.check([each.grad for each in self.local.parameters.parameters if each.grad is not None])
+        self.local.step(self.rates)
+        return True
 
-    def touched(self) -> Tensor:
+    def value(self) -> Tensor:
         """The rows (k,) that have a gradient, numbered over all parameters; each once."""
         found = [torch.empty(0, dtype=torch.int64)]
-        for parameter, start, rows in zip(self.part.parameters.parameters, self.starts, self.all_rows, strict=True):
+        for parameter, start, rows in zip(self.local.parameters.parameters, self.starts, self.all_rows, strict=True):
             grad = parameter.grad
             if grad is not None:
                 found.append(torch.unique(grad._indices()[0]) + start if grad.is_sparse else rows)
         return torch.cat(found)
 
-    def finish(self) -> PendingExchange | None:
+    def rest(self) -> None:
         """None: every step was written when it was taken."""
-        return None

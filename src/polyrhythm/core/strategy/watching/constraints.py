@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
-from polyrhythm.core.strategy.watching.written import HandWrites
-from polyrhythm.core.weights.state import ModelState
+from polyrhythm.core.strategy.local_part import LocalPart
 from polyrhythm.errors import CompositionError
 
 Constraint = Callable[[Any], object]
 """Takes the model, and writes to its parameters: clips them, bounds their norms, multiplies them by masks."""
-
-
-class ConstrainedPart(Protocol):
-    """A part of a replica whose weights are constrained."""
-
-    @property
-    def states(self) -> Sequence[ModelState]:
-        """The weights of the part's exchanges, each with its anchor."""
-
-    @property
-    def shifts(self) -> bool:
-        """True if each worker adds up all others' changes: it then applies constraints for itself, and sends their effect to nobody."""
-
-    @property
-    def writes(self) -> HandWrites:
-        """The watch for writes to the weights by hand."""
 
 
 class Constraints:
@@ -39,10 +22,7 @@ class Constraints:
         self.model = model
         self.functions: list[Constraint] = []
 
-    def __bool__(self) -> bool:
-        return bool(self.functions)
-
-    def add(self, function: Constraint, parts: Sequence[ConstrainedPart], system: str) -> None:
+    def add(self, function: Constraint, parts: Sequence[LocalPart], system: str) -> None:
         """Apply `function` now, and from now on. Raises CompositionError where the weights are not held by the workers."""
         if any(part.writes.started_elsewhere for part in parts):
             raise CompositionError(
@@ -53,7 +33,7 @@ class Constraints:
         self.functions.append(function)
         self.apply(parts)
 
-    def apply(self, parts: Sequence[ConstrainedPart]) -> None:
+    def apply(self, parts: Sequence[LocalPart]) -> None:
         """Apply all functions to the weights. Workers that agree on the weights before also agree on them afterwards."""
         if not self.functions:
             return

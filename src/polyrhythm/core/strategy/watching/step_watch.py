@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -49,12 +48,14 @@ class OptimizerSteps:
     def __init__(self) -> None:
         self.strangers = 0
         self._watches: WeakValueDictionary[int, StepWatch] = WeakValueDictionary()
-        self._hook: Any = None
+        self.hook: Callable[..., None] = self._note
+        """The pre-hook of all optimizers that notifies; the steps that the library takes need not call it."""
+        self._handle: Any = None
 
     def enter(self, watch: StepWatch) -> None:
         """Notify `watch` of steps on its parameters from now on. It keeps them in memory, so that no other tensor gets their ids."""
-        if self._hook is None:
-            self._hook = register_optimizer_step_pre_hook(self._note)
+        if self._handle is None:
+            self._handle = register_optimizer_step_pre_hook(self.hook)
         self._watches.update((id(parameter), watch) for parameter in watch.parameters)
 
     def leave(self, watch: StepWatch) -> None:
@@ -71,14 +72,14 @@ class OptimizerSteps:
         self.strangers += 1
 
 
-_STEPS = OptimizerSteps()
+STEPS = OptimizerSteps()
 
 
 class StepWatch:
     """Watches the parameters of one attached `optimizer`, which are in `shares`; `shared` is True if other workers write to them too.
 
-    The worker's own steps are ignored: `own` marks the step of the optimizer as one of the library's. `taken` counts the steps since it was
-    attached, including skipped ones.
+    The worker's own steps are ignored: `inside` is above 0 while one is taken (`attached_step`), and `taken` counts them, including
+    skipped ones. `outside` is a step of another optimizer since the last one.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, shares: Sequence[Parameters], shared: bool) -> None:
@@ -88,8 +89,8 @@ class StepWatch:
         self._clock: Callable[[], int] = lambda: 0
         self._awaits: Callable[[], bool] = lambda: False
         self.taken = 0
-        self._inside = 0
-        self._outside: OutsideStep | None = None
+        self.inside = 0
+        self.outside: OutsideStep | None = None
         self._began: Glance | None = None
         self._shown: Glance | None = None
         self._used = False
@@ -103,46 +104,17 @@ class StepWatch:
 
     def begin(self, clock: Callable[[], int], awaits: Callable[[], bool]) -> None:
         """Start with the current weights. `clock` returns the number of steps, `awaits` True if part of them is still to come."""
-        _STEPS.enter(self)
+        STEPS.enter(self)
         self._clock, self._awaits = clock, awaits
         self.restart()
 
     def restart(self) -> None:
         """Compare with the current weights from now on: training continues from them."""
-        self._outside, self._began, self._shown, self._used, self._strangers = None, self.look(), None, False, _STEPS.strangers
+        self.outside, self._began, self._shown, self._used, self._strangers = None, self.look(), None, False, STEPS.strangers
 
     def close(self) -> None:
         """End the watch: the run is over, and the weights are the user's."""
-        _STEPS.leave(self)
-
-    def own(self, step: Callable[..., Any]) -> Callable[[], None]:
-        """`step` of the optimizer, marked as one that the library takes."""
-
-        def take() -> None:
-            with self._step_inside():
-                step()
-            self.taken += 1
-
-        return take
-
-    def attached(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """The replacement of the optimizer's `step`: hooks of all optimizers, which it calls, do not count as another step."""
-
-        def take(*given: Any, **options: Any) -> Any:
-            with self._step_inside():
-                result = step(*given, **options)
-            self.taken += 1  # also one that is skipped
-            return result
-
-        return take
-
-    @contextmanager
-    def _step_inside(self) -> Iterator[None]:
-        self._inside += 1
-        try:
-            yield
-        finally:
-            self._inside -= 1
+        STEPS.leave(self)
 
     def look(self) -> Glance:
         """The state at this moment."""
@@ -150,9 +122,10 @@ class StepWatch:
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """Note that `optimizer` is about to step on parameters that are watched here."""
-        wraps = any(held is self.optimizer for held in vars(optimizer).values())  # it steps by the one that is attached
-        if not (self._inside or wraps) and self._outside is None:
-            self._outside = OutsideStep(optimizer, self.look())
+        if self.inside or self.outside is not None:
+            return
+        if not any(held is self.optimizer for held in vars(optimizer).values()):  # else it steps by the one that is attached
+            self.outside = OutsideStep(optimizer, self.look())
 
     def refuse_batch(self, before: Glance) -> None:
         """Raise WorkloadError if the batch that was drawn `before` has changed the weights, and no step was taken.
@@ -165,9 +138,9 @@ class StepWatch:
 
     def refuse_step(self) -> None:
         """Raise WorkloadError, at the start of a step, if another optimizer has changed the weights since the last one."""
-        outside, self._outside = self._outside, None
+        outside, self.outside = self.outside, None
         if outside is not None and self._changed(outside.before, written=True):
-            self._outside = outside
+            self.outside = outside
             raise WorkloadError(self._sentence("The weights were changed outside the steps that are exchanged"))
 
     def refuse_shown(self) -> None:
@@ -188,14 +161,14 @@ class StepWatch:
         computed = any(each.grad is not None for each in self.parameters)
         if self._changed(self._began, written=computed):
             raise WorkloadError(self._sentence("The weights have changed since worker.attach"))
-        if self._used and (strangers := _STEPS.strangers - self._strangers):
+        if self._used and (strangers := STEPS.strangers - self._strangers):
             raise WorkloadError(
                 f"{strangers} steps were taken on parameters that are not attached, and none on those that are, so nothing was exchanged: "
                 "give worker.attach the model and the optimizer that are trained, and no copies of them."
             )
 
     def _refuse_outside(self) -> None:
-        if self._outside is not None and self._changed(self._outside.before, written=True):
+        if self.outside is not None and self._changed(self.outside.before, written=True):
             raise WorkloadError(self._sentence("The weights have changed"))
 
     def _versions(self) -> int:
@@ -216,12 +189,12 @@ class StepWatch:
 
     def _sentence(self, what: str) -> str:
         attached = type(self.optimizer).__name__
-        if self._outside is None:
+        if self.outside is None:
             return (
                 f"{what}, but step() of the attached {attached} was not called, so nothing of it is exchanged: call step() of the "
                 "optimizer that worker.attach returned, and write an update of your own as the step() of a torch.optim.Optimizer."
             )
-        other = self._outside.optimizer
+        other = self.outside.optimizer
         name = type(other).__name__
         if other is self.optimizer:
             return (

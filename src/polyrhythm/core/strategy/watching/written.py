@@ -6,6 +6,7 @@ Each part has a `HandWrites`, and notes there all writes of the library; constra
 from __future__ import annotations
 
 from itertools import accumulate
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +23,8 @@ _WHOLE = 8
 _SMALL = 1 << 14
 """The number of elements up to which every look compares all."""
 _SPREAD = 64
+_WRITES = attrgetter("_version")
+"""Torch's count of the writes to a tensor."""
 _CONSTRAIN = "for a bound on weights that is to hold after every step call worker.constrain(function) once."
 _INTEGERS = {4: torch.int32, 8: torch.int64}
 _TOGETHER = frozenset({Pattern.COLLECTIVE, Pattern.COMBINED, Pattern.SUMMED})
@@ -34,11 +37,8 @@ class Written(Protocol):
     def note(self) -> None:
         """Note the current weights as those that the library wrote."""
 
-    def changed(self) -> bool:
-        """True if the weights differ from those at the last `note`."""
-
-    def touched(self) -> bool:
-        """True if torch has counted a write since the last `note`."""
+    def compare(self) -> tuple[bool, bool]:
+        """Whether torch has counted a write since the last `note`, and whether the weights differ from those at that moment."""
 
 
 class _Seen(NamedTuple):
@@ -67,29 +67,24 @@ class WatchedWeights:
         self.looks += 1
         self._seen = self._look(self.looks <= _WHOLE or self.parameters.flat.numel() <= _SMALL)
 
-    def changed(self) -> bool:
+    def compare(self) -> tuple[bool, bool]:
         seen = self._seen
         if seen is None:
-            return False
+            return False, False
         now = self._look(seen.total is not None)
+        touched = now.versions != seen.versions
         if seen.total is None and not self.parameters.flat.is_cpu:
-            return now.versions != seen.versions
+            return touched, touched
         if now.sample == seen.sample:
-            if seen.total is None and now.versions != seen.versions:
+            if seen.total is None and touched:
                 self.looks = 0  # something was written, and maybe put back: look closely for a while
-            return now.total != seen.total
+            return touched, now.total != seen.total
         dtype = self.parameters.flat.dtype
-        return not is_put_back(_floats(now.sample, dtype), _floats(seen.sample, dtype))
-
-    def touched(self) -> bool:
-        return self._seen is not None and self._versions() != self._seen.versions
-
-    def _versions(self) -> int:
-        return sum(parameter._version for parameter in self.parameters.parameters)
+        return touched, not is_put_back(_floats(now.sample, dtype), _floats(seen.sample, dtype))
 
     def _look(self, whole: bool) -> _Seen:
         flat = self.parameters.flat
-        versions = self._versions()
+        versions = sum(map(_WRITES, self.parameters.parameters))
         total = int(flat.view(_INTEGERS[flat.element_size()]).sum(dtype=torch.int64).item()) if whole else None
         if not flat.is_cpu:
             return _Seen(versions, b"", total)
@@ -103,13 +98,9 @@ class UnwatchedWeights:
 
     def note(self) -> None: ...
 
-    def changed(self) -> bool:
-        """False, because nobody could say."""
-        return False
-
-    def touched(self) -> bool:
-        """False, because nobody could say."""
-        return False
+    def compare(self) -> tuple[bool, bool]:
+        """False twice, because nobody could say."""
+        return False, False
 
 
 def _floats(sample: bytes, dtype: torch.dtype) -> torch.Tensor:
@@ -144,17 +135,6 @@ def started_elsewhere(agreement: Agreement, traits: TopologyTraits) -> bool:
     return traits.forwards or traits.pattern in {Pattern.SERVED, Pattern.STORED, Pattern.SHARED, Pattern.DATAGRAMS}
 
 
-class Base(Protocol):
-    """The part of a replica whose weights are written."""
-
-    @property
-    def clock(self) -> int:
-        """The number of steps taken."""
-
-    def count_from_here(self) -> None:
-        """Make the current weights those on which all workers agree."""
-
-
 class HandWrites:
     """Handles writes of the training function to the weights, between two steps, at the worker `name`.
 
@@ -177,35 +157,38 @@ class HandWrites:
         self.resumed, self.early = resumed, False
         self.watched.note()
 
-    def take(self, base: Base) -> None:
-        """Handle writes at the start of a step, whose gradients were computed with them. Raises CompositionError for a lost write."""
+    def take(self, clock: int) -> bool:
+        """Handle writes at the start of the step after `clock`, whose gradients were computed with them.
+
+        True if training begins with the written weights, from which updates then count. Raises CompositionError for a lost write.
+        """
         if self.early:
-            return
-        touched = self.watched.touched()
+            return False
+        touched, changed = self.watched.compare()
         self.touches += touched
-        if not self.watched.changed():
+        if not changed:
             if touched:
                 self.watched.note()  # else the roundings of changes that were undone add up
-            return
+            return False
         if self.resumed:
             raise self._refused(
                 "after it was resumed from a checkpoint",
                 "the run would no longer be the one that the checkpoint is of: write them only `if worker.clock == 0`.",
             )
         if touched:
-            self.changes, self.last = self.changes + 1, base.clock
-        if base.clock == 0 and not self.started_elsewhere:
-            base.count_from_here()
-        elif not self.keeps:
+            self.changes, self.last = self.changes + 1, clock
+        first = clock == 0 and not self.started_elsewhere
+        if not (first or self.keeps):
             raise self._refused(
-                "between worker.attach and the first step" if base.clock == 0 else f"after step {base.clock}",
+                "between worker.attach and the first step" if clock == 0 else f"after step {clock}",
                 "under this system what servers hold, or others send, overwrites that. Load weights before worker.attach; "
                 + ("for a bound on weights take a system whose workers hold them (allreduce)." if self.started_elsewhere else _CONSTRAIN),
             )
+        return first
 
     def refuse_under_way(self, clock: int) -> None:
         """Raise CompositionError, before a late part of a step, for a write since the part before it."""
-        if self.watched.changed():
+        if self.watched.compare()[1]:
             raise self._refused(
                 f"after optimizer.step() had returned from step {clock}",
                 "that step is taken later, on top of them. Load weights before worker.attach; " + _CONSTRAIN,
@@ -213,7 +196,7 @@ class HandWrites:
 
     def refuse_end(self, clock: int) -> None:
         """Raise CompositionError, at the end of the run, for a write since the last step that is not part of the result."""
-        if not self.keeps and self.watched.changed():
+        if not self.keeps and self.watched.compare()[1]:
             raise self._refused(
                 f"after the last step, {clock}", "the run's result does not have that: call worker.finish() first, and write them after it."
             )
