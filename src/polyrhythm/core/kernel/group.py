@@ -5,7 +5,7 @@ A strategy's plan makes a group for each member; collectives, topologies and con
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from polyrhythm.core.kernel.names import server, worker
@@ -27,16 +27,16 @@ class Group:
     members: tuple[str, ...]
     rank: int
     seed: int = 0
+    size: int = field(init=False, repr=False, compare=False)
+    """The number of members."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", len(self.members))
 
     @staticmethod
     def of_workers(count: int, rank: int, seed: int = 0) -> Group:
         """All workers of a run, as the one of `rank` sees them."""
         return Group("", workers(count), rank, seed)
-
-    @property
-    def size(self) -> int:
-        """The number of members."""
-        return len(self.members)
 
 
 @lru_cache(maxsize=16)

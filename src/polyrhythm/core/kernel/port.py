@@ -47,14 +47,15 @@ class Port:
     before every topic and every random stream's name. Events go to `record`; those that come by the thousand only if `details` are wanted.
     """
 
-    __slots__ = ("_clock", "_scope", "_seed", "_streams", "details", "name", "record")
+    __slots__ = ("_scope", "_seed", "_streams", "details", "name", "now", "record")
 
     def __init__(self, name: str, seed: int, clock: Callable[[], float], record: Recorder = unrecorded, details: bool = False) -> None:
         self.name = name
         self.record = record
         self.details = details
+        self.now = clock
+        """Returns the seconds since the run began."""
         self._seed = seed
-        self._clock = clock
         self._scope = ""
         self._streams: dict[str, np.random.Generator] = {}
 
@@ -62,7 +63,7 @@ class Port:
         """A port of the same actor with separate topics and random streams; the port itself where `scope` is empty."""
         if not scope:
             return self
-        port = Port(self.name, self._seed, self._clock, self.record, self.details)
+        port = Port(self.name, self._seed, self.now, self.record, self.details)
         port._scope, port._streams = self._scope + scope, self._streams
         return port
 
@@ -71,7 +72,7 @@ class Port:
         if self._scope:
             message = Message(self._scope + message.topic, message.numbers, message.text, message.tensors)
         if self.details and message.topic[:1] != ASIDE:
-            self.record(Sent(self._clock(), self.name, to, message.topic, wire_bytes(message)))
+            self.record(Sent(self.now(), self.name, to, message.topic, wire_bytes(message)))
         return Send(to, message)
 
     def send_all(self, to: Sequence[str], message: Message) -> SendAll:
@@ -81,7 +82,7 @@ class Port:
         if self.details and message.topic[:1] != ASIDE:
             nbytes = wire_bytes(message)
             for name in to:
-                self.record(Sent(self._clock(), self.name, name, message.topic, nbytes))
+                self.record(Sent(self.now(), self.name, name, message.topic, nbytes))
         return SendAll(to, message)
 
     def send_datagram(self, to: str, message: Message) -> SendDatagram:
@@ -145,14 +146,10 @@ class Port:
 
     def progressed(self, tensor: str, phase: str, since: float) -> float:
         """Record that a phase of an exchange (`events.Progressed`) began at `since` and ends now, if details are wanted: now."""
-        now = self._clock()
+        now = self.now()
         if self.details:
             self.record(Progressed(now, self.name, tensor, phase, now - since))
         return now
-
-    def now(self) -> float:
-        """Seconds since the run began."""
-        return self._clock()
 
     def rng(self, name: str) -> np.random.Generator:
         """The random stream `name` of this actor: the same numbers in every runtime."""

@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ except ModuleNotFoundError as missing:
         raise
     Native = Portable  # type: ignore[misc, assignment]  # no C compiler was at hand at the installation
 
+_NBYTES = attrgetter("nbytes")
 _SPINS = 2000
 """About 20 microseconds: less than it takes to sleep and be woken."""
 
@@ -72,13 +74,13 @@ class MemoryGroup:
 
         In order they are one vector, which is summed as `reduce` does.
         """
-        start, whole = 0, sum(part.numel() for part in parts)
-        for run in _runs(parts):
+        start, whole = 0, sum(map(Tensor.numel, parts))
+        for run in [list(parts)] if parts and sum(map(_NBYTES, parts)) <= CHUNK else _runs(parts):
             flat = run[0] if len(run) == 1 else torch.cat(run)
             self._reduce(flat, flat, ReduceSpec(int(Operation.SUM), divisor, rotated, start, whole))
             start += flat.numel()
             if len(run) > 1:
-                for part, total in zip(run, torch.split(flat, [part.numel() for part in run]), strict=True):
+                for part, total in zip(run, torch.split(flat, list(map(Tensor.numel, run))), strict=True):
                     part.copy_(total)
         torch.autograd.graph.increment_version(list(parts))
 

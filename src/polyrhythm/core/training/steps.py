@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.kernel.job import WorkerContext
@@ -11,6 +12,8 @@ from polyrhythm.core.training.data.data import Data
 from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.worker_state import WorkerState
 from polyrhythm.errors import WorkloadError
+
+_CLOCK = attrgetter("clock")
 
 
 class Steps:
@@ -44,33 +47,42 @@ class Steps:
 
     def train(self, each: CommonState) -> None:
         """Take one step of a model, whose gradient should come from samples of this worker's."""
-        self.refuse_if_finished()
-        self.models.check()
-        self.data.warn_if_unused()
+        if not self.models.checked:
+            self.refuse_if_finished()
+            self.models.check()
+        if not self.data.used:
+            self.data.warn_if_unused()
         self.models.gradients.look()
         self.take(each)
         self.models.gradients.stepped()
 
     def take(self, each: CommonState) -> None:
         """Take one step of a model or a table."""
-        self.refuse_if_finished()
-        self.models.check()
-        if self.state.position.spare:
+        models, position = self.models, self.state.position
+        if self.finished:
+            self.refuse_if_finished()
+        if not models.checked:
+            models.check()
+        if position.spare:
             self._discard()  # the batch was yielded for the loop alone
             return
-        self.state.position.refuse_steps_before_arrival()
-        self._refuse_accumulation()
-        if self.models.chooses and any(replica.rests for replica in self.models.replicas):
+        if position.returning:
+            position.refuse_steps_before_arrival()
+        if self.drawn > 1:
+            self._refuse_accumulation()
+        self.drawn = 0
+        if models.chooses and any(replica.rests for replica in models.replicas):
             self._discard()
             self._pass_over()
             return
         samples, self.state.batch = self.state.batch, 0
         self.context.charge(samples)
-        self.models.evaluation.look()
+        if models.evaluation.function is not None:
+            models.evaluation.look()
         each.step(samples)
         self.state.samples += samples
         self._stepped()
-        self.state.position.stepped()
+        position.stepped()
 
     def passed_over(self) -> bool:
         """Skip the step of a batch that was drawn, if the strategy has this worker rest; True if it was skipped."""
@@ -94,9 +106,11 @@ class Steps:
         self._stepped()
 
     def _stepped(self) -> None:
-        port, clock = self.context.port, self.clock
-        self.context.record(Stepped(port.now(), port.name, clock, self.state.samples, self.context.bytes_sent))
-        self.models.evaluation.stepped(clock)
+        context, evaluation = self.context, self.models.evaluation
+        port, clock = context.port, max(map(_CLOCK, (*self.models.replicas, *self.tables.values())))
+        context.record(Stepped(port.now(), port.name, clock, self.state.samples, context.bytes_sent))
+        if evaluation.function is not None:
+            evaluation.stepped(clock)
 
     def _refuse_unequal_steps(self) -> None:
         if len(taken := {replica.clock for replica in self.models.replicas}) > 1:
@@ -107,12 +121,10 @@ class Steps:
             )
 
     def _refuse_accumulation(self) -> None:
-        if self.drawn > 1:
-            raise WorkloadError(
-                f"A step was taken on {self.drawn} batches, and under {self.models.strategy.name} workers pass steps over, each with its "
-                "batch: step after every batch (with a larger batch_size), or take a fraction of 1."
-            )
-        self.drawn = 0
+        raise WorkloadError(
+            f"A step was taken on {self.drawn} batches, and under {self.models.strategy.name} workers pass steps over, each with its "
+            "batch: step after every batch (with a larger batch_size), or take a fraction of 1."
+        )
 
     def count(self, samples: int) -> None:
         """Count `samples` as used by the next step."""

@@ -114,7 +114,7 @@ def shape_of(train: Train, seed: int = 0, strategy: str | Strategy = "single") -
     if not flops:
         raise CompositionError("The training function took no step at one worker, so there is nothing to time: check its data and epochs.")
     replica = _only(held[0].attached)
-    model, parameters = replica.model, _only_part(replica).parameters
+    model, parameters = replica.model, _only_part(replica).local.parameters
     flat, layout = parameters.flat, parameters.layout
     frozen = {name: parameter.detach() for name, parameter in model.named_parameters() if not parameter.requires_grad}
     count, batch = samples[-1] // len(samples), batches[0] if batches else ()

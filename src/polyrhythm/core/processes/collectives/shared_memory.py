@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -25,26 +24,30 @@ class SharedMemoryReducer:
 
     def reduce(self, effect: NativeReduce) -> Tensor | None:
         """The sum, in the order of its schedule."""
-        rotated = self._rotated(effect, _nbytes([effect.value]))
+        rotated = self._rotated(effect, effect.value.nbytes)
         if rotated is None or effect.value.device.type != "cpu":
             return None
         self._traffic.count(effect, effect.value.shape, effect.value.dtype)
         value = effect.value.contiguous()
         total = torch.empty_like(value)
-        with self._named():
+        try:
             self._group.reduce(value, total, rotated=rotated)
+        except ConnectionAbortedError as problem:
+            raise self._named(problem) from None
         return total
 
     def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
         """Replace the parts of `effect` by their sum; of parts on the CPU nothing is copied but what the others must see."""
-        rotated = self._rotated(effect, _nbytes(effect.parts))
+        numel, first = sum(map(Tensor.numel, effect.parts)), effect.parts[0]
+        rotated = self._rotated(effect, numel * first.element_size())
         if rotated is None:
             return None
-        shape = torch.Size([sum(part.numel() for part in effect.parts)])
-        self._traffic.count(effect, shape, effect.parts[0].dtype)
-        here = [part.cpu() for part in effect.parts]  # workers' models may be on devices of several kinds
-        with self._named():
+        self._traffic.count(effect, torch.Size([numel]), first.dtype)
+        here = list(map(Tensor.cpu, effect.parts))  # workers' models may be on devices of several kinds
+        try:
             self._group.reduce_parts(here, divisor=effect.divisor, rotated=rotated)
+        except ConnectionAbortedError as problem:
+            raise self._named(problem) from None
         for part, own in zip(effect.parts, here, strict=True):
             if part is not own:
                 part.copy_(own)
@@ -65,13 +68,9 @@ class SharedMemoryReducer:
     def moved(self) -> int:
         return self._group.moved
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """An error names who is gone."""
-        try:
-            yield
-        except ConnectionAbortedError as problem:
-            raise ConnectionAbortedError("; ".join(self._gone) or str(problem)) from None
+    def _named(self, problem: ConnectionAbortedError) -> ConnectionAbortedError:
+        """The error with the names of those who are gone."""
+        return ConnectionAbortedError("; ".join(self._gone) or str(problem))
 
     def _rotated(self, effect: NativeReduction, nbytes: int) -> bool | None:
         """True if each part of a sum begins with its own rank, False if all begin with rank 0; None if the sum is left to messages."""
@@ -81,10 +80,6 @@ class SharedMemoryReducer:
         if key not in self._orders:
             self._orders[key] = _rotated(effect.schedule, len(self._members), nbytes)
         return self._orders[key]
-
-
-def _nbytes(tensors: Sequence[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _rotated(schedule: Schedule, workers: int, nbytes: int) -> bool | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from polyrhythm.core.kernel.agreement import Facts
@@ -26,20 +27,15 @@ class NodeContext:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._peers = node.peers
         self._returned = 0.0
-
-    @property
-    def port(self) -> Port:
-        return self._node.port
-
-    @property
-    def record(self) -> Recorder:
-        return self._node.record
+        self.port: Port = node.port
+        self.record: Recorder = node.record
 
     @property
     def bytes_sent(self) -> int:
         """Bytes that this worker has sent so far."""
-        return self._node.bytes_sent
+        return self._peers.bytes_sent
 
     @property
     def device(self) -> str:
@@ -66,11 +62,7 @@ class NodeContext:
 
         What the program did before the first call is not recorded: it loaded its data and built its model.
         """
-        began = self._stop_computing()
-        try:
-            return self._node.complete(coroutine)
-        finally:
-            self._compute_again(began)
+        return self._wait(partial(self._node.complete, coroutine))
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         """Run `coroutine` in the background; the next `perform` comes after it, and raises its error."""
@@ -106,18 +98,15 @@ class NodeContext:
         self._node.stop_point.on_stop(kept)
 
     def _differences(self, facts: Facts, remedy: str) -> str:
-        began = self._stop_computing()
-        try:
-            return self._node.agree(facts, remedy)
-        finally:
-            self._compute_again(began)
+        return self._wait(partial(self._node.agree, facts, remedy))
 
-    def _stop_computing(self) -> float:
-        began = self.port.now()
+    def _wait(self, wait: Callable[[], T]) -> T:
+        """What `wait` returns: the time before it is recorded as computing, and the time in it as waiting."""
+        began, name = self.port.now(), self.port.name
         if self._returned:
-            self.record(Computed(began, self.port.name, began - self._returned))
-        return began
-
-    def _compute_again(self, began: float) -> None:
-        self._returned = self.port.now()
-        self.record(Waited(self._returned, self.port.name, self._returned - began))
+            self.record(Computed(began, name, began - self._returned))
+        try:
+            return wait()
+        finally:
+            self._returned = self.port.now()
+            self.record(Waited(self._returned, name, self._returned - began))

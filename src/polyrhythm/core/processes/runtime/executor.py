@@ -74,7 +74,8 @@ class ActorExecutor:
     """Drives coroutines over effects, in the loop's thread.
 
     `reduce` makes the sum of a `NativeReduction` effect, or returns at once that it is left to messages. A coroutine given to `start`
-    calls its `done` with its result or its error; the error of a spawned one goes to `on_error`.
+    calls its `done` with its result or its error; the error of a spawned one goes to `on_error`. `tasks` are the coroutines that are under
+    way.
     """
 
     def __init__(self, name: str, loop: EventLoop, outbox: Outbox, reduce: Reducing, on_error: Callable[[BaseException], None]) -> None:
@@ -87,14 +88,9 @@ class ActorExecutor:
         self._waiting: dict[str, deque[CoroutineTask]] = {}
         self._gone: dict[str, str] = {}
         self._ready: deque[tuple[CoroutineTask, Any, BaseException | None]] = deque()
-        self._tasks: dict[CoroutineTask, None] = {}
+        self.tasks: dict[CoroutineTask, None] = {}
         self._running = False
         self._closed = False
-
-    @property
-    def idle(self) -> bool:
-        """True if no coroutine of this actor is under way."""
-        return not self._tasks
 
     def start(self, name: str, coroutine: Coroutine[Effect[Any], Any, Any], done: Done, pending: Effect[Any] | None = None) -> None:
         """Run `coroutine` until it waits for something; it may have been run elsewhere so far, up to an effect that is `pending`."""
@@ -102,7 +98,7 @@ class ActorExecutor:
             coroutine.close()
             return
         task = CoroutineTask(name, coroutine, done, pending)
-        self._tasks[task] = None
+        self.tasks[task] = None
         self._resume(task)
 
     def deliver(self, delivery: Delivery) -> None:
@@ -121,7 +117,7 @@ class ActorExecutor:
     def peer_gone(self, name: str, how: str) -> None:
         """Nothing more will come from the actor `name`, which "has ended" or "was lost": waits for it alone end with an error."""
         self._gone.setdefault(name, how)
-        for task in list(self._tasks):
+        for task in list(self.tasks):
             wants = task.wants
             if wants is not None and wants.sender == name and wants.timeout is None:
                 self._stop_waiting(task)
@@ -130,7 +126,7 @@ class ActorExecutor:
     def standstill(self, adding: Sequence[str] = ()) -> list[str]:
         """The waits of all coroutines in words, if all wait for messages, for the sums that `adding` describes, or for each other."""
         waits = list(adding)
-        for task in self._tasks:
+        for task in self.tasks:
             want = task.wants
             if want is not None and want.timeout is None:
                 waits.append(f"{self.name} waits for {awaited(want.topic, want.sender)}")
@@ -140,12 +136,12 @@ class ActorExecutor:
 
     def awaits(self, prefix: str) -> bool:
         """True if a coroutine waits for a message under a topic that begins with `prefix`."""
-        return any(task.wants is not None and task.wants.topic.startswith(prefix) for task in self._tasks)
+        return any(task.wants is not None and task.wants.topic.startswith(prefix) for task in self.tasks)
 
     def close(self) -> None:
         """End all coroutines where they stand, and take no more messages."""
         self._closed = True
-        tasks, self._tasks = self._tasks, {}
+        tasks, self.tasks = self.tasks, {}
         self._mail.clear()
         self._waiting.clear()
         for task in tasks:
@@ -167,7 +163,7 @@ class ActorExecutor:
 
     def _advance(self, task: CoroutineTask, value: Any, error: BaseException | None) -> None:
         task.adds = False
-        while task in self._tasks:
+        while task in self.tasks:
             try:
                 effect, task.pending = task.pending, None
                 if effect is None:
@@ -186,7 +182,7 @@ class ActorExecutor:
         return None
 
     def _end(self, task: CoroutineTask, value: Any, error: BaseException | None) -> None:
-        self._tasks.pop(task, None)
+        self.tasks.pop(task, None)
         task.done(value, error)
 
     def _spawned(self, value: Any, error: BaseException | None) -> None:
@@ -217,7 +213,7 @@ class ActorExecutor:
                 return True, None
             case Spawn():
                 child = CoroutineTask(effect.name, effect.coroutine, self._spawned)
-                self._tasks[child] = None
+                self.tasks[child] = None
                 self._ready.append((child, None, None))
             case Wait():
                 if effect.latch.is_open:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.effects import Effect, NativeReduction
-from polyrhythm.core.kernel.events import AnyEvent, Recorder
+from polyrhythm.core.kernel.events import AnyEvent, Computed, Recorder, Stepped
 from polyrhythm.core.kernel.message import CALL, Delivery, Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.processes.collectives.reducer import GroupReducer
@@ -67,6 +67,7 @@ class Node:
         self._ended: set[str] = set()
         self._completions: dict[Completion, None] = {}
         self._performed = 0
+        self._begins = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
 
@@ -113,7 +114,8 @@ class Node:
         """The waits of this actor's coroutines in words, if its program is in `perform` and they all wait for messages or a sum alone."""
         if self.steps.leaving:
             return [f"{self._role.name} waits for the others to end"]
-        return self.actor.standstill(self._sums.waits or self.agreement.waits) if self._completions else []
+        waits = self._sums.waits
+        return self.actor.standstill(waits or self.agreement.waits) if waits or self._completions else []
 
     @property
     def calls(self) -> bool:
@@ -144,27 +146,30 @@ class Node:
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
         """Have the loop run `coroutine` without waiting for it, before everything that is given to it from now on."""
+        self._begins = True
         self._queue.expect()
         self.loop.call(lambda: self._take(QueuedCoroutine(coroutine)))
 
     def complete(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until the loop has run `coroutine` to its end; raises what it raised, or why this node failed."""
         # what needs no other thread is done in this one: handing over takes longer than a small sum
-        completion = Completion()
         self._performed += 1
-        # entered before the failure is looked at: one that comes in between ends the completion
-        self._completions[completion] = None
+        if self._failure is not None:
+            coroutine.close()
+            raise self._failure
+        pending: Effect[Any] | None = None
+        if not self.actor.tasks and (not self._begins or self._queue.quiet):  # another coroutine would run at the same time, in the loop
+            try:
+                pending = self._run_here(coroutine)
+            except StopIteration as stop:
+                done: T = stop.value
+                return done
+        completion = Completion()
+        self._completions[completion] = None  # entered before the failure is looked at: one that comes in between ends the completion
         try:
             if self._failure is not None:
                 coroutine.close()
                 raise self._failure
-            pending: Effect[Any] | None = None
-            if self._queue.quiet and self.actor.idle:  # another coroutine of this actor would run at the same time, in the loop's thread
-                try:
-                    pending = self._run_here(coroutine)
-                except StopIteration as stop:
-                    done: T = stop.value
-                    return done
             queued = QueuedCoroutine(coroutine, pending, completion)
             if not (serves_alike(self.device) and drive(self.loop, lambda: self._take(queued), completion, self.fail)):
                 self.loop.call(lambda: self._take(queued))
@@ -258,7 +263,10 @@ class Node:
             completion.finish(None, self._failure)
 
     def _note(self, event: AnyEvent) -> None:
-        self.steps.note(event)
+        if isinstance(event, Stepped):
+            self.steps.clock, self.steps.last = event.clock, time.monotonic()
+        elif isinstance(event, Computed):
+            self.steps.longest = max(self.steps.longest, event.seconds)
         self._record(event)
 
     def _mark_gone(self, name: str, how: str) -> None:

@@ -10,7 +10,6 @@ import time
 
 import msgspec
 
-from polyrhythm.core.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.core.kernel.message import Message
 
 EVERY_SECONDS = 5.0
@@ -40,23 +39,19 @@ class ActorStatus(msgspec.Struct, frozen=True):
 
 
 class StepTracker:
-    """A worker's steps, as its own record has them."""
+    """A worker's steps, as its own record has them; `Node` updates it with every event.
+
+    `clock` steps, the last at `last` (CLOCK_MONOTONIC); `longest` seconds of computing between two exchanges.
+    """
 
     def __init__(self) -> None:
         self.clock = 0
         self.stopped = False
         self.leaving = False
-        self._longest = 0.0
-        self._last = 0.0
-
-    def note(self, event: AnyEvent) -> None:
-        """An event of the worker's was recorded, just now."""
-        if isinstance(event, Stepped):
-            self.clock, self._last = event.clock, time.monotonic()
-        elif isinstance(event, Computed):
-            self._longest = max(self._longest, event.seconds)
+        self.longest = 0.0
+        self.last = 0.0
 
     def status(self, quiet: float, waits: list[str], calls: bool) -> ActorStatus:
         """The status of the actor now, with what is known of its steps."""
-        ago = time.monotonic() - self._last if self._last else 0.0
-        return ActorStatus(os.getpid(), self.clock, ago, self._longest, self.stopped, quiet, waits, self.leaving, calls)
+        ago = time.monotonic() - self.last if self.last else 0.0
+        return ActorStatus(os.getpid(), self.clock, ago, self.longest, self.stopped, quiet, waits, self.leaving, calls)

@@ -46,7 +46,8 @@ class GradientWatch:
         """Note that a step is over; gradients that it has left, such as merged ones, do not count."""
         if not self.reached:
             self._pass(self._parameters())
-        self.go_on()
+            self.go_on()
+        _TURN.watch = self
 
     def go_on(self) -> None:
         """Count gradients from here on as the worker's."""
@@ -56,7 +57,10 @@ class GradientWatch:
 
     def look(self) -> None:
         """Note what the worker has computed up to here."""
-        if not self.reached and any(map(self._has_gradient, self._parameters())):
+        if self.reached:
+            _TURN.watch = self
+            return
+        if any(map(self._has_gradient, self._parameters())):
             self.reached = self.computed = True
         if not self.computed and self._since is not None and _TURN.watch is self:
             self.computed = _next_number() > self._since + 1
