@@ -36,6 +36,11 @@ class SerialQueue(Generic[T]):
         """Mark `item` as due."""
         self._due.add(item)
 
+    def put(self, item: T) -> None:
+        """Append `item`, which is due at once."""
+        self._waiting.append(item)
+        self._due.add(item)
+
     def admit(self) -> T | None:
         """The next item, if it is due and none is admitted; the caller must `leave` when it has ended."""
         if self._busy or not self._waiting or self._waiting[0] not in self._due:

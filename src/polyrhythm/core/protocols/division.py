@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from math import prod
 from typing import Protocol
@@ -29,7 +30,7 @@ class Division(Protocol):
         """The part of each server: tensors of `layout`, or rows of them, named as by `Layout.split`; every row in one part."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Divided:
     """A vector of the layout `whole` in parts, each of which lies in some `stretches` of it, in order."""
 
@@ -45,7 +46,7 @@ class Divided:
         widths = {name: size // max(1, rows) for name, size, rows in zip(whole.names, sizes, whole.rows, strict=True)}
         return Divided(whole, tuple(parts), tuple(_merged(_stretches(part, starts, widths)) for part in parts))
 
-    @property
+    @cached_property
     def consecutive(self) -> bool:
         """True if the parts lie end to end in the vector."""
         every = [stretch for stretches in self.stretches for stretch in stretches]
@@ -53,7 +54,7 @@ class Divided:
 
     def cut(self, flat: Tensor) -> list[Tensor]:
         """The parts of `flat` (numel,), as views where they lie in one stretch."""
-        return [self._part(flat, k) for k in range(len(self.parts))]
+        return [flat[slice(*stretches[0])] if len(stretches) == 1 else _joined(flat, stretches) for stretches in self.stretches]
 
     def join(self, pieces: Sequence[Tensor]) -> Tensor:
         """The vector (numel,) that has `pieces` as its parts; a new tensor."""
@@ -66,12 +67,6 @@ class Divided:
                 flat[start:end] = piece[at : at + end - start]
                 at += end - start
         return flat
-
-    def _part(self, flat: Tensor, k: int) -> Tensor:
-        stretches = self.stretches[k]
-        if len(stretches) == 1:
-            return flat[slice(*stretches[0])]
-        return torch.cat([flat[start:end] for start, end in stretches]) if stretches else flat[:0]
 
 
 def place_of(name: str, wholes: Container[str]) -> tuple[str, int]:
@@ -96,6 +91,10 @@ def _stretches(part: Layout, starts: dict[str, int], widths: dict[str, int]) -> 
         start = starts[whole] + row * widths[whole]
         found.append((start, start + prod(shape)))
     return found
+
+
+def _joined(flat: Tensor, stretches: Sequence[Stretch]) -> Tensor:
+    return torch.cat([flat[start:end] for start, end in stretches]) if stretches else flat[:0]
 
 
 def _merged(stretches: Sequence[Stretch]) -> tuple[Stretch, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
@@ -33,7 +34,7 @@ from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Agreement:
     """The agreement at the start of a run: the other pieces, and the payload that they have in common."""
 
@@ -44,12 +45,12 @@ class Agreement:
     local: LocalRule = PlainSteps()  # noqa: RUF009 (a frozen value)
     controller: Controller = Fixed()  # noqa: RUF009 (a frozen value)
 
-    @property
+    @cached_property
     def rule(self) -> Rule | None:
         """The merge's own optimizer, if it has one."""
         return rule_of(self.merge)
 
-    @property
+    @cached_property
     def previews(self) -> bool:
         """True if a worker can compute the effect that its contribution has before it reads: where weights move by sums of updates alone.
 

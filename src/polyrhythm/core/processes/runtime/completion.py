@@ -17,17 +17,13 @@ class Completion:
         self._lock.acquire()
         self._value: Any = None
         self._error: BaseException | None = None
-        self._finished = False
-
-    @property
-    def finished(self) -> bool:
+        self.finished = False
         """True if there is nothing to wait for."""
-        return self._finished
 
     def finish(self, value: Any, error: BaseException | None) -> None:
         """Let the program continue with `value`, or with `error` raised; the first call counts."""
-        if not self._finished:  # the lock does not show it: the waiting thread takes it again
-            self._finished = True
+        if not self.finished:  # the lock does not show it: the waiting thread takes it again
+            self.finished = True
             self._value, self._error = value, error
             self._lock.release()
 

@@ -23,7 +23,7 @@ def drive(loop: EventLoop, first: Callback, completion: Completion, fail: Callab
         # coroutines see what the loop's own thread would show them, and not a program's `no_grad`
         with DeferredSignals(loop.wake) as signals, torch.enable_grad():
             try:
-                if not loop.drive(calls, lambda: completion.finished or signals.noted):
+                if not loop.drive(calls, lambda: completion.finished or bool(signals.noted)):
                     return not calls
             except Exception as problem:  # it is reported, and the loop continues: coroutines that wait for it must be resumed
                 loop.call(partial(fail, problem))

@@ -58,6 +58,8 @@ class Node:
         self.origin = time.monotonic()
         self.loop = EventLoop()
         self._role = role
+        self.device = role.device
+        """The torch device of this actor."""
         self._record = record
         self._peers = Peers(self.loop, Credentials(role.name, role.secret), wiring, listeners, self)
         self._port = Port(role.name, role.seed, lambda: time.monotonic() - self.origin, self._note)
@@ -85,11 +87,6 @@ class Node:
     def bytes_sent(self) -> int:
         """Bytes that this actor has sent so far."""
         return self._peers.bytes_sent
-
-    @property
-    def device(self) -> str:
-        """The torch device of this actor."""
-        return self._role.device
 
     @property
     def failure(self) -> BaseException | None:

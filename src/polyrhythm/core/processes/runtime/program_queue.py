@@ -42,8 +42,7 @@ class ProgramQueue:
 
     def take(self, item: QueuedCoroutine) -> None:
         """Run it when all before it have ended."""
-        self._queue.join(item)
-        self._queue.call(item)
+        self._queue.put(item)
         self._admit()
 
     def close(self) -> None:

@@ -27,12 +27,8 @@ class DeferredSignals:
     def __init__(self, on_signal: Callable[[], None]) -> None:
         self._on_signal = on_signal
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
-        self._noted: list[tuple[int, FrameType | None]] = []
-
-    @property
-    def noted(self) -> bool:
-        """True if a signal has come."""
-        return bool(self._noted)
+        self.noted: list[tuple[int, FrameType | None]] = []
+        """The signals that have come."""
 
     def __enter__(self) -> DeferredSignals:
         if threading.get_ident() == threading.main_thread().ident:
@@ -55,7 +51,7 @@ class DeferredSignals:
             self._restore()
         except BaseException as problem:
             raised.append(problem)
-        noted, self._noted = self._noted, []
+        noted, self.noted = self.noted, []
         for number, frame in noted:
             try:
                 handlers[number](number, frame)
@@ -65,7 +61,7 @@ class DeferredSignals:
             raise raised[0]
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._noted.append((number, frame))
+        self.noted.append((number, frame))
         self._on_signal()
 
     def _restore(self) -> None:

@@ -28,10 +28,9 @@ def parse_whole(data: memoryview, limits: Limits) -> tuple[Frame, int] | None:
         return None
     if topic > limits.topic or text > limits.text or numbers > limits.numbers or tensors > limits.tensors or payload > limits.payload:
         return None
-    shapes = _shapes(data, kinds_at, shapes_at, limits.dimensions)
-    payload_at = shapes_at + DIMENSION_BYTES * sum(len(shape) for _, shape, _ in shapes)
+    shapes, payload_at, total = _shapes(data, kinds_at, shapes_at, limits.dimensions)
     end = payload_at + payload
-    if len(shapes) < tensors or end > len(data) or sum(nbytes for _, _, nbytes in shapes) != payload:
+    if len(shapes) < tensors or end > len(data) or total != payload:
         return None
     try:
         names = str(data[HEADER_BYTES : HEADER_BYTES + topic], "utf-8"), str(data[HEADER_BYTES + topic : numbers_at], "utf-8")
@@ -41,10 +40,13 @@ def parse_whole(data: memoryview, limits: Limits) -> tuple[Frame, int] | None:
     return Frame(flags, Message(names[0], given, names[1], _tensors(data, payload_at, shapes))), end
 
 
-def _shapes(data: memoryview, at: int, end: int, most: int) -> list[tuple[torch.dtype, tuple[int, ...], int]]:
-    """Types, dimensions and bytes of the tensors whose headers are between `at` and `end`, up to the first that is not plain."""
+def _shapes(data: memoryview, at: int, end: int, most: int) -> tuple[list[tuple[torch.dtype, tuple[int, ...], int]], int, int]:
+    """Types, dimensions and bytes of the tensors whose headers are between `at` and `end`, up to the first that is not plain.
+
+    Also where their dimensions end, and their bytes in all.
+    """
     found = []
-    sizes_at = end
+    sizes_at, total = end, 0
     for place in range(at, end, TENSOR_HEADER_BYTES):
         code, dimensions, zero = TENSOR.unpack_from(data, place)
         behind = sizes_at + DIMENSION_BYTES * dimensions
@@ -55,8 +57,8 @@ def _shapes(data: memoryview, at: int, end: int, most: int) -> list[tuple[torch.
         if not nbytes or dtype is torch.bool:
             break
         found.append((dtype, shape, nbytes))
-        sizes_at = behind
-    return found
+        sizes_at, total = behind, total + nbytes
+    return found, sizes_at, total
 
 
 def _tensors(data: memoryview, at: int, shapes: list[tuple[torch.dtype, tuple[int, ...], int]]) -> tuple[Tensor, ...]:

@@ -21,8 +21,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
-from operator import gt
+from operator import attrgetter, gt
 from typing import Protocol
 
 import torch
@@ -45,6 +46,7 @@ TENSOR = struct.Struct("<BBH")
 SLOT = struct.Struct("<II")
 NUMBER = struct.Struct("<Q")
 STRIPE_PLACE = struct.Struct("<QQQ")
+_SHAPE, _NBYTES = attrgetter("shape"), attrgetter("nbytes")
 _CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
 _SIZES = tuple(dtype.itemsize for dtype in DTYPES)
 assert HEADER.size == HEADER_BYTES
@@ -62,6 +64,9 @@ class Limits:
     tensors: int = 4096
     dimensions: int = 8
     payload: int = 4 << 30
+
+
+_DEFAULT = Limits()
 
 
 @dataclass(slots=True)
@@ -121,8 +126,8 @@ def nbytes(shape: Shape) -> int:
 
 def _head(message: Message, flags: int, limits: Limits) -> bytes:
     topic, text, tensors, numbers = message.topic.encode(), message.text.encode(), message.tensors, message.numbers
-    shapes = [tensor.shape for tensor in tensors]
-    payload = sum([tensor.nbytes for tensor in tensors])
+    shapes = list(map(_SHAPE, tensors))
+    payload = sum(map(_NBYTES, tensors))
     given = (len(topic), len(text), len(numbers), len(tensors), max(map(len, shapes), default=0), payload)
     allowed = (limits.topic, limits.text, limits.numbers, limits.tensors, limits.dimensions, limits.payload)
     if any(map(gt, given, allowed)):
@@ -137,7 +142,7 @@ def _head(message: Message, flags: int, limits: Limits) -> bytes:
         kinds = b"".join([TENSOR.pack(_CODES[tensor.dtype], len(shape), 0) for tensor, shape in zip(tensors, shapes, strict=True)])
     except KeyError as unknown:
         raise WireError(f"A message {message.topic[:40]!r} holds a tensor of {unknown.args[0]}, which has no code on the wire.") from None
-    dimensions = [size for shape in shapes for size in shape]
+    dimensions = list(chain.from_iterable(shapes))
     return head + kinds + struct.pack(f"<{len(dimensions)}Q", *dimensions)
 
 
@@ -146,8 +151,10 @@ WHAT = ("bytes of topic", "bytes of text", "numbers", "tensors", "dimensions in 
 
 def encode(message: Message, flags: int = 0, limits: Limits | None = None) -> list[bytes | memoryview]:
     """The buffers that make up a frame: its head, and the memory of each tensor, not copied. Raises WireError on what cannot be sent."""
-    buffers: list[bytes | memoryview] = [_head(message, flags, limits or Limits())]
-    buffers.extend(as_bytes(tensor) for tensor in message.tensors if tensor.numel())
+    buffers: list[bytes | memoryview] = [_head(message, flags, limits or _DEFAULT)]
+    for tensor in message.tensors:
+        if tensor.numel():
+            buffers.append(as_bytes(tensor))
     return buffers
 
 

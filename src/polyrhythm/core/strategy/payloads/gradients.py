@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from polyrhythm.core.strategy.local_part import LocalPart
-from polyrhythm.core.strategy.payloads.checked_rates import checked_rates
+from polyrhythm.core.strategy.payloads.several_rates import several_rates
 from polyrhythm.errors import CompositionError
 
 _INSTEAD = "a system that runs your own optimizer (softsync, ssp, allreduce, …)"
@@ -39,7 +39,10 @@ class GradientPayload:
 
     def rates(self) -> tuple[float, ...]:
         """The learning rates that go with a gradient. Raises CompositionError where there are several and one is taken."""
-        return checked_rates(self.local.agreement.merge, self.local.optimizer.rates(), _INSTEAD, self.one_rate)
+        rates = self.local.optimizer.rates()
+        if self.one_rate and len(set(rates)) > 1:
+            raise several_rates(self.local.agreement.merge, rates, _INSTEAD)
+        return rates
 
     def step(self) -> bool:
         """Average the gradient inside the worker's group; True: it is exchanged at every step."""

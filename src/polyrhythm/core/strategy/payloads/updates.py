@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from polyrhythm.core.strategy.local_part import LocalPart
-from polyrhythm.core.strategy.payloads.checked_rates import checked_rates
+from polyrhythm.core.strategy.payloads.several_rates import several_rates
 
 _INSTEAD = "a system that adds updates up as they are, or whose outer optimizer has its own rate (sparknet, diloco, …)"
 
@@ -32,12 +32,13 @@ class UpdatePayload:
 
     def begin(self) -> None:
         """Count updates from the current weights. Refuse several learning rates where the merge takes one."""
-        self._refused(self.local.optimizer.rates())
+        if self.one_rate:
+            self._refused(self.local.optimizer.rates())
         self.local.state.set_anchor()
 
     def rates(self) -> tuple[float, ...]:
         """The learning rates of the last step: a scheduler may have set others for the next. Raises CompositionError as `begin` does."""
-        return self._refused(self.local.taken_rates)
+        return self._refused(self.local.taken_rates) if self.one_rate else self.local.taken_rates
 
     def step(self) -> bool:
         """Take the local step; True if the update is exchanged after it."""
@@ -58,4 +59,6 @@ class UpdatePayload:
         return self.value() if self.local.clock and not done else None
 
     def _refused(self, rates: tuple[float, ...]) -> tuple[float, ...]:
-        return checked_rates(self.local.agreement.merge, rates, _INSTEAD, self.one_rate)
+        if len(set(rates)) > 1:
+            raise several_rates(self.local.agreement.merge, rates, _INSTEAD)
+        return rates
