@@ -5,8 +5,8 @@ Members are in `topology.collective.algorithms`; `AllReduce` and the codecs' req
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -41,9 +41,9 @@ class Algorithm(AnyReduction, Protocol):
         """The rank with which the sum of a part of `nbytes` starts; the others follow in order. None if the sum is nested otherwise."""
 
 
-async def all_gather(port: Port, group: Group, packet: Packet, topic: str) -> list[Packet]:
+def all_gather(port: Port, group: Group, packet: Packet, topic: str) -> Coroutine[Any, Any, list[Packet]]:
     """The packets of all workers in rank order; each sends to all, starting with the next in rank."""
-    return await all_to_all(port, group, [packet] * group.size, topic)
+    return all_to_all(port, group, [packet] * group.size, topic)
 
 
 async def all_to_all(port: Port, group: Group, packets: Sequence[Packet], topic: str) -> list[Packet]:

@@ -54,7 +54,8 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def stop(self) -> int:
         """Stop counting; returns what was counted since the last `stop` or `take`."""
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        return self.take()
+        counted, self.flops = self.flops, 0
+        return counted
 
     def take(self) -> int:
         """Return what was counted since the last `stop` or `take`; counting continues."""

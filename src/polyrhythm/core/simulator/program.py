@@ -59,18 +59,19 @@ class Program:
 
     __slots__ = (
         "_ahead",
-        "_charged",
         "_counter",
         "_greenlet",
         "_killed",
         "_randomness",
         "_scheduler",
         "_shared",
-        "_started",
         "_state",
         "actor",
+        "charged",
+        "ended",
         "line",
         "since",
+        "started",
     )
 
     def __init__(
@@ -79,14 +80,17 @@ class Program:
         self.actor = actor
         self.since = 0.0
         self.line: SerialQueue[VirtualTask] = SerialQueue()
-        self._started: list[tuple[Coroutine[Effect[Any], Any, None], float]] = []
+        self.ended = False
+        """True if the program has returned, has failed or was killed."""
+        self.started: list[tuple[Coroutine[Effect[Any], Any, None], float]] = []
         self._shared = shared
         self._counter = counter
         self._scheduler = greenlet.getcurrent()
         self._greenlet = greenlet.greenlet(lambda _: body(self))
         self._state = ThreadState()
         self._randomness = copy(shared.drawing)
-        self._charged = 0.0
+        self.charged = 0.0
+        """The seconds that the program has computed and that the scheduler has not charged to its device."""
         self._ahead: tuple[float, float] | None = None
         """The seconds of the next step, and those of them that have passed, where its forward pass has had to wait."""
         self._killed = False
@@ -125,7 +129,7 @@ class Program:
         if self._killed:
             coroutine.close()
         else:
-            self._started.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else self._counter.flops))
+            self.started.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else self._counter.flops))
 
     def charge(self, samples: int) -> None:
         """Let the virtual seconds of a step pass: those that were measured, or those of the operations counted since the last charge."""
@@ -136,7 +140,7 @@ class Program:
             seconds, passed = self._ahead
             self._ahead = None
             left = seconds - passed
-            self._started = [(coroutine, (seconds * part - passed) / left) for coroutine, part in self._started]
+            self.started = [(coroutine, (seconds * part - passed) / left) for coroutine, part in self.started]
             self._settle(left)
 
     def discard(self) -> None:
@@ -204,11 +208,6 @@ class Program:
         """Raise what ends the run."""
         self._shared.stop.stop(kept)
 
-    @property
-    def ended(self) -> bool:
-        """True if the program has returned or was killed."""
-        return bool(self._greenlet.dead)
-
     def run(self, value: Any, error: BaseException | None = None) -> Any:
         """Resume the program until it performs a coroutine, which is returned, or charges, or returns; raises what it raises.
 
@@ -224,17 +223,13 @@ class Program:
             return self._greenlet.throw(type(error), error, error.__traceback__)
         finally:
             if counter is not None and (flops := counter.stop()):
-                self._charged += self.actor.timing.seconds(self._divide(flops))
+                self.charged += self.actor.timing.seconds(self._divide(flops))
             self._state.save()
-
-    def take_charge(self) -> float:
-        """The seconds that the program has computed since the last call."""
-        charged, self._charged = self._charged, 0.0
-        return charged
+            self.ended = self._greenlet.dead
 
     def take_started(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]:
         """The coroutines that the program has started since the last call, each with the part of the computing that came before it."""
-        started, self._started = self._started, []
+        started, self.started = self.started, []
         return started
 
     def kill(self) -> None:
@@ -248,15 +243,15 @@ class Program:
 
     def _settle(self, seconds: float) -> None:
         """Yield until `seconds` have passed; return at once where there is nothing to charge, because every switch costs real time."""
-        if seconds > 0 or self._started:
+        if seconds > 0 or self.started:
             self._refuse()
-            self._charged += seconds
+            self.charged += seconds
             self._scheduler.switch(None)
 
     def _divide(self, flops: int) -> int:
         """Return `flops`, and turn the counts at which coroutines were started into parts of it."""
         if flops:
-            self._started = [(coroutine, counted / flops) for coroutine, counted in self._started]
+            self.started = [(coroutine, counted / flops) for coroutine, counted in self.started]
         return flops
 
     def _refuse(self) -> None:

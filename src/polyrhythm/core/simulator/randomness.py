@@ -31,7 +31,8 @@ class Randomness:
         """Take the global states."""
         self._torch = torch.default_generator.get_state()
         self._random = random.getstate()
-        words = _words()
+        address = _address()
+        words = ctypes.string_at(address, _NUMPY_BYTES) if address else b""
         if self._keeps_back or words != self._words:
             self._numpy: dict[str, Any] = np.random.get_state(legacy=False)
             self._words = words
@@ -47,16 +48,7 @@ class Randomness:
             ctypes.memmove(_address(), self._words, _NUMPY_BYTES)
 
 
-def _twister() -> np.random.BitGenerator:
-    found: np.random.BitGenerator = np.random.get_bit_generator()  # type: ignore[attr-defined]
-    return found
-
-
 def _address() -> int:
-    return int(_twister().ctypes.state_address)
-
-
-def _words() -> bytes:
-    """The raw words of numpy's generator; none if it is not a Mersenne twister, which only `np.random.set_bit_generator` can cause."""
-    twister = type(_twister()) is np.random.MT19937
-    return ctypes.string_at(_address(), _NUMPY_BYTES) if twister else b""
+    """The address of the raw words of numpy's generator; 0 if it is not a Mersenne twister: `np.random.set_bit_generator` can cause that."""
+    found = np.random.get_bit_generator()  # type: ignore[attr-defined]
+    return int(found.ctypes.state_address) if type(found) is np.random.MT19937 else 0

@@ -187,8 +187,9 @@ class Scheduler:
             raise
         except (Exception, SystemExit) as problem:
             fail(actor.name, problem)
-        seconds = program.take_charge()
-        self.beside.begin(program, seconds)
+        seconds, program.charged = program.charged, 0.0
+        if program.started:
+            self.beside.begin(program, seconds)
         if program.ended:
             self._charge(actor, seconds, (self._finish, program, request))
         elif request is None:

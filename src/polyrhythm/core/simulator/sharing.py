@@ -23,7 +23,7 @@ class Sharing:
     key, generation, flow or group), of which only the entries with the flow's current generation are valid.
     """
 
-    __slots__ = ("_expected", "_groups", "_groups_made", "_routes", "_stamp", "_started", "_tidy_at", "_touched", "ends")
+    __slots__ = ("_expected", "_groups", "_groups_made", "_routes", "_stamp", "_started", "_tidy_at", "_touched", "changed", "ends")
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
@@ -31,15 +31,12 @@ class Sharing:
         self._touched: list[SharedLink] = []
         self._groups: list[GroupOfFlows] = []  # those with changes since they were solved
         self._groups_made = 0
+        self.changed = False
+        """True if `solve` has something to do."""
         self._stamp = 0
         self._expected = 0
         self._tidy_at = TIDY
         self.ends: list[tuple[float, int, int, Connection | GroupOfFlows]] = []
-
-    @property
-    def changed(self) -> bool:
-        """True if `solve` has something to do."""
-        return bool(self._started or self._touched or self._groups)
 
     def next_end(self) -> float:
         """The time at which the next flow ends; math.inf if none does. Nothing may have changed since `solve`."""
@@ -63,6 +60,7 @@ class Sharing:
     def begin(self, connection: Connection) -> None:
         """Let the `remaining` bytes of `connection` flow from now on."""
         self._started.append(connection)
+        self.changed = True
 
     def restart(self, connection: Connection, nbytes: int, now: float) -> None:
         """Let `nbytes` follow on a flow that has just ended."""
@@ -90,6 +88,7 @@ class Sharing:
                 link.group = None
             elif link.group is None:
                 self._touched.append(link)
+                self.changed = True
 
     def resize(self, link: SharedLink) -> None:
         """The capacity of `link` has changed, and with it what its flows could have alone."""
@@ -97,6 +96,7 @@ class Sharing:
             self._disturb(link.group)
         else:
             self._touched.append(link)
+            self.changed = True
 
     def solve(self, now: float) -> None:
         """Give rates to all flows that changed since the last call; no time has passed since."""
@@ -112,6 +112,7 @@ class Sharing:
             self._share(seeds, now)
         if self._groups:
             self._solve_groups(now)
+        self.changed = bool(self._started or self._touched or self._groups)
         if len(self.ends) > self._tidy_at:
             self.ends[:] = [entry for entry in self.ends if entry[2] == entry[3].generation]
             heapify(self.ends)
@@ -197,6 +198,7 @@ class Sharing:
     def _disturb(self, group: GroupOfFlows) -> None:
         if group not in self._groups:
             self._groups.append(group)
+            self.changed = True
 
     def _disband(self, now: float) -> list[Connection]:
         """The flows of changed groups that became small, or old: these may have split into independent parts."""

@@ -147,4 +147,4 @@ def _dense(grad: Tensor) -> Tensor:
             "A gradient is sparse, but this exchange needs dense gradients: build the embedding with sparse=False, or select it for an "
             'exchange of rows, as in selected=[(Modules("Embedding"), Exchange(codec=Rows()))].'
         )
-    return grad.detach()
+    return grad.detach() if grad.requires_grad else grad

@@ -14,7 +14,7 @@ from polyrhythm.core.protocols.metrics_logger import MetricsLogger, RunDescripti
 from polyrhythm.core.records import unfinished
 from polyrhythm.core.records.metrics_feed import MetricsFeed
 from polyrhythm.core.records.outcome import Outcome
-from polyrhythm.core.records.progress import Watch
+from polyrhythm.core.records.progress import Watch, ignore
 from polyrhythm.core.records.record import Record
 from polyrhythm.core.training.last_checkpoint import last_checkpoint
 from polyrhythm.errors import PolyrhythmError, RecordWarning, Stopped, WorkerFailed, sentence
@@ -40,11 +40,11 @@ class Log:
         outcome.state = "running"
         self.outcome = outcome
         self.troubles: list[str] = []
-        self._watch = watch
         self._checkpoints = checkpoints or Checkpoints()
         summary = outcome.summary
         run = RunDescription(summary.system, summary.workers, summary.on, summary.seed, outcome.settings)
         self._feed = MetricsFeed(loggers, run)
+        self._observers = [*([self._feed.see] if loggers else []), *([] if watch is ignore else [watch])]
         self._record = Record(outcome, directory) if directory is not None else None
 
     def record(self, event: AnyEvent) -> None:
@@ -52,8 +52,8 @@ class Log:
         self.outcome.events.append(event)
         if self._record is not None:
             self._record.follow()
-        self._feed.see(event)
-        self._watch(event)
+        for see in self._observers:
+            see(event)
 
     def fail(self, problem: BaseException, name: str = worker(0)) -> None:
         """Close the record of a run that `problem` ended at the actor `name`; a signal that comes meanwhile acts only after that."""

@@ -5,7 +5,7 @@ Topologies of `topology.collective`, and `Summation`, make it; their channels su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -75,8 +75,8 @@ class CollectiveClient:
         self.state = aggregated.state
         return aggregated.total
 
-    async def all_reduce(self, value: Tensor) -> Tensor:
-        return await self.reduction.reduce(self.port, self.group, value, self.topic())
+    def all_reduce(self, value: Tensor) -> Coroutine[Any, Any, Tensor]:
+        return self.reduction.reduce(self.port, self.group, value, self.topic())
 
     async def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, schedule: Algorithm) -> bool:
         """Put the sum of the `parts` of all, divided, in their place, if the runtime can; False: no request was made."""
@@ -85,11 +85,11 @@ class CollectiveClient:
             self.requests += 1
         return bool(done)
 
-    async def all_gather(self, packet: Packet) -> list[Packet]:
-        return await all_gather(self.port, self.group, packet, self.topic())
+    def all_gather(self, packet: Packet) -> Coroutine[Any, Any, list[Packet]]:
+        return all_gather(self.port, self.group, packet, self.topic())
 
-    async def all_to_all(self, packets: Sequence[Packet]) -> list[Packet]:
-        return await all_to_all(self.port, self.group, packets, self.topic())
+    def all_to_all(self, packets: Sequence[Packet]) -> Coroutine[Any, Any, list[Packet]]:
+        return all_to_all(self.port, self.group, packets, self.topic())
 
     @property
     def subject(self) -> str:

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import torch
 from torch import Tensor
 
+from polyrhythm.core.kernel.effects import Send
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.codec import packets
 from polyrhythm.core.protocols.context import ExchangeContext
@@ -80,9 +82,9 @@ class ServerRequests:
         """The vector (numel,) whose parts are each shard's."""
         return self.divided.join(pieces)
 
-    async def push(self, value: Tensor, clock: int, wanted: Sequence[Wanted], rates: tuple[float, ...]) -> Tensor:
+    def push(self, value: Tensor, clock: int, wanted: Sequence[Wanted], rates: tuple[float, ...]) -> Coroutine[Any, Any, Tensor]:
         """Push each shard its part of `value` (numel,), and request what is wanted of it. Returns what was sent to all of them (numel,)."""
-        return await self.push_to(value, clock, dict(enumerate(wanted)), rates)
+        return self.push_to(value, clock, dict(enumerate(wanted)), rates)
 
     async def push_to(self, value: Tensor, clock: int, wanted: Mapping[int, Wanted], rates: tuple[float, ...]) -> Tensor:
         """Push only to the shards that are keys of `wanted`. Returns what was sent (numel,), zero for the others."""
@@ -124,8 +126,8 @@ class ServerRequests:
         for name in self.names:
             await self._send(name, Done())
 
-    async def _send(self, name: str, request: ServerRequest, text: str = "", tensors: tuple[Tensor, ...] = ()) -> None:
-        await self.port.send(name, Message(REQUESTS, to_numbers(request), text, tensors))
+    def _send(self, name: str, request: ServerRequest, text: str = "", tensors: tuple[Tensor, ...] = ()) -> Send:
+        return self.port.send(name, Message(REQUESTS, to_numbers(request), text, tensors))
 
     async def response(self, shard: int, timeout: float | None = None) -> Tensor | None:
         """The shard's weights (numel of its part,); None if no response came in time. A version that is known comes without weights."""
