@@ -59,6 +59,12 @@ class WorkerContext(Protocol):
     def free(self, compute: Callable[[], T]) -> T:
         """Call `compute`, which is not part of the training: it takes no virtual time."""
 
+    def uncounted(self, compute: Callable[[], T]) -> T:
+        """Call `compute`, which is the library's work: no operations are counted for virtual time, but those in `counted`."""
+
+    def counted(self, compute: Callable[[], T]) -> T:
+        """Call `compute`, which is the user's work inside of `uncounted`."""
+
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block the program until `coroutine` has ended; everything it awaits goes through the port.
 

@@ -39,6 +39,11 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.flops += formula(out, *args)
         return out
 
+    @property
+    def is_on_top(self) -> bool:
+        """True if it counts, and no mode of the program's own is on top of it."""
+        return _get_current_dispatch_mode() is self
+
     def refuse_if_covered(self) -> None:
         """Refuse to stop counting where the program has put another mode on top, which would be taken off in its place."""
         if _get_current_dispatch_mode() is not self:

@@ -59,7 +59,9 @@ class Program:
 
     __slots__ = (
         "_ahead",
+        "_counted",
         "_counter",
+        "_counts",
         "_greenlet",
         "_killed",
         "_randomness",
@@ -94,6 +96,9 @@ class Program:
         self._ahead: tuple[float, float] | None = None
         """The seconds of the next step, and those of them that have passed, where its forward pass has had to wait."""
         self._killed = False
+        self._counts = True
+        self._counted = 0
+        """Whether the operations of the program are counted just now; what was, while that is interrupted."""
 
     @property
     def port(self) -> Port:
@@ -169,6 +174,26 @@ class Program:
             if self._counter is not None:
                 self._counter.flops = counted
 
+    def uncounted(self, compute: Callable[[], T]) -> T:
+        """Call `compute` without counting, which makes torch fast again; the program's own dispatch mode, on top of ours, prevents that."""
+        counter = self._counter
+        if counter is None or not self._counts or not counter.is_on_top:
+            return compute()
+        self._counted, self._counts = counter.stop(), False
+        try:
+            return compute()
+        finally:
+            self._count()
+
+    def counted(self, compute: Callable[[], T]) -> T:
+        if self._counts or self._counter is None:
+            return compute()
+        self._count()
+        try:
+            return compute()
+        finally:
+            self._counted, self._counts = self._counter.stop(), False
+
     def agree(self, facts: Facts, remedy: str) -> None:
         """Compare with the facts of workers that have called before; the later worker finds a difference."""
         agreements = self._shared.agreements
@@ -215,15 +240,18 @@ class Program:
         """
         counter = self._counter
         self._load()
-        if counter is not None:
+        if counter is not None and self._counts:
             counter.start()
         try:
             if error is None:
                 return self._greenlet.switch(value)
             return self._greenlet.throw(type(error), error, error.__traceback__)
         finally:
-            if counter is not None and (flops := counter.stop()):
-                self.charged += self.actor.timing.seconds(self._divide(flops))
+            if counter is not None:
+                flops = counter.stop() if self._counts else self._counted
+                self._counted = 0
+                if flops:
+                    self.charged += self.actor.timing.seconds(self._divide(flops))
             self._state.save()
             self.ended = self._greenlet.dead
 
@@ -258,8 +286,13 @@ class Program:
         if self._killed:
             raise greenlet.GreenletExit
         refuse_unsafe_places()
-        if self._counter is not None:
+        if self._counter is not None and self._counts:
             self._counter.refuse_if_covered()
+
+    def _count(self) -> None:
+        assert self._counter is not None, "only what is counted is interrupted"
+        self._counter.start()
+        self._counter.flops, self._counted, self._counts = self._counted, 0, True
 
     def _load(self) -> None:
         """Put the program's own state on the thread; random states only if another program has run since."""

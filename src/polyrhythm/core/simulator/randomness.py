@@ -49,6 +49,6 @@ class Randomness:
 
 
 def _address() -> int:
-    """The address of the raw words of numpy's generator; 0 if it is not a Mersenne twister: `np.random.set_bit_generator` can cause that."""
+    """The address of the raw words of numpy's generator; 0 if that is no Mersenne twister, as after `np.random.set_bit_generator`."""
     found = np.random.get_bit_generator()  # type: ignore[attr-defined]
     return int(found.ctypes.state_address) if type(found) is np.random.MT19937 else 0

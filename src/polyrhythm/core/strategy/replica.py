@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import itemgetter
 from types import MethodType
 
@@ -70,7 +71,7 @@ class Replica:
         self.parts: list[Part] = []
         flats = [Parameters(share.named, share.modules) for share in shares]
         self.watch = StepWatch(optimizer, flats, plan.strategy.shares_memory)
-        plain_step = own_step(optimizer, self.watch)
+        plain_step = own_step(optimizer, self.watch, context.counted)
         for share, parameters in zip(shares, flats, strict=True):
             scope = share.planned.scope(number, share.kind)
             local = LocalOptimizer(optimizer, plain_step, parameters, clip_norm)
@@ -152,7 +153,7 @@ class Replica:
             self.unused.note()
         if self.constraints.functions:
             self.settle()
-            self.constraints.apply(self.locals)
+            self.context.counted(partial(self.constraints.apply, self.locals))
         self._resumed = self._port.now()
 
     def constrain(self, function: Constraint) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 
 from polyrhythm.core.kernel.events import Stepped
@@ -58,7 +59,7 @@ class Steps:
 
     def take(self, each: CommonState) -> None:
         """Take one step of a model or a table."""
-        models, position = self.models, self.state.position
+        context, models, position = self.context, self.models, self.state.position
         if self.finished:
             self.refuse_if_finished()
         if not models.checked:
@@ -76,10 +77,10 @@ class Steps:
             self._pass_over()
             return
         samples, self.state.batch = self.state.batch, 0
-        self.context.charge(samples)
+        context.charge(samples)
         if models.evaluation.function is not None:
             models.evaluation.look()
-        each.step(samples)
+        context.uncounted(partial(each.step, samples))
         self.state.samples += samples
         self._stepped()
         position.stepped()

@@ -57,6 +57,12 @@ class NodeContext:
     def free(self, compute: Callable[[], T]) -> T:
         return compute()
 
+    def uncounted(self, compute: Callable[[], T]) -> T:
+        return compute()
+
+    def counted(self, compute: Callable[[], T]) -> T:
+        return compute()
+
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until `coroutine` has ended. Raises why the node failed, now or at the next call.
 

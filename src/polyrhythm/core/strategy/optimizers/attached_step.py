@@ -56,8 +56,11 @@ def attached_step(optimizer: torch.optim.Optimizer, watch: StepWatch, stepping: 
     return step
 
 
-def own_step(optimizer: torch.optim.Optimizer, watch: StepWatch) -> Callable[[], None]:
-    """The optimizer's own step, without hooks: torch puts them around the method of the class. `watch` counts it as the library's."""
+def own_step(optimizer: torch.optim.Optimizer, watch: StepWatch, counted: Callable[[Callable[[], Any]], Any]) -> Callable[[], None]:
+    """The optimizer's own step, without hooks: torch puts them around the method of the class. `watch` counts it as the library's.
+
+    `counted` is the runtime's, for the operations of the user's optimizer.
+    """
     step = _of_class(optimizer)
     plain: Callable[[], Any] = optimizer.step
     name = ""
@@ -70,9 +73,9 @@ def own_step(optimizer: torch.optim.Optimizer, watch: StepWatch) -> Callable[[],
         try:
             if name:
                 with torch.autograd.profiler.record_function(name):  # as torch has it
-                    plain()
+                    counted(plain)
             else:
-                plain()
+                counted(plain)
         finally:
             watch.inside -= 1
         watch.taken += 1
