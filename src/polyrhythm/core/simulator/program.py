@@ -72,6 +72,8 @@ class Program:
         "charged",
         "ended",
         "line",
+        "port",
+        "record",
         "since",
         "started",
     )
@@ -80,6 +82,8 @@ class Program:
         self, actor: VirtualActor, body: Callable[[WorkerContext], Message | None], shared: SharedState, counter: OperationCounter | None
     ) -> None:
         self.actor = actor
+        self.port: Port = actor.port
+        self.record: Recorder = shared.record
         self.since = 0.0
         self.line: SerialQueue[VirtualTask] = SerialQueue()
         self.ended = False
@@ -99,15 +103,6 @@ class Program:
         self._counts = True
         self._counted = 0
         """Whether the operations of the program are counted just now; what was, while that is interrupted."""
-
-    @property
-    def port(self) -> Port:
-        """The worker's port, for messages to other actors."""
-        return self.actor.port
-
-    @property
-    def record(self) -> Recorder:
-        return self._shared.record
 
     @property
     def bytes_sent(self) -> int:
@@ -278,7 +273,7 @@ class Program:
 
     def _divide(self, flops: int) -> int:
         """Return `flops`, and turn the counts at which coroutines were started into parts of it."""
-        if flops:
+        if flops and self.started:
             self.started = [(coroutine, counted / flops) for coroutine, counted in self.started]
         return flops
 

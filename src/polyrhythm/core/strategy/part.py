@@ -106,7 +106,7 @@ class Part:
 
     def refuse_changes(self) -> None:
         """Raise an error for weights that were written in vain, or gradients that were changed after they were exchanged in backward()."""
-        if self.local.writes.take(self.local.clock):
+        if self.local.writes.take(self.local.state.clock):
             self.local.count_from_here()
         for early in (self.overlap, self.deferral):
             if early is not None:
@@ -134,7 +134,7 @@ class Part:
     def collect(self) -> PendingExchange | None:
         """The response to an update that was sent some steps ago, if it is due; None where there is none."""
         late = self.channel.offers.late
-        return PendingExchange(late.collect, self._conclude) if late is not None and late.due(self.local.clock) else None
+        return PendingExchange(late.collect, self._conclude) if late is not None and late.due(self.local.state.clock) else None
 
     def settle(self) -> None:
         """Take the steps that wait for the next forward pass: the state is then as if none had been deferred."""
@@ -205,7 +205,7 @@ class Part:
         local.rule.send()  # the rule may replace the weights by the vector that it sends
         local.check([value])
         rates = self.payload.rates()
-        start = partial(self.channel.exchange, (value if weight == 1 else value * weight).cpu(), local.clock, rates)
+        start = partial(self.channel.exchange, (value if weight == 1 else value * weight).cpu(), local.state.clock, rates)
         return PendingExchange(local.rule.exchange(start, self.port, rates), self._conclude)
 
     def _conclude(self, response: Response) -> None:

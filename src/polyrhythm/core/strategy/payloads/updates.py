@@ -43,7 +43,7 @@ class UpdatePayload:
     def step(self) -> bool:
         """Take the local step; True if the update is exchanged after it."""
         self.local.step(self.rates)
-        self.taken, due = self.local.clock, self.local.exchanges
+        self.taken, due = self.local.state.clock, self.local.exchanges
         if due:
             self.exchanged = self.taken
         return due
