@@ -50,6 +50,7 @@ class Part:
         self.ends_alike = planned.exchange.ends_alike
         self.local = LocalPart(parameters, optimizer, planned, seat)
         self.agreement = self.local.agreement
+        self.sends_gradients = self.agreement.payload.is_gradient
         self.chooses = self.agreement.consistency.traits.chooses
         self.channel = self.local.level.connect(seat.port)
         self.payload = PAYLOADS[self.agreement.payload](self.local)
@@ -60,7 +61,7 @@ class Part:
     def steps_once(self) -> bool:
         """True if the optimizer itself takes one step for each of the worker's, inside its `optimizer.step()`."""
         waits = self.channel.offers.tensors is None and not self.planned.exchange.topology.traits.late
-        return self.payload.steps_here and (waits or not self.agreement.payload.is_gradient)
+        return self.payload.steps_here and (waits or not self.sends_gradients)
 
     @property
     def overlaps(self) -> bool:
@@ -192,7 +193,7 @@ class Part:
     def _exchange(self) -> PendingExchange:
         """The exchange of a step: in place, where gradients are exchanged and the channel can, or as a vector."""
         in_place = self.channel.offers.in_place
-        if in_place is None or not self.agreement.payload.is_gradient:
+        if in_place is None or not self.sends_gradients:
             return self._send(self.payload.value())
         parameters = self.local.parameters
         parts = parameters.parts() if in_place.sends else parameters.present()
