@@ -62,7 +62,8 @@ class Node:
         """The torch device of this actor."""
         self._record = record
         self._peers = Peers(self.loop, Credentials(role.name, role.secret), wiring, listeners, self)
-        self._port = Port(role.name, role.seed, lambda: time.monotonic() - self.origin, self._note)
+        self.port = Port(role.name, role.seed, lambda: time.monotonic() - self.origin, self.record)
+        """The actor's port, for messages to other actors."""
         self.actor = ActorExecutor(role.name, self.loop, self._peers, self._reduce, self.fail)
         self._queue = ProgramQueue(self.actor)
         self._sums = Sums(role.name, lambda: self._failure)
@@ -72,21 +73,6 @@ class Node:
         self._begins = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
-
-    @property
-    def port(self) -> Port:
-        """The actor's port, for messages to other actors."""
-        return self._port
-
-    @property
-    def record(self) -> Recorder:
-        """The recorder that takes this actor's events."""
-        return self._note
-
-    @property
-    def bytes_sent(self) -> int:
-        """Bytes that this actor has sent so far."""
-        return self._peers.bytes_sent
 
     @property
     def failure(self) -> BaseException | None:
@@ -259,7 +245,8 @@ class Node:
         for completion in list(self._completions):
             completion.finish(None, self._failure)
 
-    def _note(self, event: AnyEvent) -> None:
+    def record(self, event: AnyEvent) -> None:
+        """Keep an event of this actor."""
         if isinstance(event, Stepped):
             self.steps.clock, self.steps.last = event.clock, time.monotonic()
         elif isinstance(event, Computed):
