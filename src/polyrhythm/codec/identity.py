@@ -20,11 +20,8 @@ class Identity:
     """Every element in the model's own precision."""
 
     traits: ClassVar = CodecTraits(EVERY_PAYLOAD | {Payload.NOTHING}, EVERY_PATTERN | {Pattern.COMBINED} | UNENCODED, verbatim=True)
-
-    @property
-    def width(self) -> int:
-        """One tensor: the values."""
-        return 1
+    width: ClassVar = 1
+    """One tensor: the values."""
 
     def initial(self, layout: Layout) -> State:
         return {}

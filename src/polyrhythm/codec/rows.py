@@ -29,11 +29,8 @@ class Rows:
     """
 
     traits: ClassVar = CodecTraits(frozenset({Payload.UPDATE, Payload.ROWS}), EVERY_PATTERN)
-
-    @property
-    def width(self) -> int:
-        """Four tensors: numbers of rows, their indices, their values, and the tensors that are sent as they are."""
-        return 4
+    width: ClassVar = 4
+    """Four tensors: numbers of rows, their indices, their values, and the tensors that are sent as they are."""
 
     def initial(self, layout: Layout) -> State:
         """No state. Raises CompositionError for a tensor of more than 2³¹ rows."""

@@ -28,17 +28,14 @@ class Cast:
     """
 
     traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN | {Pattern.COMBINED}, lossy=True)
+    width: ClassVar = 2
+    """The rounded values, and an empty tensor of their original type."""
 
     dtype: torch.dtype
 
     def __post_init__(self) -> None:
         if self.dtype not in (torch.float16, torch.bfloat16):
             raise CompositionError(f"Cast(dtype={self.dtype!r}) is not half of anything: give torch.float16 or torch.bfloat16.")
-
-    @property
-    def width(self) -> int:
-        """The rounded values, and an empty tensor of their original type."""
-        return 2
 
     def initial(self, layout: Layout) -> State:
         return {}

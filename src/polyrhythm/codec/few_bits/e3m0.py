@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -22,7 +22,7 @@ _LEVELS = torch.tensor([0.0, *(2.0**k for k in range(-6, 1))], dtype=torch.float
 
 
 @dataclass(frozen=True, slots=True)
-class E3M0:
+class E3M0(StatelessCodec):
     """The nearest of 0, 2⁻⁶, 2⁻⁵, …, 1 times the largest element of its tensor, with a sign (Douillard et al., 2025, section 2.4).
 
     A sign, three bits of exponent and no mantissa. A packet: two elements a byte, the first in the higher half, each its sign and then its
@@ -32,14 +32,8 @@ class E3M0:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
-
-    @property
-    def width(self) -> int:
-        """Two tensors: the codes, and the scales."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        return {}
+    width: ClassVar = 2
+    """Two tensors: the codes, and the scales."""
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """NaN in a tensor makes its scale NaN, so that receivers see it."""
@@ -57,13 +51,6 @@ class E3M0:
         codes = torch.stack([packed // 16, packed % 16], dim=1).view(-1)[: layout.numel].long()
         signed = torch.cat([_LEVELS, -_LEVELS]).to(scales.dtype)
         return signed[codes] * _spread(scales, layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, summed in the type of the values."""
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
 
 def _spread(scales: Tensor, layout: Layout) -> Tensor:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from polyrhythm.codec.kernels.kernels import bits_not_below, choose, column_sums
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -21,7 +21,7 @@ from polyrhythm.core.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
-class OneBit:
+class OneBit(StatelessCodec):
     """One bit an element, and two values a column: the means of its elements below zero and of the others (Seide et al., 2014, section 3).
 
     The paper's column holds the incoming weights of one output unit. That is a row of torch's (out, in, …) tensors, so that
@@ -32,14 +32,8 @@ class OneBit:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
-
-    @property
-    def width(self) -> int:
-        """Two tensors: the bits, and the means."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        return {}
+    width: ClassVar = 2
+    """Two tensors: the bits, and the means."""
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """A class without elements has mean zero. NaN makes both means of its column NaN, so that receivers see it."""
@@ -53,13 +47,6 @@ class OneBit:
         """The mean of each element's class."""
         bits, means = packet
         return choose(bits, _columns(layout), means)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, decoded and summed: bits cannot be added."""
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
 
 @lru_cache(maxsize=4096)

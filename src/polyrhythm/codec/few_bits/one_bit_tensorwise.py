@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from polyrhythm.codec.few_bits.one_bit import OneBit
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -18,7 +17,7 @@ from polyrhythm.core.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
-class OneBitTensorwise:
+class OneBitTensorwise(StatelessCodec):
     """One bit an element, and two means for each tensor instead of each of its columns (which Seide et al., 2014, section 3, improve on).
 
     Where the columns of a layer differ in size, the small ones vanish in the means of the large ones. Wrap it:
@@ -32,9 +31,6 @@ class OneBitTensorwise:
         """Two tensors: the bits, and the means."""
         return OneBit().width
 
-    def initial(self, layout: Layout) -> State:
-        return {}
-
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """OneBit's packet, with each tensor as one column."""
         return OneBit().encode(value, _flat(layout), state, context)
@@ -42,12 +38,6 @@ class OneBitTensorwise:
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """OneBit's values, with each tensor as one column."""
         return OneBit().decode(packet, _flat(layout))
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
 
 def _flat(layout: Layout) -> Layout:

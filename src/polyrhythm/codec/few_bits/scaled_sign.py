@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.kernels.bits import pack, unpack
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -17,7 +17,7 @@ from polyrhythm.core.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
-class ScaledSign:
+class ScaledSign(StatelessCodec):
     """The sign of every element times its tensor's ‖v‖₂ / √n, so that what is sent has the norm of v (1-bit Adam; Tang et al., 2021).
 
     A packet: one bit an element, eight a byte, and the sizes in the type of the values. The rest of the value is lost, and training
@@ -25,14 +25,8 @@ class ScaledSign:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
-
-    @property
-    def width(self) -> int:
-        """Two tensors: the bits, and the sizes."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        return {}
+    width: ClassVar = 2
+    """Two tensors: the bits, and the sizes."""
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Bits are 1 for elements of zero or more."""
@@ -47,10 +41,3 @@ class ScaledSign:
         for view, size in zip(layout.views(signs), sizes, strict=True):
             view.mul_(size)
         return signs
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, decoded and summed: bits cannot be added."""
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)

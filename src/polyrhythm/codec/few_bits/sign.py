@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.kernels.bits import pack, unpack
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -17,7 +17,7 @@ from polyrhythm.core.tensors import NO_GRADIENT, Layout, State, without_gradient
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(StatelessCodec):
     """1 for every element of zero or more, -1 for every other, in one bit each (signSGD; Bernstein et al., 2018).
 
     Striped(Sign()) is the majority vote (Bernstein et al., 2019): the owner of a stripe adds the signs of all and sends the
@@ -27,14 +27,8 @@ class Sign:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
-
-    @property
-    def width(self) -> int:
-        """The bits, and an empty tensor of the values' type."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        return {}
+    width: ClassVar = 2
+    """The bits, and an empty tensor of the values' type."""
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """One bit for each element, then one for each tensor."""
@@ -52,10 +46,3 @@ class Sign:
             if not present:
                 view.fill_(NO_GRADIENT)
         return signs
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The signs of all workers, summed."""
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)

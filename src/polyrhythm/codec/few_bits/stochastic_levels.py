@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyrhythm.codec.kernels.bits import pack, unpack
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -25,7 +25,7 @@ _MOST = 127
 
 @dataclass(frozen=True, slots=True)
 @checked
-class StochasticLevels:
+class StochasticLevels(StatelessCodec):
     """Each element as ‖v‖₂ · sign · l / s, with l of s = `levels` drawn so that nothing is lost on average (QSGD; Alistarh et al., 2017).
 
     v are `bucket` consecutive elements of the whole vector (section 4; 512 in the paper's runs). With a = |v_i| / ‖v‖₂ · s, l is ⌊a⌋, or
@@ -34,6 +34,8 @@ class StochasticLevels:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True, unbiased=True)
+    width: ClassVar = 2
+    """Two tensors: the packed words, and the norms."""
 
     levels: int = 7
     bucket: int = 512
@@ -44,14 +46,6 @@ class StochasticLevels:
                 f"StochasticLevels(levels={self.levels}, bucket={self.bucket}) cannot be packed: give 1 to {_MOST} levels, of which 7 take "
                 "4 bits an element, and buckets of 1 element or more."
             )
-
-    @property
-    def width(self) -> int:
-        """Two tensors: the packed words, and the norms."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Signs and levels of all elements, each level rounded by a random number from the context."""
@@ -72,13 +66,6 @@ class StochasticLevels:
         parts = torch.from_numpy(np.concatenate([magnitudes, -magnitudes])).to(norms.dtype).numpy()
         values = torch.from_numpy(parts.take(unpack(packed, bits + 1, layout.numel).numpy()))
         return self._cut(values).mul(norms[:, None]).view(-1)[: layout.numel].contiguous()
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, decoded and summed: levels of different norms cannot be added."""
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
     def _cut(self, value: Tensor) -> Tensor:
         """Buckets as rows, the last one padded with zeros."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from polyrhythm.codec.kernels.bits import pack, unpack
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -21,7 +22,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class Ternary:
+class Ternary(StatelessCodec):
     """Each element as s · sign · b, with its tensor's largest magnitude s, and b = 1 with probability |g| / s (TernGrad; Wen et al., 2017).
 
     Before that magnitudes are clipped to `clip` times σ (2.5 in the paper), here the root of the tensor's mean square, so that
@@ -29,6 +30,9 @@ class Ternary:
     bits an element without gaps, and the scales in the type of the values. Each worker has its own scales: the paper's sharing of scales,
     which makes the sum of all workers a small integer, is left out.
     """
+
+    width: ClassVar = 2
+    """Two tensors: the packed words, and the scales."""
 
     clip: float = 2.5
 
@@ -40,14 +44,6 @@ class Ternary:
     def traits(self) -> CodecTraits:
         """Unbiased unless it clips."""
         return CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True, unbiased=math.isinf(self.clip))
-
-    @property
-    def width(self) -> int:
-        """Two tensors: the packed words, and the scales."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """A word for each element, by a random number from the context."""
@@ -71,10 +67,3 @@ class Ternary:
         for view, scale in zip(layout.views(values), scales, strict=True):
             view.mul_(scale)
         return values
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, decoded and summed, because their scales differ."""
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)

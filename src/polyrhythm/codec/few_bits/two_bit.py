@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from polyrhythm.codec.kernels.kernels import pack_signs, unpack_signs
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -21,7 +20,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class TwoBit:
+class TwoBit(StatelessCodec):
     """`threshold` for every element that is as large or larger, -`threshold` for one as small or smaller, else zero (MXNet's `2bit`).
 
     Chen et al., 2015; the format is that of MXNet's src/kvstore/gradient_compression-inl.h: codes 11, 10 and 00, sixteen in a word of 32
@@ -32,6 +31,8 @@ class TwoBit:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    width: ClassVar = 2
+    """The words, and an empty tensor of the values' type."""
 
     threshold: float = 0.5
 
@@ -40,14 +41,6 @@ class TwoBit:
             raise CompositionError(
                 f"TwoBit(threshold={self.threshold}) has no quantum to send: threshold is the magnitude of what is sent, a number above 0."
             )
-
-    @property
-    def width(self) -> int:
-        """The words, and an empty tensor of the values' type."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        return {}
 
     def quantum(self, state: State) -> float:
         return self.threshold
@@ -61,9 +54,3 @@ class TwoBit:
         """Plus or minus one quantum, or zero, for each element."""
         words, like = packet
         return unpack_signs(words, like.new_tensor([self.threshold]), layout.numel)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)

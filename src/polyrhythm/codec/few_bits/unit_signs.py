@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.kernels.kernels import bits_above, choose
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -24,7 +24,7 @@ _BYTES_A_WORD = 4
 
 @dataclass(frozen=True, slots=True)
 @checked
-class UnitSigns:
+class UnitSigns(StatelessCodec):
     """1 for every element above `threshold`, -1 for all others, whatever their magnitude (MXNet's `1bit`; Chen et al., 2015).
 
     The format is that of MXNet's src/kvstore/gradient_compression-inl.h: a set bit is 1, thirty-two in a word, the first in the
@@ -34,20 +34,14 @@ class UnitSigns:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    width: ClassVar = 2
+    """The words, and an empty tensor of the values' type."""
 
     threshold: float = 0.5
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.threshold):
             raise CompositionError(f"UnitSigns(threshold={self.threshold}) divides nothing: threshold is a number, such as 0.")
-
-    @property
-    def width(self) -> int:
-        """The words, and an empty tensor of the values' type."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """NaN is sent as -1, and stays in the residual of an error feedback."""
@@ -61,9 +55,3 @@ class UnitSigns:
         words, like = packet
         everything = np.full(min(1, layout.numel), layout.numel, dtype=np.int64)
         return choose(words, everything, like.new_tensor([-1.0, 1.0][: 2 * len(everything)]))
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)

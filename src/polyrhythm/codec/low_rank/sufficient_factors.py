@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.factors import Factors
 from polyrhythm.core.protocols.requests import Packet
@@ -24,7 +24,7 @@ _ROUNDINGS = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class SufficientFactors:
+class SufficientFactors(StatelessCodec):
     """δ and x of every linear layer, whose weight's gradient is δᵀ x and whose bias's is Σ δ: K (m + n) numbers for m n (Xie et al., 2014).
 
     The gradient is that of K samples through m outputs and n inputs; receivers multiply out. Sent to all it is the broadcast of Poseidon
@@ -37,14 +37,8 @@ class SufficientFactors:
     """
 
     traits: ClassVar = CodecTraits(frozenset({Payload.FACTORS}), EVERY_PATTERN)
-
-    @property
-    def width(self) -> int:
-        """Four tensors: numbers of samples, δ, x, and the values that are sent as they are."""
-        return 4
-
-    def initial(self, layout: Layout) -> State:
-        return {}
+    width: ClassVar = 4
+    """Four tensors: numbers of samples, δ, x, and the values that are sent as they are."""
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """The context's factors of each layer, with only those rows of δ that belong to the layout."""
@@ -97,13 +91,6 @@ class SufficientFactors:
                 view.copy_(rest[: view.numel()].view(view.shape))
                 rest = rest[view.numel() :]
         return flat
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The packets of all workers, multiplied out and summed."""
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
     def _compare(self, value: Tensor, sent: Tensor, layout: Layout, context: ExchangeContext) -> None:
         given, made = layout.views(value), layout.views(sent)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.kernels.kernels import pack_signs, unpack_signs
-from polyrhythm.codec.sparse.sparse import Entries, check_size, gather_and_add, spread
+from polyrhythm.codec.sparse.sparse import Entries, SparseCodec, check_size, spread
 from polyrhythm.codec.sparse.threshold import Threshold
-from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.core.protocols.codec import Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -27,7 +27,7 @@ _STEP = 0.5 ** (1 / 20)
 
 @dataclass(frozen=True, slots=True)
 @checked
-class AdaptiveThreshold:
+class AdaptiveThreshold(SparseCodec):
     """Threshold coding in which tau is multiplied by 0.5^(1/20) after each step that sent a smaller share than `fewest`, and divided by it
     after one that sent more than `most` (Deeplearning4j's gradient sharing, 2018).
 
@@ -38,6 +38,8 @@ class AdaptiveThreshold:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    width: ClassVar = 2
+    """The words, and the tau with which they were made."""
 
     tau: float = 1e-3
     fewest: float = 1e-4
@@ -51,11 +53,6 @@ class AdaptiveThreshold:
                 f"AdaptiveThreshold(fewest={self.fewest}, most={self.most}) has no range to keep to: give shares of the elements, "
                 "fewest below most."
             )
-
-    @property
-    def width(self) -> int:
-        """The words, and the tau with which they were made."""
-        return 2
 
     def initial(self, layout: Layout) -> State:
         """The first tau. Raises CompositionError for more than 2³¹ elements."""
@@ -91,9 +88,3 @@ class AdaptiveThreshold:
         """The elements of the packet, and zeros elsewhere."""
         body, size = packet
         return unpack_signs(body, size, layout.numel) if body.dtype == torch.uint8 else spread(self.entries(packet), layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_add(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)

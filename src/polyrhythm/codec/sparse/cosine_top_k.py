@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -25,7 +25,7 @@ _MOST = 181
 
 @dataclass(frozen=True, slots=True)
 @checked
-class CosineTopK:
+class CosineTopK(StatelessCodec):
     """The `kept` largest coefficients of each block's cosine transform, as an int16 place and a value each (DeMo; Peng et al., 2024).
 
     A tensor (out, in, …) counts as a matrix (out, rest), a vector as one row. It is cut into blocks whose sides are the largest divisors of
@@ -35,6 +35,8 @@ class CosineTopK:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    width: ClassVar = 2
+    """Two tensors: the places, and the values."""
 
     kept: int = 32
     chunk: int = 64
@@ -42,14 +44,6 @@ class CosineTopK:
     def __post_init__(self) -> None:
         if self.kept < 1 or not 1 <= self.chunk <= _MOST:
             raise CompositionError(f"{self} sends nothing or cannot name it: keep 1 or more of a chunk of 1 to {_MOST}.")
-
-    @property
-    def width(self) -> int:
-        """Two tensors: the places, and the values."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Block after block, with places in increasing order."""
@@ -77,12 +71,6 @@ class CosineTopK:
                 tensor.copy_(blocks.restore(_mean(sent, blocks.numel)).view(tensor.shape))
                 at = end
         return result
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
     def _blocks(self, layout: Layout) -> Iterator[_Blocks]:
         for shape in layout.shapes:

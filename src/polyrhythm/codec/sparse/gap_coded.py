@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrhythm.codec.sparse.sparse import Entries, gather_and_add, spread
+from polyrhythm.codec.sparse.sparse import Entries, SparseCodec, spread
 from polyrhythm.codec.sparse.threshold import Threshold
-from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.core.protocols.codec import Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import CodecTraits
@@ -24,7 +25,7 @@ _Bits = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 @checked
-class GapCoded:
+class GapCoded(SparseCodec):
     """The words of `inner` with their indices as gaps in Golomb-Rice codes (Strom, 2015, section 3; Golomb, 1966; Rice, 1979).
 
     An index takes 31 of the 32 bits that Threshold sends. Where one element in n is sent, the gap to the one before takes about
@@ -33,6 +34,9 @@ class GapCoded:
     a one for each minus. Then how many elements there are, and k, which makes the streams shortest, as int32 (int64 for values of float64).
     The decoded values, and what is lost, are those of `inner`.
     """
+
+    width: ClassVar = 2
+    """The streams, and the numbers that say how to read them."""
 
     inner: Threshold
 
@@ -44,11 +48,6 @@ class GapCoded:
     def traits(self) -> CodecTraits:
         """The inner codec's traits; its packets are not ranges."""
         return replace(self.inner.traits, ranged=False)
-
-    @property
-    def width(self) -> int:
-        """The streams, and the numbers that say how to read them."""
-        return 2
 
     def initial(self, layout: Layout) -> State:
         return self.inner.initial(layout)
@@ -63,12 +62,6 @@ class GapCoded:
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         return spread(self.entries(packet), layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_add(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return self.inner.residual(state, layout)
 
 
 def _shortened(words: Tensor) -> Packet:

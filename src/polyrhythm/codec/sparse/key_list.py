@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.sparse.sparse import Entries, check_size, gather_and_add, spread
-from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.codec.sparse.sparse import Entries, SparseCodec, check_size, spread
+from polyrhythm.core.protocols.codec import Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import EVERY_PATTERN, CodecTraits, Payload
@@ -21,7 +21,7 @@ _WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True, slots=True)
-class KeyList:
+class KeyList(SparseCodec):
     """The keys of all elements that were ever not zero, a bit for each that is set if it is not zero now, and the values of those.
 
     Key-value pairs with zeros compressed (Li et al., OSDI 2014, sections 3.2 and 5.1). The list of keys, int32, grows with the data that a
@@ -30,11 +30,8 @@ class KeyList:
     """
 
     traits: ClassVar = CodecTraits(frozenset({Payload.GRADIENT, Payload.UPDATE, Payload.ROWS}), EVERY_PATTERN)
-
-    @property
-    def width(self) -> int:
-        """Three tensors: keys, bits, and values."""
-        return 3
+    width: ClassVar = 3
+    """Three tensors: keys, bits, and values."""
 
     def initial(self, layout: Layout) -> State:
         """No keys yet. Raises CompositionError for more than 2³¹ elements."""
@@ -60,11 +57,4 @@ class KeyList:
         return keys[filled].long(), values
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """The elements of the packet, and zeros elsewhere."""
         return spread(self.entries(packet), layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_add(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)

@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.kernels.kernels import bound_of_largest, not_below
-from polyrhythm.codec.sparse.sparse import Entries, as_sent, check_size, gather_and_add, in_full, spread
-from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.codec.sparse.sparse import ChosenElements
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.controller import ControlledSetting
-from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
 
 _ENTRY = 8
@@ -25,7 +23,7 @@ _ENTRY = 8
 
 @dataclass(frozen=True, slots=True)
 @checked
-class MaxN:
+class MaxN(ChosenElements):
     """The elements of each tensor whose magnitude is within `percent` % of its largest, with int32 indices (DLion; HPDC 2021).
 
     MaxN(100) sends everything. Where a controller sets the bytes of a packet, the percentage is the largest at which the packet fits,
@@ -44,23 +42,11 @@ class MaxN:
                 "100, the least not above the other."
             )
 
-    @property
-    def width(self) -> int:
-        """Two tensors: the indices, and the values."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        """No state. Raises CompositionError for more than 2³¹ elements."""
-        check_size("MaxN", layout)
-        return {}
-
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Indices in increasing order."""
+    def choose(self, value: Tensor, layout: Layout, context: ExchangeContext) -> Tensor:
         relative = _relative(value, layout)
         nbytes = context.controls.value(ControlledSetting.NBYTES, 0.0, context.receiver)
         bound = 1 - self.percent / 100 if nbytes <= 0 else self._bound(relative, int(nbytes / _ENTRY))
-        packet = in_full(value, not_below(relative, bound))
-        return Encoded(packet, self.decode(packet, layout), state)
+        return not_below(relative, bound)
 
     def _bound(self, relative: Tensor, entries: int) -> float:
         """The magnitude, relative to the largest, at or above which there are at most so many `entries`."""
@@ -69,19 +55,6 @@ class MaxN:
             return 0.0
         above = bound_of_largest(relative, entries + 1)
         return min(least, torch.nextafter(torch.tensor(above), torch.tensor(2.0)).item())
-
-    def entries(self, packet: Packet) -> Entries:
-        return as_sent(packet)
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """The elements of the packet, and zeros elsewhere."""
-        return spread(as_sent(packet), layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_add(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
 
 def _relative(value: Tensor, layout: Layout) -> Tensor:

@@ -12,19 +12,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrhythm.codec.sparse.sparse import Entries, as_sent, check_size, gather_and_add, in_full, spread, where_not_below
-from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.codec.sparse.sparse import ChosenElements
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
 
 
 @dataclass(frozen=True, slots=True)
 @checked
-class Relative:
+class Relative(ChosenElements):
     """Every element of magnitude v / √t · max(|w|, `floor`) or more, as an int32 index and its whole value (Gaia; Hsieh et al., 2017).
 
     The significance filter of section 3.2: v is `threshold` (the paper begins with 0.01), t the clock, w the sender's weight. `floor` is in
@@ -53,22 +51,11 @@ class Relative:
                 "0.5 or 0 for one that stays, and share a part of a tensor's mean magnitude; give at least 0."
             )
 
-    @property
-    def width(self) -> int:
-        """Two tensors: the indices, and the values."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        """No state. Raises CompositionError for more than 2³¹ elements."""
-        check_size("Relative", layout)
-        return {}
-
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Indices in increasing order. NaN is sent too, so that receivers see it."""
+    def choose(self, value: Tensor, layout: Layout, context: ExchangeContext) -> Tensor:
+        """NaN is sent too, so that receivers see it."""
         significant = self._sizes(np.abs(context.weights.numpy()), layout)
         significant *= self.threshold / max(1, context.clock) ** self.decay
-        packet = in_full(value, where_not_below(value, significant))
-        return Encoded(packet, self.decode(packet, layout), state)
+        return torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < significant)))
 
     def _sizes(self, weights: NDArray[Any], layout: Layout) -> NDArray[Any]:
         """The size to which a change of each element is compared: a new array (numel,); `weights` are magnitudes."""
@@ -78,16 +65,3 @@ class Relative:
             for part, own in zip(np.split(sizes, ends[:-1]), np.split(weights, ends[:-1]), strict=True):
                 np.maximum(part, self.share * own.mean() if len(own) else 0.0, out=part)
         return sizes
-
-    def entries(self, packet: Packet) -> Entries:
-        return as_sent(packet)
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """The elements of the packet, and zeros elsewhere."""
-        return spread(as_sent(packet), layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_add(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)

@@ -1,19 +1,17 @@
-"""The parts that sparse codecs share: packets of some elements, each with its index, and their aggregation.
+"""Sparse codecs: packets of some elements, each with its index, and their aggregation.
 
-TopK, RandomK, Threshold and the other codecs of this package call them.
+TopK, RandomK, Threshold and the other codecs of this package are such.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import ClassVar, Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, PacketCodec
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, PacketCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllGatherRequest, Packet
 from polyrhythm.core.tensors import Layout, State
@@ -27,10 +25,52 @@ MOST = 2**31
 
 
 class SparseCodec(PacketCodec, Protocol):
-    """A codec whose packets hold a few elements; the others are zero."""
+    """A codec whose packets hold a few elements; the others are zero. A member has `width`, `initial`, `encode`, `decode`, `entries`."""
 
     def entries(self, packet: Packet) -> Entries:
         """The elements that a packet has, without the zeros."""
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The sum of all workers' packets in rank order, adding only the elements sent: P packets cost their length, not P · numel."""
+        encoded = self.encode(value, layout, state, context)
+        packets: list[Packet] = yield AllGatherRequest(encoded.packet)
+        total = spread(self.entries(packets[0]), layout)
+        for packet in packets[1:]:
+            total.index_add_(0, *self.entries(packet))
+        return Aggregated(total, encoded.sent, encoded.state)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Zeros: nothing is kept for later."""
+        return torch.zeros(layout.numel)
+
+
+class ChosenElements(SparseCodec, Protocol):
+    """A sparse codec that sends elements as they are, each as an int32 index and its value. A member chooses them, without a state."""
+
+    width: ClassVar[int] = 2
+    """The indices, and the values."""
+
+    def choose(self, value: Tensor, layout: Layout, context: ExchangeContext) -> Tensor:
+        """The indices (k,) of the elements to send, increasing, so that receivers walk memory forwards."""
+
+    def initial(self, layout: Layout) -> State:
+        """No state. Raises CompositionError for more than 2³¹ elements."""
+        check_size(type(self).__name__, layout)
+        return {}
+
+    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
+        """The chosen elements."""
+        indices = self.choose(value, layout, context)
+        packet = (indices.to(torch.int32), value.index_select(0, indices))
+        return Encoded(packet, self.decode(packet, layout), state)
+
+    def entries(self, packet: Packet) -> Entries:
+        indices, values = packet
+        return indices.long(), values
+
+    def decode(self, packet: Packet, layout: Layout) -> Tensor:
+        """The elements of the packet, and zeros elsewhere."""
+        return spread(self.entries(packet), layout)
 
 
 def check_share(name: str, ratio: float) -> None:
@@ -55,33 +95,7 @@ def share(ratio: float, numel: int) -> int:
     return min(numel, max(1, math.ceil(round(ratio * numel, 6))))
 
 
-def where_not_below(value: Tensor, bound: NDArray[Any]) -> Tensor:
-    """The indices (k,), increasing, of elements whose magnitude is their `bound` (numel,) or more, and of NaN."""
-    return torch.from_numpy(np.flatnonzero(~(np.abs(value.numpy()) < bound)))
-
-
-def in_full(value: Tensor, indices: Tensor) -> Packet:
-    """The elements at `indices` (k,): int32 indices and the values as they are."""
-    return indices.to(torch.int32), value.index_select(0, indices)
-
-
-def as_sent(packet: Packet) -> Entries:
-    """The elements of a packet that `in_full` made."""
-    indices, values = packet
-    return indices.long(), values
-
-
 def spread(entries: Entries, layout: Layout) -> Tensor:
     """A vector (numel,) with the entries at their indices, and zeros elsewhere."""
     indices, values = entries
     return values.new_zeros(layout.numel).index_copy_(0, indices, values)
-
-
-def gather_and_add(codec: SparseCodec, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-    """The sum of all workers' packets in rank order, adding only the elements sent: P packets cost their length, not P · numel."""
-    encoded = codec.encode(value, layout, state, context)
-    packets: list[Packet] = yield AllGatherRequest(encoded.packet)
-    total = spread(codec.entries(packets[0]), layout)
-    for packet in packets[1:]:
-        total.index_add_(0, *codec.entries(packet))
-    return Aggregated(total, encoded.sent, encoded.state)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.kernels.kernels import above
-from polyrhythm.codec.sparse.sparse import Entries, check_size, gather_and_add, spread
-from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.codec.sparse.sparse import Entries, SparseCodec, check_size, spread
+from polyrhythm.core.protocols.codec import Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -24,7 +24,7 @@ _WORDS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 @dataclass(frozen=True, slots=True)
 @checked
-class Threshold:
+class Threshold(SparseCodec):
     """±tau for every element of magnitude above `tau`, in one word each: 31 bits of index and a sign (Strom, 2015, section 3).
 
     The words are int32. Values of float64 take int64 words instead, by which receivers know the type. A packet may be empty.
@@ -33,6 +33,8 @@ class Threshold:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    width: ClassVar = 1
+    """One tensor of index words."""
 
     tau: float
 
@@ -41,11 +43,6 @@ class Threshold:
             raise CompositionError(
                 f"Threshold(tau={self.tau}) has no quantum to send: tau must be positive; Significant(0) sends every value as it is."
             )
-
-    @property
-    def width(self) -> int:
-        """One tensor of index words."""
-        return 1
 
     def initial(self, layout: Layout) -> State:
         """No state. Raises CompositionError for more than 2³¹ elements."""
@@ -71,11 +68,4 @@ class Threshold:
         return (packed & word.max).long(), signs * self.tau
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """The elements of the packet, and zeros elsewhere."""
         return spread(self.entries(packet), layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_add(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)

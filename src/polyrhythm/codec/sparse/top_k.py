@@ -11,18 +11,16 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.kernels.kernels import bound_of_largest, not_below
-from polyrhythm.codec.sparse.sparse import Entries, as_sent, check_share, check_size, gather_and_add, in_full, share, spread
-from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.codec.sparse.sparse import ChosenElements, check_share, share
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.tensors import Layout
 
 
 @dataclass(frozen=True, slots=True)
 @checked
-class TopK:
+class TopK(ChosenElements):
     """The ⌈ratio · n⌉ elements of largest magnitude, each as an int32 index and its value (Aji and Heafield, 2017).
 
     Among equals the first are taken. Elements that are not sent are lost: wrap it, ErrorFeedback(TopK(0.01)).
@@ -35,33 +33,8 @@ class TopK:
     def __post_init__(self) -> None:
         check_share("TopK", self.ratio)
 
-    @property
-    def width(self) -> int:
-        """Two tensors: the indices, and the values."""
-        return 2
-
-    def initial(self, layout: Layout) -> State:
-        """No state. Raises CompositionError for more than 2³¹ elements."""
-        check_size("TopK", layout)
-        return {}
-
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """Indices in increasing order, so that receivers walk memory forwards."""
-        packet = in_full(value, _largest(value, share(self.ratio, value.numel())))
-        return Encoded(packet, self.decode(packet, layout), state)
-
-    def entries(self, packet: Packet) -> Entries:
-        return as_sent(packet)
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """The elements of the packet, and zeros elsewhere."""
-        return spread(as_sent(packet), layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_add(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
+    def choose(self, value: Tensor, layout: Layout, context: ExchangeContext) -> Tensor:
+        return _largest(value, share(self.ratio, value.numel()))
 
 
 def _largest(value: Tensor, count: int) -> Tensor:

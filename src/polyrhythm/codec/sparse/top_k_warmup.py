@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.sparse.sparse import Entries, as_sent, check_share, check_size, gather_and_add, spread
+from polyrhythm.codec.sparse.sparse import Entries, SparseCodec, check_share, check_size, spread
 from polyrhythm.codec.sparse.top_k import TopK
-from polyrhythm.core.protocols.codec import Aggregation, Encoded
+from polyrhythm.core.protocols.codec import Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
@@ -21,13 +21,15 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class TopKWarmup:
+class TopKWarmup(SparseCodec):
     """TopK with each of `ratios` for `steps` values, the last one for all later values (warm-up training; Lin et al., 2018, section 3.3).
 
     State: "rounds", the number of values encoded. A packet is that of TopK.
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    width: ClassVar = 2
+    """The indices, and the values."""
 
     ratios: tuple[float, ...]
     steps: int
@@ -37,11 +39,6 @@ class TopKWarmup:
             raise CompositionError(f"{self} has no warm-up: give at least one ratio, and at least 1 step for each.")
         for ratio in self.ratios:
             check_share("TopKWarmup", ratio)
-
-    @property
-    def width(self) -> int:
-        """Two tensors: the indices, and the values."""
-        return 2
 
     def initial(self, layout: Layout) -> State:
         """A count of 0. Raises CompositionError for more than 2³¹ elements."""
@@ -55,14 +52,7 @@ class TopKWarmup:
         return Encoded(encoded.packet, encoded.sent, {"rounds": state["rounds"] + 1})
 
     def entries(self, packet: Packet) -> Entries:
-        return as_sent(packet)
+        return TopK(self.ratios[-1]).entries(packet)
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        """The elements of the packet, and zeros elsewhere."""
-        return spread(as_sent(packet), layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        return gather_and_add(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
+        return spread(self.entries(packet), layout)

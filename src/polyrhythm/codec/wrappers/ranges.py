@@ -28,17 +28,14 @@ class Ranges:
     """
 
     traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, keeps=True, takes=frozenset({ControlledSetting.RANGES}), ranged=True)
+    width: ClassVar = 2
+    """The first index of the range, and its elements."""
 
     count: int = 4
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise CompositionError(f"Ranges(count={self.count}) would send nothing: give 1 range, which is the whole vector, or more.")
-
-    @property
-    def width(self) -> int:
-        """The first index of the range, and its elements."""
-        return 2
 
     def initial(self, layout: Layout) -> State:
         """Nothing has accumulated, and a cycle starts."""

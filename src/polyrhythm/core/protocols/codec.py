@@ -9,6 +9,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols.context import ExchangeContext
@@ -70,6 +71,22 @@ class PacketCodec(Codec, Protocol):
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """The value of a packet (numel,), with the same bits at every receiver."""
+
+
+class StatelessCodec(PacketCodec, Protocol):
+    """A codec of packets that keeps nothing, and whose packets are gathered and summed: a member has `width`, `encode` and `decode`."""
+
+    def initial(self, layout: Layout) -> State:
+        """No state."""
+        return {}
+
+    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
+        """The packets of all workers, decoded and summed."""
+        return gather_and_sum(self, value, layout, state, context)
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Zeros: nothing is kept for later."""
+        return torch.zeros(layout.numel)
 
 
 def packets(codec: Codec) -> PacketCodec:
