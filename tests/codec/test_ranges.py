@@ -77,6 +77,8 @@ def test_a_packet_has_no_more_bytes_than_its_link_carries_unless_the_least_perce
         codec = MaxN(10, least=1e-6)
         packet = codec.encode(value, layout, codec.initial(layout), context(nbytes)).packet
         assert packet[0].numel() == max(2, min(80, nbytes // 8))  # the largest of each tensor is always within the least percentage
+        doubles = codec.encode(value.double(), layout, codec.initial(layout), context(nbytes)).packet
+        assert doubles[0].numel() == max(2, min(80, nbytes // 12)), "a value of float64 has eight bytes, and its index four"
     floor = MaxN(10, least=10)
     assert floor.encode(value, layout, {}, context(8)).packet[0].numel() == MaxN(10).encode(value, layout, {}, context(0)).packet[0].numel()
 

@@ -17,8 +17,8 @@ from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
 
-_ENTRY = 8
-"""Bytes of an element: its index and its value."""
+_INDEX = 4
+"""Bytes of the index of an element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class MaxN(ChosenElements):
     def choose(self, value: Tensor, layout: Layout, context: ExchangeContext) -> Tensor:
         relative = _relative(value, layout)
         nbytes = context.controls.value(ControlledSetting.NBYTES, 0.0, context.receiver)
-        bound = 1 - self.percent / 100 if nbytes <= 0 else self._bound(relative, int(nbytes / _ENTRY))
+        bound = 1 - self.percent / 100 if nbytes <= 0 else self._bound(relative, int(nbytes / (_INDEX + value.element_size())))
         return not_below(relative, bound)
 
     def _bound(self, relative: Tensor, entries: int) -> float:
@@ -54,7 +54,7 @@ class MaxN(ChosenElements):
         if entries >= relative.numel():
             return 0.0
         above = bound_of_largest(relative, entries + 1)
-        return min(least, torch.nextafter(torch.tensor(above), torch.tensor(2.0)).item())
+        return min(least, torch.nextafter(relative.new_tensor(above), relative.new_tensor(2.0)).item())
 
 
 def _relative(value: Tensor, layout: Layout) -> Tensor:
