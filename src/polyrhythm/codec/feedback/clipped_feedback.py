@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.feedback.feedback import check_feedback
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, PacketCodec
+from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.core.protocols.codec import PacketCodec
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import CodecTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -31,7 +31,7 @@ class QuantumCodec(PacketCodec, Protocol):
 
 @dataclass(frozen=True, slots=True)
 @checked
-class ClippedFeedback:
+class ClippedFeedback(WrapperCodec):
     """Error feedback whose residual is clipped, every `every` values, to ± `quanta` times the inner codec's quantum.
 
     Deeplearning4j's ResidualClippingPostProcessor (2018), with its 5 and 5: a codec that sends one quantum at a time may
@@ -61,10 +61,6 @@ class ClippedFeedback:
         inner = self.inner.traits
         return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, lossy=True, keeps=True)
 
-    @property
-    def width(self) -> int:
-        return self.inner.width
-
     def initial(self, layout: Layout) -> State:
         """A residual of zeros, and nothing clipped."""
         return {
@@ -74,21 +70,9 @@ class ClippedFeedback:
             _CLIPPED: torch.zeros((), dtype=torch.float64),
         }
 
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's packet of value + residual."""
+    def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
         given = value + state[_RESIDUAL].to(value)
-        encoded = self.inner.encode(given, layout, state, context)
-        return Encoded(encoded.packet, encoded.sent, self._next(state, encoded.state, given - encoded.sent))
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        return self.inner.decode(packet, layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation of value + residual."""
-        given = value + state[_RESIDUAL].to(value)
-        aggregated = yield from self.inner.aggregate(given, layout, state, context)
-        following = self._next(state, aggregated.state, given - aggregated.sent)
-        return Aggregated(aggregated.total, aggregated.sent, following)
+        return InnerStep(given, state, lambda sent, inner: self._next(state, inner, given - sent))
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return state[_RESIDUAL]

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.feedback.feedback import check_feedback
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, Encoded, packets
+from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import CodecTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -20,7 +20,7 @@ _RESIDUAL = "residual"
 
 @dataclass(frozen=True, slots=True)
 @checked
-class ErrorFeedback:
+class ErrorFeedback(WrapperCodec):
     """Add what `inner` did not send to the next value (Seide et al., 2014; Karimireddy et al., 2019).
 
     The residual is in the state under "residual" (numel,), next to the inner codec's own state. It has the type of the values.
@@ -37,28 +37,13 @@ class ErrorFeedback:
         inner = self.inner.traits
         return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, keeps=True, takes=inner.takes)
 
-    @property
-    def width(self) -> int:
-        return packets(self.inner).width
-
     def initial(self, layout: Layout) -> State:
         inner = self.inner.initial(layout)
         return {**inner, _RESIDUAL: torch.zeros(layout.numel)}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's packet of value + residual."""
+    def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
         given = value + state[_RESIDUAL].to(value)
-        encoded = packets(self.inner).encode(given, layout, state, context)
-        return Encoded(encoded.packet, encoded.sent, {**encoded.state, _RESIDUAL: given - encoded.sent})
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        return packets(self.inner).decode(packet, layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation of value + residual."""
-        given = value + state[_RESIDUAL].to(value)
-        aggregated = yield from self.inner.aggregate(given, layout, state, context)
-        return Aggregated(aggregated.total, aggregated.sent, {**aggregated.state, _RESIDUAL: given - aggregated.sent})
+        return InnerStep(given, state, lambda sent, inner: {**inner, _RESIDUAL: given - sent})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return state[_RESIDUAL]

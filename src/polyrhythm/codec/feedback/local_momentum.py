@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, Encoded, packets
+from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.nested import divide, under
-from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, State
@@ -19,7 +19,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class LocalMomentum:
+class LocalMomentum(WrapperCodec):
     """m ← β m + (1 - β) g at each worker, and m is what `inner` encodes (Signum; Bernstein et al., 2018, algorithm 2).
 
     State: "momentum" (numel,), and "inner/…".
@@ -37,31 +37,14 @@ class LocalMomentum:
         """The inner codec's traits, with `transforms`: the values that it encodes are not those that were given."""
         return replace(self.inner.traits, transforms=True, verbatim=False)
 
-    @property
-    def width(self) -> int:
-        return packets(self.inner).width
-
     def initial(self, layout: Layout) -> State:
         """No momentum yet: NO_GRADIENT, which tensors that never get a gradient keep."""
         return {"momentum": torch.full((layout.numel,), NO_GRADIENT), **under("inner", self.inner.initial(layout))}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's packet of the momentum."""
-        momentum = self._next(value, state)
-        encoded = packets(self.inner).encode(momentum, layout, divide(state, ["inner"])["inner"], context)
-        return Encoded(encoded.packet, encoded.sent, {"momentum": momentum, **under("inner", encoded.state)})
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        return packets(self.inner).decode(packet, layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation of the momentum."""
-        momentum = self._next(value, state)
-        aggregated = yield from self.inner.aggregate(momentum, layout, divide(state, ["inner"])["inner"], context)
-        return Aggregated(aggregated.total, aggregated.sent, {"momentum": momentum, **under("inner", aggregated.state)})
+    def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
+        momentum = self.beta * state["momentum"].to(value) + (1 - self.beta) * value
+        before = divide(state, ["inner"])["inner"]
+        return InnerStep(momentum, before, lambda sent, inner: {"momentum": momentum, **under("inner", inner)})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return self.inner.residual(divide(state, ["inner"])["inner"], layout)
-
-    def _next(self, value: Tensor, state: State) -> Tensor:
-        return self.beta * state["momentum"].to(value) + (1 - self.beta) * value

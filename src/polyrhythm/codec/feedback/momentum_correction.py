@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.feedback.feedback import check_feedback
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, Encoded, packets
+from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.nested import divide, under
-from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -20,7 +20,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class MomentumCorrection:
+class MomentumCorrection(WrapperCodec):
     """u ← m u + g; v ← v + u; `inner` encodes v; where it sends an element, v loses it and u becomes zero (Lin et al., 2018, section 3).
 
     Momentum is taken before values are accumulated (section 3.2), and is reset where a value is sent, so that stale momentum does not
@@ -41,39 +41,18 @@ class MomentumCorrection:
         """The inner codec's traits, not lossy: `transforms` and `keeps`."""
         return replace(self.inner.traits, lossy=False, transforms=True, keeps=True)
 
-    @property
-    def width(self) -> int:
-        return packets(self.inner).width
-
     def initial(self, layout: Layout) -> State:
         """A momentum and a residual of zeros."""
         zeros = {name: torch.zeros(layout.numel) for name in ("momentum", "residual")}
         return {**zeros, **under("inner", self.inner.initial(layout))}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's packet of v."""
-        u, v = self._accumulated(value, state)
-        encoded = packets(self.inner).encode(v, layout, divide(state, ["inner"])["inner"], context)
-        return Encoded(encoded.packet, encoded.sent, _masked(u, v, encoded.sent, encoded.state))
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        return packets(self.inner).decode(packet, layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation of v."""
-        u, v = self._accumulated(value, state)
-        aggregated = yield from self.inner.aggregate(v, layout, divide(state, ["inner"])["inner"], context)
-        return Aggregated(aggregated.total, aggregated.sent, _masked(u, v, aggregated.sent, aggregated.state))
+    def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
+        # u and v as in the paper's algorithm 4
+        u = self.momentum * state["momentum"].to(value) + value
+        v = state["residual"].to(value) + u
+        before = divide(state, ["inner"])["inner"]
+        return InnerStep(v, before, lambda sent, inner: {"momentum": u * (sent == 0), "residual": v - sent, **under("inner", inner)})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         """The accumulated values that were not sent."""
         return state["residual"]
-
-    def _accumulated(self, value: Tensor, state: State) -> tuple[Tensor, Tensor]:
-        # u and v as in the paper's algorithm 4
-        u = self.momentum * state["momentum"].to(value) + value
-        return u, state["residual"].to(value) + u
-
-
-def _masked(u: Tensor, v: Tensor, sent: Tensor, inner: State) -> State:
-    return {"momentum": u * (sent == 0), "residual": v - sent, **under("inner", inner)}

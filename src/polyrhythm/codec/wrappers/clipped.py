@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Aggregation, Codec, Encoded, packets
+from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -18,7 +18,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class Clipped:
+class Clipped(WrapperCodec):
     """Scale a value down to a norm of `norm` / √P, then encode it by `inner` (local gradient clipping; Lin et al., 2018, section 3.2).
 
     If the values of P workers are independent, their sum has a norm of about `norm` then.
@@ -36,28 +36,13 @@ class Clipped:
         """The inner codec's traits, with `transforms`: the values that it encodes are not those that were given."""
         return replace(self.inner.traits, transforms=True, verbatim=False)
 
-    @property
-    def width(self) -> int:
-        return packets(self.inner).width
-
     def initial(self, layout: Layout) -> State:
         return self.inner.initial(layout)
 
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's packet of the clipped value."""
-        return packets(self.inner).encode(self._clip(value, context), layout, state, context)
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        return packets(self.inner).decode(packet, layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation of the clipped value."""
-        return self.inner.aggregate(self._clip(value, context), layout, state, context)
+    def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
+        most = self.norm / context.group.size**0.5
+        found = float(torch.linalg.vector_norm(value))
+        return InnerStep(value * (most / found) if found > most else value, state, lambda sent, inner: inner)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return self.inner.residual(state, layout)
-
-    def _clip(self, value: Tensor, context: ExchangeContext) -> Tensor:
-        most = self.norm / context.group.size**0.5
-        found = float(torch.linalg.vector_norm(value))
-        return value * (most / found) if found > most else value

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.wrappers.dropped import count_dropped, nothing_dropped
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, PacketCodec
+from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.core.protocols.codec import PacketCodec
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import CodecTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -20,7 +20,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class KKT:
+class KKT(WrapperCodec):
     """Leave out the gradient of a weight that is zero where it is at most λ (1 - `delta`), and encode the rest by `inner`.
 
     With an l1 penalty of λ, `penalty`, such a weight is optimal at zero (the Karush-Kuhn-Tucker conditions), and a proximal step leaves it
@@ -48,28 +48,13 @@ class KKT:
         inner = self.inner.traits
         return CodecTraits(inner.payloads & {Payload.GRADIENT, Payload.ROWS}, inner.patterns, lossy=True, keeps=inner.keeps)
 
-    @property
-    def width(self) -> int:
-        return self.inner.width
-
     def initial(self, layout: Layout) -> State:
         """The inner codec's state, and counts of zero."""
         return {**self.inner.initial(layout), **nothing_dropped()}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's packet of the elements that are left."""
+    def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
         kept = self._kept(value, context)
-        encoded = self.inner.encode(kept, layout, state, context)
-        return Encoded(encoded.packet, encoded.sent, {**encoded.state, **count_dropped(state, value, kept)})
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        return self.inner.decode(packet, layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation of the elements that are left."""
-        kept = self._kept(value, context)
-        aggregated = yield from self.inner.aggregate(kept, layout, state, context)
-        return Aggregated(aggregated.total, aggregated.sent, {**aggregated.state, **count_dropped(state, value, kept)})
+        return InnerStep(kept, state, lambda sent, inner: {**inner, **count_dropped(state, value, kept)})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return self.inner.residual(state, layout)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.wrappers.dropped import count_dropped, nothing_dropped
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, PacketCodec
+from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.core.protocols.codec import PacketCodec
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -20,7 +20,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class RandomSkip:
+class RandomSkip(WrapperCodec):
     """Skip each element with `probability`, and encode the rest by `inner` (Li et al., OSDI 2014, section 5.1).
 
     The rest is not scaled, so that the sum is smaller on average. Skipped elements are lost: their number, and the sum of their magnitudes,
@@ -41,32 +41,14 @@ class RandomSkip:
         inner = self.inner.traits
         return CodecTraits(inner.payloads & DIFFERENCES, inner.patterns, lossy=True, keeps=inner.keeps)
 
-    @property
-    def width(self) -> int:
-        return self.inner.width
-
     def initial(self, layout: Layout) -> State:
         """The inner codec's state, and counts of zero."""
         return {**self.inner.initial(layout), **nothing_dropped()}
 
-    def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The inner codec's packet of the elements that are left."""
-        kept = self._kept(value, context)
-        encoded = self.inner.encode(kept, layout, state, context)
-        return Encoded(encoded.packet, encoded.sent, {**encoded.state, **count_dropped(state, value, kept)})
-
-    def decode(self, packet: Packet, layout: Layout) -> Tensor:
-        return self.inner.decode(packet, layout)
-
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation of the elements that are left."""
-        kept = self._kept(value, context)
-        aggregated = yield from self.inner.aggregate(kept, layout, state, context)
-        return Aggregated(aggregated.total, aggregated.sent, {**aggregated.state, **count_dropped(state, value, kept)})
+    def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
+        skipped = torch.from_numpy(context.draw.random(value.numel(), dtype=np.float32) < self.probability)
+        kept = torch.where(skipped, value.new_zeros(()), value)
+        return InnerStep(kept, state, lambda sent, inner: {**inner, **count_dropped(state, value, kept)})
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return self.inner.residual(state, layout)
-
-    def _kept(self, value: Tensor, context: ExchangeContext) -> Tensor:
-        skipped = torch.from_numpy(context.draw.random(value.numel(), dtype=np.float32) < self.probability)
-        return torch.where(skipped, value.new_zeros(()), value)

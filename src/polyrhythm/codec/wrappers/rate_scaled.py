@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Aggregation, Codec
+from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.traits import CodecTraits, Pattern
 from polyrhythm.core.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
-class RateScaled:
+class RateScaled(WrapperCodec):
     """Multiply a value by the learning rate of the worker's optimizer, then encode it by `inner` (as the authors' code of DeMo does).
 
     A momentum in `inner` then holds each gradient at the rate of its step, whatever a schedule does to later ones. The rate is that of
@@ -31,10 +32,9 @@ class RateScaled:
     def initial(self, layout: Layout) -> State:
         return self.inner.initial(layout)
 
-    def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
-        """The inner codec's aggregation of the scaled value."""
+    def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
         rates = context.rates()
-        return self.inner.aggregate(value * rates[0] if rates else value, layout, state, context)
+        return InnerStep(value * rates[0] if rates else value, state, lambda sent, inner: inner)
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return self.inner.residual(state, layout)
