@@ -172,16 +172,17 @@ def what_leaves_a_weight_at_zero_is_dropped(codec: KKT, step: Step) -> None:
 def one_block_is_sent(codec: FeatureBlocks, step: Step) -> None:
     """The inner codec's law holds in the block of this step; of the others nothing is sent, and their states do not change."""
     chosen, start = block_at(step.context.clock, codec.blocks, step.context.group.seed), 0
+    residual = codec.residual(step.after, step.layout)
     for block in range(codec.blocks):
         end = step.layout.numel * (block + 1) // codec.blocks
         part = step.part(start, Layout(("block",), ((end - start,),)), str(block))
+        assert torch.equal(residual[start:end], codec.inner.residual(part.after, part.layout))
         start = end
         if block == chosen:
             check(codec.inner, part)
         else:
             assert not part.sent.any()
             assert all(torch.equal(part.after[name], part.before[name]) for name in part.before)
-    nothing_is_kept(codec, step)
 
 
 def each_tensor_has_its_law(codec: PerTensor, step: Step) -> None:

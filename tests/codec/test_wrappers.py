@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 import torch
 
-from polyrhythm.codec import Cast, ErrorFeedback, Identity, LowRank, OneBit, PerTensor, Striped, Threshold, TopK, Warmup
+from polyrhythm.codec import (
+    KKT,
+    AveragedMomentum,
+    Cast,
+    Clipped,
+    CosineTopK,
+    DecayingFeedback,
+    ErrorFeedback,
+    FeatureBlocks,
+    Identity,
+    LocalMomentum,
+    LowRank,
+    MaxN,
+    MomentumCorrection,
+    OneBit,
+    PerTensor,
+    RandomSkip,
+    Ranges,
+    RateScaled,
+    SenderMean,
+    Striped,
+    Threshold,
+    TopK,
+    Warmup,
+)
+from polyrhythm.core.protocols.codec import Codec
+from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.requests import AllGatherRequest, AllReduceRequest, AllToAllRequest
 from polyrhythm.core.tensors import Layout
 
@@ -109,3 +139,38 @@ def test_a_residual_has_the_type_of_the_values() -> None:
     codec = ErrorFeedback(TopK(0.1))
     encoded = codec.encode(normal(0, LAYOUT.numel, torch.float64), LAYOUT, codec.initial(LAYOUT), alone())
     assert encoded.state["residual"].dtype == encoded.sent.dtype == torch.float64
+
+
+WRAPPERS: tuple[Callable[[Any], Codec], ...] = (
+    *(lambda inner: KKT(inner, 0.5), lambda inner: RandomSkip(inner, 0.5), lambda inner: FeatureBlocks(inner, 3)),
+    *(lambda inner: PerTensor(inner), lambda inner: PerTensor(Identity(), rest=inner), lambda inner: Warmup(1, inner), Striped),
+    *(lambda inner: Clipped(1.0, inner), RateScaled, lambda inner: LocalMomentum(0.9, inner)),
+    lambda inner: AveragedMomentum(0.9, 1, inner),
+)
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS)
+def test_a_wrapper_takes_what_a_controller_sets_in_its_inner_codec_and_declares_what_that_keeps(wrap: Callable[[Any], Codec]) -> None:
+    traits = wrap(Ranges(3)).traits
+    assert traits.takes == {ControlledSetting.RANGES}
+    assert traits.keeps
+    assert not wrap(Identity()).traits.keeps
+
+
+@pytest.mark.parametrize("feedback", [ErrorFeedback, DecayingFeedback, MomentumCorrection])
+def test_an_error_feedback_takes_what_its_inner_codec_takes(feedback: Callable[[Codec], Codec]) -> None:
+    assert feedback(MaxN(10)).traits.takes == {ControlledSetting.NBYTES}
+
+
+def test_the_bytes_of_a_packet_cannot_be_set_where_each_tensor_would_take_as_many() -> None:
+    assert not PerTensor(MaxN(10)).traits.takes
+
+
+@pytest.mark.parametrize("wrap", [ErrorFeedback, PerTensor])
+def test_a_mean_over_the_senders_is_no_sum_inside_of_a_wrapper_either(wrap: Callable[[Codec], Codec]) -> None:
+    assert wrap(SenderMean(CosineTopK(2))).traits.divides
+
+
+def test_a_filter_of_a_momentum_sends_no_values_either() -> None:
+    for wrap in WRAPPERS[:3]:
+        assert wrap(LocalMomentum(0.9, Identity())).traits.transforms

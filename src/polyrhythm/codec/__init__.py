@@ -133,6 +133,7 @@ MEMBERS: tuple[Codec, ...] = (
     KeyList(),
     KKT(KeyList(), 0.5, retest=3),
     FeatureBlocks(KKT(KeyList(), 0.5, retest=3), 3),
+    FeatureBlocks(Ranges(2), 3),
     RandomSkip(KeyList(), 0.5),
     ErrorFeedback(RandomSkip(KeyList(), 0.5)),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -38,9 +38,10 @@ class FeatureBlocks:
 
     @property
     def traits(self) -> CodecTraits:
-        """The inner codec's gradient payloads and its patterns; lossy."""
+        """The inner codec's traits, for gradients; lossy, and its packets are not ranges."""
         inner = self.inner.traits
-        return CodecTraits(inner.payloads & GRADIENTS, inner.patterns & EVERY_PATTERN, lossy=True)
+        payloads, patterns = inner.payloads & GRADIENTS, inner.patterns & EVERY_PATTERN
+        return replace(inner, payloads=payloads, patterns=patterns, lossy=True, unbiased=False, verbatim=False, ranged=False)
 
     @property
     def width(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -57,9 +57,9 @@ class ClippedFeedback(WrapperCodec):
 
     @property
     def traits(self) -> CodecTraits:
-        """The inner codec's payloads and patterns, lossy; without weights, of which a residual has no meaning."""
+        """The inner codec's traits, lossy; without weights, of which a residual has no meaning."""
         inner = self.inner.traits
-        return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, lossy=True, keeps=True)
+        return replace(inner, payloads=inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, unbiased=False, keeps=True)
 
     def initial(self, layout: Layout) -> State:
         """A residual of zeros, and nothing clipped."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -33,9 +33,10 @@ class ErrorFeedback(WrapperCodec):
 
     @property
     def traits(self) -> CodecTraits:
-        """The inner codec's payloads and patterns, not lossy; without weights, of which a residual has no meaning."""
+        """The inner codec's traits, not lossy; without weights, of which a residual has no meaning."""
         inner = self.inner.traits
-        return CodecTraits(inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}, inner.patterns, keeps=True, takes=inner.takes)
+        payloads = inner.payloads - {Payload.WEIGHTS, Payload.NOTHING}
+        return replace(inner, payloads=payloads, lossy=False, unbiased=False, verbatim=False, keeps=True)
 
     def initial(self, layout: Layout) -> State:
         inner = self.inner.initial(layout)

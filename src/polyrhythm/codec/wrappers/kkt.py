@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -44,9 +44,10 @@ class KKT(WrapperCodec):
 
     @property
     def traits(self) -> CodecTraits:
-        """The inner codec's gradients and rows, in its patterns; lossy."""
+        """The inner codec's traits, for gradients and rows; lossy."""
         inner = self.inner.traits
-        return CodecTraits(inner.payloads & {Payload.GRADIENT, Payload.ROWS}, inner.patterns, lossy=True, keeps=inner.keeps)
+        payloads = inner.payloads & {Payload.GRADIENT, Payload.ROWS}
+        return replace(inner, payloads=payloads, lossy=True, unbiased=False, verbatim=False)
 
     def initial(self, layout: Layout) -> State:
         """The inner codec's state, and counts of zero."""

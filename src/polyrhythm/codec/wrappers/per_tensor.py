@@ -12,6 +12,7 @@ from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.wrappers.in_step import in_step
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, Encoded, PacketCodec, packets
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.nested import divide, under
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import CodecTraits, Pattern
@@ -40,12 +41,18 @@ class PerTensor:
 
     @property
     def traits(self) -> CodecTraits:
-        """The payloads and patterns that both codecs support, without COMBINED."""
+        """The payloads and patterns that both codecs support, without COMBINED; tensors do not share the bytes of a packet."""
         inner, rest = self.inner.traits, self.rest.traits
-        unbiased, transforms = inner.unbiased and rest.unbiased, inner.transforms or rest.transforms
-        lossy, keeps = inner.lossy or rest.lossy, inner.keeps or rest.keeps
-        patterns = (inner.patterns & rest.patterns) - {Pattern.COMBINED}
-        return CodecTraits(inner.payloads & rest.payloads, patterns, lossy, unbiased=unbiased, transforms=transforms, keeps=keeps)
+        return CodecTraits(
+            inner.payloads & rest.payloads,
+            (inner.patterns & rest.patterns) - {Pattern.COMBINED},
+            lossy=inner.lossy or rest.lossy,
+            unbiased=inner.unbiased and rest.unbiased,
+            transforms=inner.transforms or rest.transforms,
+            keeps=inner.keeps or rest.keeps,
+            takes=(inner.takes | rest.takes) - {ControlledSetting.NBYTES},
+            divides=inner.divides or rest.divides,
+        )
 
     @property
     def width(self) -> int:

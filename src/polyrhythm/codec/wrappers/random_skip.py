@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -37,9 +37,9 @@ class RandomSkip(WrapperCodec):
 
     @property
     def traits(self) -> CodecTraits:
-        """The inner codec's gradients and updates, in its patterns; lossy."""
+        """The inner codec's traits, for gradients and updates; lossy."""
         inner = self.inner.traits
-        return CodecTraits(inner.payloads & DIFFERENCES, inner.patterns, lossy=True, keeps=inner.keeps)
+        return replace(inner, payloads=inner.payloads & DIFFERENCES, lossy=True, unbiased=False, verbatim=False)
 
     def initial(self, layout: Layout) -> State:
         """The inner codec's state, and counts of zero."""
