@@ -11,6 +11,7 @@ from torch import Tensor
 from polyrhythm.core import rng
 from polyrhythm.core.protocols.codec import Aggregation, Encoded, PacketCodec, gather_and_sum
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.nested import divide, under
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import EVERY_PATTERN, GRADIENTS, CodecTraits
 from polyrhythm.core.settings import checked
@@ -52,7 +53,7 @@ class FeatureBlocks:
         """The inner codec's state of each block, under "<block>/…"."""
         state: State = {}
         for block in range(self.blocks):
-            state |= _named(block, self.inner.initial(self._layout(block, layout)))
+            state |= under(str(block), self.inner.initial(self._layout(block, layout)))
         return state
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
@@ -60,11 +61,11 @@ class FeatureBlocks:
         block = block_at(context.clock, self.blocks, context.group.seed)
         start, end = self._range(block, layout)
         part = self._layout(block, layout)
-        encoded = self.inner.encode(value[start:end], part, _of(block, state), context.range(start, part))
+        encoded = self.inner.encode(value[start:end], part, divide(state, [str(block)])[str(block)], context.range(start, part))
         sent = torch.full_like(value, NO_GRADIENT)
         sent[start:end] = encoded.sent
         number = torch.tensor([block], dtype=torch.int32)
-        return Encoded((number, *encoded.packet), sent, {**state, **_named(block, encoded.state)})
+        return Encoded((number, *encoded.packet), sent, {**state, **under(str(block), encoded.state)})
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """The values of the block, and NO_GRADIENT elsewhere."""
@@ -81,8 +82,8 @@ class FeatureBlocks:
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         """The inner codec's residual of each block, end to end."""
-        parts = [self.inner.residual(_of(block, state), self._layout(block, layout)) for block in range(self.blocks)]
-        return torch.cat(parts)
+        states = divide(state, map(str, range(self.blocks)))
+        return torch.cat([self.inner.residual(states[str(block)], self._layout(block, layout)) for block in range(self.blocks)])
 
     def _range(self, block: int, layout: Layout) -> tuple[int, int]:
         return layout.numel * block // self.blocks, layout.numel * (block + 1) // self.blocks
@@ -101,12 +102,3 @@ def block_at(clock: int, blocks: int, seed: int) -> int:
 @functools.lru_cache(maxsize=64)
 def _order(turn: int, blocks: int, seed: int) -> tuple[int, ...]:
     return tuple(rng.stream(seed, "blocks", turn).permutation(blocks).tolist())
-
-
-def _named(block: int, state: State) -> State:
-    return {f"{block}/{name}": tensor for name, tensor in state.items()}
-
-
-def _of(block: int, state: State) -> State:
-    start = f"{block}/"
-    return {name.removeprefix(start): tensor for name, tensor in state.items() if name.startswith(start)}

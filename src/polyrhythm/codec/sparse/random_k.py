@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from polyrhythm.codec.sparse.sparse import ChosenElements, check_share, share
+from polyrhythm.codec.sparse.sparse import ChosenElements, check_share, drawn
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
 from polyrhythm.core.settings import checked
@@ -33,6 +31,4 @@ class RandomK(ChosenElements):
         check_share("RandomK", self.ratio)
 
     def choose(self, value: Tensor, layout: Layout, context: ExchangeContext) -> Tensor:
-        numel = value.numel()
-        drawn = np.sort(context.draw.choice(numel, share(self.ratio, numel), replace=False, shuffle=False)) if numel else np.arange(0)
-        return torch.from_numpy(drawn)
+        return drawn(context.draw, self.ratio, value.numel())

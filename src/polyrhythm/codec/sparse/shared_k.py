@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.sparse.sparse import check_share, share
+from polyrhythm.codec.sparse.sparse import check_share, drawn
 from polyrhythm.core import rng
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation
 from polyrhythm.core.protocols.context import ExchangeContext
@@ -40,7 +39,8 @@ class SharedK:
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """One all-reduce of the drawn elements."""
-        indices = self._drawn(value.numel(), context.group.seed, int(state["rounds"]))
+        draw = rng.stream(context.group.seed, "shared elements", int(state["rounds"]))
+        indices = drawn(draw, self.ratio, value.numel())
         mine = value.index_select(0, indices)
         summed: Tensor = yield AllReduceRequest(mine)
         total, sent = (torch.zeros_like(value).index_copy_(0, indices, part) for part in (summed, mine))
@@ -48,11 +48,3 @@ class SharedK:
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return torch.zeros(layout.numel)
-
-    def _drawn(self, numel: int, seed: int, round_: int) -> Tensor:
-        """The indices of the drawn elements, increasing."""
-        count = share(self.ratio, numel)
-        if count == numel:
-            return torch.arange(numel)
-        draw = rng.stream(seed, "shared elements", round_)
-        return torch.from_numpy(np.sort(draw.choice(numel, count, replace=False, shuffle=False)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -93,6 +94,11 @@ def check_size(name: str, layout: Layout) -> None:
 def share(ratio: float, numel: int) -> int:
     """⌈ratio · numel⌉, where 0.07 of 100 is 7 although the product of the two floats lies above it."""
     return min(numel, max(1, math.ceil(round(ratio * numel, 6))))
+
+
+def drawn(draw: np.random.Generator, ratio: float, numel: int) -> Tensor:
+    """The indices, increasing, of ⌈ratio · numel⌉ elements that are drawn uniformly without repetition."""
+    return torch.from_numpy(np.sort(draw.choice(numel, share(ratio, numel), replace=False, shuffle=False)) if numel else np.arange(0))
 
 
 def spread(entries: Entries, layout: Layout) -> Tensor:

@@ -8,19 +8,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.wrappers.dropped import count_dropped, nothing_dropped
-from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.codec.wrappers.filter import FilterCodec
 from polyrhythm.core.protocols.codec import PacketCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.traits import CodecTraits, Payload
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
 
 
 @dataclass(frozen=True, slots=True)
 @checked
-class KKT(WrapperCodec):
+class KKT(FilterCodec):
     """Leave out the gradient of a weight that is zero where it is at most λ (1 - `delta`), and encode the rest by `inner`.
 
     With an l1 penalty of λ, `penalty`, such a weight is optimal at zero (the Karush-Kuhn-Tucker conditions), and a proximal step leaves it
@@ -49,18 +47,7 @@ class KKT(WrapperCodec):
         payloads = inner.payloads & {Payload.GRADIENT, Payload.ROWS}
         return replace(inner, payloads=payloads, lossy=True, unbiased=False, verbatim=False)
 
-    def initial(self, layout: Layout) -> State:
-        """The inner codec's state, and counts of zero."""
-        return {**self.inner.initial(layout), **nothing_dropped()}
-
-    def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
-        kept = self._kept(value, context)
-        return InnerStep(kept, state, lambda sent, inner: {**inner, **count_dropped(state, value, kept)})
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return self.inner.residual(state, layout)
-
-    def _kept(self, value: Tensor, context: ExchangeContext) -> Tensor:
+    def kept(self, value: Tensor, context: ExchangeContext) -> Tensor:
         if not self.penalty or context.clock % self.retest == 0:
             return value
         return torch.where((context.weights == 0) & (value.abs() <= self.penalty * (1 - self.delta)), value.new_zeros(()), value)

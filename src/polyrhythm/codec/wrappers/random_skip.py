@@ -8,19 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.codec.wrappers.dropped import count_dropped, nothing_dropped
-from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.codec.wrappers.filter import FilterCodec
 from polyrhythm.core.protocols.codec import PacketCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
 
 
 @dataclass(frozen=True, slots=True)
 @checked
-class RandomSkip(WrapperCodec):
+class RandomSkip(FilterCodec):
     """Skip each element with `probability`, and encode the rest by `inner` (Li et al., OSDI 2014, section 5.1).
 
     The rest is not scaled, so that the sum is smaller on average. Skipped elements are lost: their number, and the sum of their magnitudes,
@@ -41,14 +39,6 @@ class RandomSkip(WrapperCodec):
         inner = self.inner.traits
         return replace(inner, payloads=inner.payloads & DIFFERENCES, lossy=True, unbiased=False, verbatim=False)
 
-    def initial(self, layout: Layout) -> State:
-        """The inner codec's state, and counts of zero."""
-        return {**self.inner.initial(layout), **nothing_dropped()}
-
-    def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
+    def kept(self, value: Tensor, context: ExchangeContext) -> Tensor:
         skipped = torch.from_numpy(context.draw.random(value.numel(), dtype=np.float32) < self.probability)
-        kept = torch.where(skipped, value.new_zeros(()), value)
-        return InnerStep(kept, state, lambda sent, inner: {**inner, **count_dropped(state, value, kept)})
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return self.inner.residual(state, layout)
+        return torch.where(skipped, value.new_zeros(()), value)
