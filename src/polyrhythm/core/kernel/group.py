@@ -38,6 +38,16 @@ class Group:
         """All workers of a run, as the one of `rank` sees them."""
         return Group("", workers(count), rank, seed)
 
+    @property
+    def first(self) -> str:
+        """The member of rank 0, which does what one must do for all."""
+        return self.members[0]
+
+    @property
+    def is_first(self) -> bool:
+        """True if the actor is the first member."""
+        return self.rank == 0
+
 
 @lru_cache(maxsize=16)
 def workers(count: int) -> tuple[str, ...]:

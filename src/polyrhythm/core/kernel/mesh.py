@@ -1,0 +1,134 @@
+"""The workers of a run on named axes: which of them are replicas of each other, and which hold the parts of one model.
+
+A strategy's plan has one; its consumers ask it for the group that they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.view import View
+from polyrhythm.errors import CompositionError
+
+DATA = "data"
+"""The axis of replicas: workers that differ in it alone hold the same part of the model, and compute on different samples."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Named axes, each with its size, over the `members`: their ranks are coordinates in row-major order, the last axis the fastest.
+
+    `seed` is the run's. Raises CompositionError for axes that do not fit the members.
+
+    Examples:
+        >>> mesh = Mesh((("data", 2), ("stage", 2)), ("worker/0", "worker/1", "worker/2", "worker/3"))
+        >>> mesh.group("worker/3", "data")
+        Group(name='data@1', members=('worker/1', 'worker/3'), rank=1, seed=0)
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    members: tuple[str, ...]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        given = f"Mesh(axes={self.axes!r})"
+        for name, size in self.axes:
+            if not name.isidentifier():
+                raise CompositionError(f"{given} has an axis {name!r}, and names of groups are made of the axes': give it a name of letters.")
+            if size < 1:
+                raise CompositionError(f"{given} has {size} coordinates in {name!r}: give each axis 1 or more, or leave it out.")
+        if len(set(self.names)) < len(self.axes):
+            raise CompositionError(f"{given} has an axis twice, and an axis is found by its name: give each a different one.")
+        if prod(self.shape) != len(self.members):
+            raise CompositionError(
+                f"{given} is for {prod(self.shape)} workers, and there are {len(self.members)}: choose sizes whose product is their number."
+            )
+
+    @staticmethod
+    def flat(workers: Sequence[str], seed: int = 0) -> Mesh:
+        """The mesh of one axis: every worker has a replica of the whole model."""
+        return Mesh(((DATA, len(workers)),), tuple(workers), seed)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return tuple(name for name, _ in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return tuple(size for _, size in self.axes)
+
+    def coordinate(self, member: str, axis: str) -> int:
+        """The place of `member` on `axis`, from 0. Raises CompositionError for an unknown axis or member."""
+        self._require(axis)
+        return self._coordinates(member)[self.names.index(axis)]
+
+    def group(self, member: str, *axes: str) -> Group:
+        """Those that differ from `member` in these axes only, in the order of ranks, as it sees them. Raises as `coordinate`.
+
+        The name is unique in the run: that of all workers is "", others have the axes and the coordinates in the rest, as "data@1.0".
+        """
+        self._require(*axes)
+        own = self._coordinates(member)
+        spanned = [name in axes and size > 1 for name, size in self.axes]
+        if all(each or size == 1 for each, size in zip(spanned, self.shape, strict=True)):
+            return Group("", self.members, self._ranks[member], self.seed)
+        choices = [range(size) if each else (at,) for each, size, at in zip(spanned, self.shape, own, strict=True)]
+        members = tuple(self.members[self._rank(coordinates)] for coordinates in product(*choices))
+        return Group(self._name(spanned, own), members, members.index(member), self.seed)
+
+    def groups(self, *axes: str) -> tuple[Group, ...]:
+        """The groups over these axes, each as its first member sees it: every worker is in one of them."""
+        return tuple(group for member in self.members if (group := self.group(member, *axes)).is_first)
+
+    def world(self, member: str) -> Group:
+        """All workers of the run: those that barriers, agreements and checkpoints wait for."""
+        return self.group(member, *self.names)
+
+    def replicas(self, member: str) -> Group:
+        """The workers that hold the same part of the model: those that exchange it, and among whom the samples are divided."""
+        return self.group(member, *(name for name in self.names if name == DATA))
+
+    def replica(self, member: str) -> Group:
+        """The workers that hold the parts of one model with `member`: those over whom its norms are, and without whom it is lost."""
+        return self.group(member, *(name for name in self.names if name != DATA))
+
+    def after_loss(self, view: View, name: str) -> View:
+        """The view when the actor `name` is lost: a lost part of a model takes its whole replica with it."""
+        return view.without(*(self.replica(name).members if name in self._ranks else (name,)))
+
+    @cached_property
+    def _ranks(self) -> dict[str, int]:
+        return {member: rank for rank, member in enumerate(self.members)}
+
+    def _coordinates(self, member: str) -> tuple[int, ...]:
+        if member not in self._ranks:
+            raise CompositionError(f"{member} is not on the mesh, which has {', '.join(self.members)}: ask for one of these.")
+        rank, found = self._ranks[member], list[int]()
+        for size in reversed(self.shape):
+            rank, at = divmod(rank, size)
+            found.append(at)
+        return tuple(reversed(found))
+
+    def _rank(self, coordinates: Sequence[int]) -> int:
+        rank = 0
+        for size, at in zip(self.shape, coordinates, strict=True):
+            rank = rank * size + at
+        return rank
+
+    def _name(self, spanned: Sequence[bool], own: Sequence[int]) -> str:
+        """Axes of size 1 are in no name, so that equal groups have equal names."""
+        axes = "+".join(name for name, each in zip(self.names, spanned, strict=True) if each)
+        rest = ".".join(str(at) for at, each, size in zip(own, spanned, self.shape, strict=True) if not each and size > 1)
+        return f"{axes}@{rest}"
+
+    def _require(self, *axes: str) -> None:
+        for axis in axes:
+            if axis not in self.names:
+                raise CompositionError(f"{axis!r} is no axis of the mesh, which has {', '.join(self.names) or 'none'}: name one of these.")
