@@ -19,10 +19,12 @@ from polyrhythm import local_rules as local
 from polyrhythm.codec import ErrorFeedback, Identity, LowRank, OneBit, Striped, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SampledClients, SoftSync
 from polyrhythm.core.catalogue import CHOICES
+from polyrhythm.core.kernel.job import Location
 from polyrhythm.core.protocols.controller import ControlledSetting, Fixed
 from polyrhythm.core.simulator.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Exchange, Strategy
 from polyrhythm.core.strategy.fit import conflict
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.run import run
 from polyrhythm.errors import CompositionError
 from polyrhythm.local_rules import Consensus, PlainSteps
@@ -288,7 +290,7 @@ def test_pieces_of_several_exchanges_are_not_taken_for_those_of_one() -> None:
 
 
 def test_essential_actors_are_servers_worker_0_and_workers_that_others_wait_for() -> None:
-    free, bound = systems.find("downpour"), systems.find("ssp")
+    free, bound = (StrategyPlan.of(systems.find(name), [Location("host")] * 2, 0) for name in ("downpour", "ssp"))
     assert [free.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, False, True]
     assert [bound.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, True, True]
 

@@ -21,8 +21,8 @@ from polyrhythm.hardware.faults import Crash
 from polyrhythm.merge import Mean
 from polyrhythm.topology import Server
 
-TOLERANT = [name for name in systems.SYSTEMS if not systems.find(name).essential("worker/3")]
-STRICT = [name for name in systems.SYSTEMS if systems.find(name).essential("worker/3") and name != "single"]
+TOLERANT = [name for name in systems.SYSTEMS if systems.find(name).tolerates_loss]
+STRICT = [name for name in systems.SYSTEMS if not systems.find(name).tolerates_loss and name != "single"]
 TOY = Toy(epochs=6, batch_size=4)
 
 

@@ -60,7 +60,7 @@ def inject(seed: int, ranks: Forker, directory: Path) -> None:
     directory.mkdir()
     pids = ranks.start(directory, [SCRIPT, how, system, deed, str(victim), str(step)], WORKERS if how == "join" else 1)
     stopped = how == "join" and deed == "stop"
-    loss = deed == "kill" and not systems.find(system).essential(f"worker/{victim}") and not (how == "join" and has_server(system, victim))
+    loss = deed == "kill" and victim > 0 and systems.find(system).tolerates_loss and not (how == "join" and has_server(system, victim))
     ended = ranks.wait(directory, pids, STATED, enough=WORKERS - 1 if stopped else 0)
     report = "\n".join([report, *(f"{rank}: {end.code} {end.err[-600:]}" for rank, end in enumerate(ended))])
     for rank, end in enumerate(ended):

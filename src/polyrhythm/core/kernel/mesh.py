@@ -39,7 +39,9 @@ class Mesh:
         given = f"Mesh(axes={self.axes!r})"
         for name, size in self.axes:
             if not name.isidentifier():
-                raise CompositionError(f"{given} has an axis {name!r}, and names of groups are made of the axes': give it a name of letters.")
+                raise CompositionError(
+                    f"{given} has an axis {name!r}, and names of groups are made of the axes': give it a name of letters."
+                )
             if size < 1:
                 raise CompositionError(f"{given} has {size} coordinates in {name!r}: give each axis 1 or more, or leave it out.")
         if len(set(self.names)) < len(self.axes):
@@ -63,6 +65,11 @@ class Mesh:
     def shape(self) -> tuple[int, ...]:
         """The sizes of the axes."""
         return tuple(size for _, size in self.axes)
+
+    @property
+    def first(self) -> str:
+        """The member of rank 0: its replica has the run's result."""
+        return self.members[0]
 
     def coordinate(self, member: str, axis: str) -> int:
         """The place of `member` on `axis`, from 0. Raises CompositionError for an unknown axis or member."""

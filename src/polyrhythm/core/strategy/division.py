@@ -35,7 +35,7 @@ def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPl
     Raises CompositionError for a parameter that two selections take, a selection that takes none, and types that cannot be exchanged.
     """
     named = _trained(model, optimizer)
-    candidates = list(_candidates(model, named, len(plan.members)))
+    candidates = list(_candidates(model, named, len(plan.mesh.members)))
     modules = {candidate.name: candidate.module for candidate in candidates}
     selected = [each for each in plan.exchanges if each.selection is not None]
     taken: dict[str, PlannedExchange] = {}

@@ -56,7 +56,7 @@ class Replica:
         self.constraints = Constraints(model)
         self.plan = plan
         self.context = context
-        self.group = plan.group(context.port.name)
+        self.group = plan.mesh.replicas(context.port.name)
         self.number = number
         self.clip_norm = clip_norm
         self._clip_next: float | None = None

@@ -24,7 +24,7 @@ from polyrhythm.core.protocols.common_state import Opening
 from polyrhythm.core.protocols.losses import GONE
 from polyrhythm.core.protocols.snapshots import Snapshots
 from polyrhythm.core.protocols.topology import ServerEndpoint
-from polyrhythm.core.strategy.losses import Losses
+from polyrhythm.core.strategy.current_view import CurrentView
 from polyrhythm.core.strategy.snapshots import new_snapshots, show
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.tables.opening import TableOpening
@@ -78,11 +78,11 @@ class Service:
         self.planned = plan.served_by(port.name)
         self.model = Serving(self.planned.plan.serve, self.planned.plan.scopes)
         self.always_used = len(plan.exchanges) == 1
-        self.group = plan.group(plan.members[0])
+        self.group = plan.mesh.world(plan.mesh.first)
         self.port = port
         self.record = record
         self.checkpoints = checkpoints
-        self.losses = Losses(port)
+        self.view = CurrentView(port, plan.actors)
         self.running = 0
         self.first_is_over = Latch()
         self.snapshots: list[Snapshots] = []
@@ -90,7 +90,7 @@ class Service:
 
     async def live(self) -> None:
         """Serve until all models and tables have ended."""
-        await self.losses.begin()
+        await self.view.begin()
         await self.port.spawn("attachments", self._listen())
         await self.port.spawn("openings", self._listen_for_openings())
         await self.port.spawn("evaluation", self._listen_for_evaluation())
@@ -151,7 +151,7 @@ class Service:
         snapshots.wanted = self.wanted
         self.snapshots.append(snapshots)
         for nested in serving.scopes:
-            await self.losses.subscribe(scope + nested + GONE)
+            await self.view.subscribe(scope + nested + GONE)
         files = ServerFiles(self.checkpoints, self.port.name, scope)
         await serving.live(ServerEndpoint(self.group, self.group.members, self.port.scoped(scope), self.record, snapshots, files))
         if snapshots.wanted:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyrhythm.core.catalogue import GlobalShuffle, MeanBuffers, Named
-from polyrhythm.core.kernel.names import is_worker, worker
 from polyrhythm.core.protocols.buffers import Buffers
 from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.consistency import Consistency
@@ -199,12 +198,6 @@ class Strategy:
         """Raise CompositionError for a number of workers with which an exchange would wait for ever."""
         for _, exchange in self.exchanges:
             exchange.check(workers)
-
-    def essential(self, actor: str) -> bool:
-        """True if a run cannot continue without `actor`: servers without copies, worker 0 (it holds the result), and awaited workers."""
-        if not is_worker(actor):
-            return not self.tolerates_server_loss
-        return not self.tolerates_loss or actor == worker(0)
 
 
 def _require_pair(entry: object) -> None:

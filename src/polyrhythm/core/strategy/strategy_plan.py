@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyrhythm.core.kernel.group import Group, workers
+from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Location
-from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.mesh import DATA, Mesh
+from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.protocols.selection import Selection
 from polyrhythm.core.strategy.exchange import AnyExchange
 from polyrhythm.core.strategy.plan import Crew, ExchangePlan
@@ -20,11 +21,15 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 class PlannedExchange:
-    """One of a strategy's exchanges, its `number`, and the selection of its parameters (None: all that no other exchange takes)."""
+    """One of a strategy's exchanges, its `number`, and the selection of its parameters (None: all that no other exchange takes).
+
+    `plan` is that among workers that differ in `axes` of the mesh only: those that have replicas of these parameters.
+    """
 
     number: int
     selection: Selection | None
     exchange: AnyExchange
+    axes: tuple[str, ...]
     plan: ExchangePlan
 
     @property
@@ -44,11 +49,10 @@ class PlannedExchange:
 
 @dataclass(frozen=True, slots=True)
 class StrategyPlan:
-    """The exchanges of `strategy` among `members`, all workers of the run; `seed` is the root of its random streams."""
+    """The exchanges of `strategy` among the workers of the run, which are on `mesh`."""
 
     strategy: Strategy
-    members: tuple[str, ...]
-    seed: int
+    mesh: Mesh
     exchanges: tuple[PlannedExchange, ...]
 
     @staticmethod
@@ -56,21 +60,30 @@ class StrategyPlan:
         """The plan for as many of the located workers as the strategy uses. Raises CompositionError where the exchanges do not fit them."""
         used = strategy.workers(len(locations))
         strategy.check(used)
-        members, planned, first = workers(used), list[PlannedExchange](), 0
+        mesh, planned, first = Mesh.flat(workers(used), seed), list[PlannedExchange](), 0
         for number, (selection, exchange) in enumerate(strategy.exchanges):
-            crew = Crew("", members, tuple(locations[:used]), seed, first)
-            planned.append(PlannedExchange(number, selection, exchange, exchange.among(crew)))
+            axes = (DATA,)  # of all parameters: every worker has the whole model
+            [group] = mesh.groups(*axes)
+            crew = Crew(group.name, group.members, tuple(locations[:used]), seed, first)
+            planned.append(PlannedExchange(number, selection, exchange, axes, exchange.among(crew)))
             first += len(planned[-1].plan.servers)
-        return StrategyPlan(strategy, members, seed, tuple(planned))
+        return StrategyPlan(strategy, mesh, tuple(planned))
 
-    def group(self, worker: str) -> Group:
-        """All workers, as the one called `worker` sees them."""
-        return Group("", self.members, rank_of(worker), self.seed)
+    def essential(self, actor: str) -> bool:
+        """True if the run cannot continue without `actor`: servers without copies, the replica with the result, and awaited workers."""
+        if not is_worker(actor):
+            return not self.strategy.tolerates_server_loss
+        return not self.strategy.tolerates_loss or actor in self.mesh.replica(self.mesh.first).members
 
     @property
     def servers(self) -> tuple[str, ...]:
         """The names of all servers."""
         return tuple(name for each in self.exchanges for name in each.servers)
+
+    @property
+    def actors(self) -> tuple[str, ...]:
+        """The names of all workers and servers."""
+        return (*self.mesh.members, *self.servers)
 
     @property
     def colocated(self) -> tuple[int | None, ...]:
@@ -80,7 +93,7 @@ class StrategyPlan:
     @property
     def groups(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The groups, other than that of all workers, over which sums are requested."""
-        found = {name: members for each in self.exchanges for name, members in each.plan.groups if members != self.members}
+        found = {name: members for each in self.exchanges for name, members in each.plan.groups if members != self.mesh.members}
         return tuple(found.items())
 
     def served_by(self, name: str) -> PlannedExchange:

@@ -30,9 +30,9 @@ def manifest_of(plan: StrategyPlan, step: int, seconds: float, found: Mapping[st
     return Manifest(
         step,
         seconds,
-        len(plan.members),
+        len(plan.mesh.members),
         len(plan.servers),
-        plan.seed,
+        plan.mesh.seed,
         described(plan.strategy),
         groups,
         circumstances=dict(found),

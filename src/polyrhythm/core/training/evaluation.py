@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polyrhythm.core.kernel.events import Evaluated
-from polyrhythm.core.kernel.group import Group, workers
+from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.snapshots import Snapshots, before, index_at, moment, together
 from polyrhythm.core.strategy.replica import Replica
@@ -52,8 +52,8 @@ class Evaluation:
 
     @property
     def group(self) -> Group:
-        """The group of all workers."""
-        return self.plan.group(self.context.port.name)
+        """The workers that hold the same part of the model."""
+        return self.plan.mesh.replicas(self.context.port.name)
 
     def follow(self, replica: Replica) -> None:
         """Follow a model that was attached."""
@@ -133,7 +133,7 @@ class Evaluation:
 
     def _holders(self) -> Sequence[str]:
         """The workers whose buffers are in the result."""
-        return workers(self.group.size if self.plan.strategy.buffers.averaged else 1)
+        return self.group.members if self.plan.strategy.buffers.averaged else (self.group.first,)
 
     def _own(self) -> list[tuple[str, Snapshots]]:
         return [found for each in self._followed for found in each.own()]

@@ -14,7 +14,7 @@ from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.losses import GONE
 from polyrhythm.core.settings import shown
 from polyrhythm.core.strategy.averaging import TOPIC, average
-from polyrhythm.core.strategy.losses import Losses
+from polyrhythm.core.strategy.current_view import CurrentView
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.strategy.same_memory import seen_elsewhere
 from polyrhythm.core.strategy.service import announce, dismiss, dismiss_all
@@ -37,13 +37,13 @@ class Models:
         self.plan = plan
         self.strategy = plan.strategy
         self.chooses = plan.strategy.chooses
-        self.group = plan.group(context.port.name)
+        self.group = plan.mesh.replicas(context.port.name)
         self.context = context
         self.replicas: list[Replica] = []
         self.names: dict[int, str] = {}
         self.modules: dict[int, nn.Module] = {}
         self.keepers: dict[int, Keeper] = {}
-        self.losses = Losses(context.port)
+        self.view = CurrentView(context.port, plan.actors)
         self.checked = False
         self.gradients = GradientWatch()
         self.evaluation = Evaluation(plan, context, began=began)
@@ -67,7 +67,7 @@ class Models:
             warn_user(_aliases(aliased), AliasWarning)
         for part in replica.parts:
             self._hear_of_losses([part.scope + nested for nested in part.planned.plan.scopes])
-            if part.scope != part.planned.scope(0, 0) and self.group.rank == 0:
+            if part.scope != part.planned.scope(0, 0) and self.group.is_first:
                 self.context.perform(announce(self.context.port, part.scope, part.planned.servers))
         replica.establish(partial(step, replica))
         self.replicas.append(replica)
@@ -90,7 +90,7 @@ class Models:
             raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a different name.")
 
     def _hear_of_losses(self, scopes: Sequence[str]) -> None:
-        if not self.replicas and self.group.rank == 0:
+        if not self.replicas and self.group.is_first:
             if self.strategy.buffers.averaged:
                 self.follow_losses(TOPIC)
             self.follow_losses(SNAPSHOTS)
@@ -118,8 +118,8 @@ class Models:
     def follow_losses(self, topic: str) -> None:
         """Subscribe `topic` to notices of lost actors, where the run can continue without one."""
         if (self.strategy.tolerates_loss and self.group.size > 1) or self.strategy.tolerates_server_loss:
-            self.context.perform(self.losses.begin())
-            self.context.perform(self.losses.subscribe(topic))
+            self.context.perform(self.view.begin())
+            self.context.perform(self.view.subscribe(topic))
 
     def check(self) -> None:
         """At the first step: refuse a trainable parameter that would stay as it is, different at every worker."""
@@ -162,7 +162,7 @@ class Models:
         self.evaluation.agree()  # a worker that took no step has not agreed yet, and the others wait for it
         for replica in self.replicas:
             replica.finish()
-        if self.group.rank == 0:
+        if self.group.is_first:
             self._dismiss_unused()
         self.evaluation.look()  # before the buffers are settled
         for keeper in self.keepers.values():

@@ -33,8 +33,8 @@ class Tables:
         planned = self._check(name, cache)
         if initial is not None and not isinstance(initial, Tensor):
             raise WorkloadError(f"worker.table was given initial={shown(initial)}: give a tensor (rows, columns), or nothing for zeros.")
-        port = self.context.port
-        crew = TableCrew(self.models.group.rank, self.models.group.size, planned.servers, planned.exchange.agreement.consistency)
+        port, world = self.context.port, self.plan.mesh.world(self.context.port.name)
+        crew = TableCrew(world.rank, world.size, planned.servers, planned.exchange.agreement.consistency)
         scope = f"t{len(self.states)}/"
         opening = TableOpening.of(scope, shape)
         self.context.agree({f"table {name!r}": str(shape)}, "open the same tables in the same order at every worker.")

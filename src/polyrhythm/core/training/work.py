@@ -90,12 +90,12 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         return Service(plan, port, record, checkpoints).live()
 
     return Job(
-        len(plan.members),
+        len(plan.mesh.members),
         len(plan.servers),
         program,
         service,
-        plan.strategy.essential,
-        plan.seed,
+        plan.essential,
+        plan.mesh.seed,
         plan.groups,
         plan.colocated,
         checkpoints.began,

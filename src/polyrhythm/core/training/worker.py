@@ -47,17 +47,19 @@ Value = TypeVar("Value")
 class Worker(ObservedWorker):
     """One of `workers` that train a model together; the same interface in both runtimes.
 
-    `rank` counts from 0; `device` is where the model should be ("cpu", "cuda:0"); `seed` is the run's. The global random
-    generators of torch, numpy and `random` are seeded for this worker before the training function begins.
+    `rank` counts from 0, and `replica` too, among the `replicas` of the model; `device` is where the model should be ("cpu", "cuda:0");
+    `seed` is the run's. The global random generators of torch, numpy and `random` are seeded for this worker before the training function
+    begins.
     """
 
     def __init__(
         self, context: WorkerContext, plan: StrategyPlan, checkpoints: CheckpointPlan | None = None, leave: Leave = no_leaving
     ) -> None:
-        group, strategy = plan.group(context.port.name), plan.strategy
-        self.rank = group.rank
-        self.workers = group.size
-        self.seed = group.seed
+        mesh, strategy = plan.mesh, plan.strategy
+        group, replicas = mesh.world(context.port.name), mesh.replicas(context.port.name)
+        self.rank, self.workers = group.rank, group.size
+        self.replica, self.replicas = replicas.rank, replicas.size
+        self.seed = mesh.seed
         self.device = context.device
         self._leave = leave
         self._context = context
@@ -65,17 +67,16 @@ class Worker(ObservedWorker):
         self._group = group
         chosen = checkpoints or CheckpointPlan()
         self._models = Models(plan, context, chosen.began)
-        survives = strategy.tolerates_loss
-        collective = SurvivorCollectives(context.port, group, self._models.losses) if survives else TreeCollectives(context.port, group)
-        self._together = Together(collective, group, context.perform)
+        collective = SurvivorCollectives(context.port, self._models.view) if strategy.tolerates_loss else TreeCollectives(context.port)
+        self._together = Together(collective, group, replicas, context.perform)
         self._tables = Tables(plan, context, self._models)
         self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen, self._between)
         self._steps = Steps(context, self._models, self._tables.states, self._state, self._between)
         self._data = self._steps.data = Data(
-            strategy.shuffle, group, self._together, self.count, self._state.position, self._models, self._models.follow_losses
+            strategy.shuffle, replicas, self._together, self.count, self._state.position, self._models, self._models.follow_losses
         )
         self._data.drawn = self._models.batch
-        rng.seed_everything(group.seed, "worker", group.rank)
+        rng.seed_everything(mesh.seed, "worker", group.rank)
         manifest = lambda step: manifest_of(plan, step, context.port.now(), chosen.circumstances)  # noqa: E731
         self._checkpointing = Checkpointing(chosen, context, group, self._state, manifest)
         self._checkpointing.begin(self._models.follow_losses)

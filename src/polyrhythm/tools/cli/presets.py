@@ -10,7 +10,6 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.protocols.controller import Fixed
 from polyrhythm.core.protocols.local import PlainSteps
 from polyrhythm.core.strategy import Exchange
@@ -86,7 +85,7 @@ def lost_of(strategy: Strategy) -> str:
     """A phrase for the loss of a worker other than worker 0: whether the run ends or continues."""
     if strategy.workers(2) == 1:
         return "there is no other"
-    return "the run ends and names it" if strategy.essential(worker(1)) else "the others continue"
+    return "the others continue" if strategy.tolerates_loss else "the run ends and names it"
 
 
 def _exchanges(strategy: Strategy) -> str:

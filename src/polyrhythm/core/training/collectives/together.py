@@ -24,41 +24,45 @@ _PLAIN = "plain"
 
 
 class Together:
-    """One worker's side. Every worker makes the same calls in the same order; calls are counted."""
+    """One worker's side. Every worker makes the same calls in the same order; calls are counted.
 
-    def __init__(self, collective: UserCollectives, group: Group, perform: Callable[[Any], Any]) -> None:
+    `group` is all workers; means and sums of samples are over `replicas`, those with the same part of the model.
+    """
+
+    def __init__(self, collective: UserCollectives, group: Group, replicas: Group, perform: Callable[[Any], Any]) -> None:
         self.collective = collective
         self.group = group
+        self.replicas = replicas
         self.perform = perform
         self.calls = 0
 
     def barrier(self) -> None:
         """Return when every worker has called it."""
-        self._total("barrier", torch.zeros(1))
+        self._total("barrier", torch.zeros(1), self.group)
 
     def mean(self, value: float | Tensor) -> Any:
         """The mean over workers: a number of a number, a tensor like `value` of a tensor."""
         if isinstance(value, Tensor):
             if not value.is_floating_point():
                 raise WorkloadError(f"worker.mean got a tensor of {value.dtype}, which cannot be averaged: convert it with .float().")
-            total, workers = self._total("mean", value)
+            total, workers = self._total("mean", value, self.replicas)
             return (total / workers).to(value.device)
         single = number("worker.mean got", value, "a number or a tensor of floating-point numbers")
-        total, workers = self._total("mean", torch.tensor([single], dtype=torch.float64))
+        total, workers = self._total("mean", torch.tensor([single], dtype=torch.float64), self.replicas)
         return total.item() / workers
 
     def any(self, value: object) -> bool:
         """True at every worker if `value` is true at one worker or more."""
-        return self._total("any", torch.tensor([float(holds("worker.any", value))]))[0].item() > 0
+        return self._total("any", torch.tensor([float(holds("worker.any", value))]), self.group)[0].item() > 0
 
     def begin(self, value: Tensor) -> PendingSum:
         """Start the sum of `value` over the workers, in the background; implements `BackgroundSums`."""
-        return _Pending(self.perform, self.perform(self.collective.begin(value, self._next("batches"))))
+        return _Pending(self.perform, self.perform(self.collective.begin(value, self._next("batches"), self.replicas)))
 
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
-        message = _encoded(value) if self.group.rank == 0 else Message("")
-        received: Message = self.perform(self.collective.broadcast(message, self._next("broadcast")))
+        message = _encoded(value) if self.group.is_first else Message("")
+        received: Message = self.perform(self.collective.broadcast(message, self._next("broadcast"), self.group))
         [tensor] = received.tensors
         if received.text != _PLAIN:
             device = value.device if isinstance(value, Tensor) else "cpu"
@@ -71,17 +75,17 @@ class Together:
         own = _packed(value)
         place = torch.zeros(self.group.size, dtype=torch.int64)
         place[self.group.rank] = len(own)
-        sizes = self._total("gather", place)[0].tolist()
+        sizes = self._total("gather", place, self.group)[0].tolist()
         # each worker's bytes in a range that is zero at all others, so that the sum has all of them
         whole = torch.zeros(sum(sizes), dtype=torch.uint8)
         begin = sum(sizes[: self.group.rank])
         whole[begin : begin + len(own)] = own
-        parts = torch.split(self._total("gather", whole)[0].to(torch.uint8), sizes)  # a sum of bytes may be of a wider type
+        parts = torch.split(self._total("gather", whole, self.group)[0].to(torch.uint8), sizes)  # a sum of bytes may be of a wider type
         return [_unpacked(part) for part in parts if part[:1].any()]  # no message begins with a zero, and a lost worker has sent none
 
-    def _total(self, kind: str, value: Tensor) -> tuple[Tensor, int]:
-        """The sum over the workers that are left, the same bits for all, on the CPU; and the number of these workers."""
-        summed: tuple[Tensor, int] = self.perform(self.collective.total(value.detach().cpu().contiguous(), self._next(kind)))
+    def _total(self, kind: str, value: Tensor, group: Group) -> tuple[Tensor, int]:
+        """The sum over the workers of `group` that are left, the same bits for all, on the CPU; and the number of these workers."""
+        summed: tuple[Tensor, int] = self.perform(self.collective.total(value.detach().cpu().contiguous(), self._next(kind), group))
         return summed
 
     def _next(self, kind: str) -> UserCall:

@@ -1,6 +1,6 @@
-"""Collectives of the user's own values: over a tree, or through worker 0 where a worker may be lost.
+"""Collectives of the user's own values: over a tree, or through the first of them where another may be lost.
 
-Messages to worker 0 and notices of lost workers have the topic CALL; results and broadcasts have that of their call. The topic of a call
+Messages to the first worker and notices of lost workers have the topic CALL; results and broadcasts have that of their call. The topic of a call
 contains its kind, so that a mean is never matched with a barrier.
 """
 
@@ -21,7 +21,7 @@ from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import CALL, Message
 from polyrhythm.core.kernel.port import Port
-from polyrhythm.core.strategy.losses import Losses
+from polyrhythm.core.strategy.current_view import CurrentView
 from polyrhythm.core.training.collectives.survivor_totals import SurvivorTotals
 from polyrhythm.errors import WorkloadError
 
@@ -50,95 +50,93 @@ class UserCall:
 
 
 class UserCollectives(Protocol):
-    """One worker's side. All workers make the same calls, which are numbered."""
+    """One worker's side. All workers make the same calls, which are numbered; each is of a group of them, as this worker sees it."""
 
-    async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
-        """The sum over the workers, the same bits for all, and the number of these workers."""
+    async def total(self, value: Tensor, call: UserCall, group: Group) -> Summed:
+        """The sum over the group, the same bits for all, and the number of workers in it."""
 
-    async def begin(self, value: Tensor, call: UserCall) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
+    async def begin(self, value: Tensor, call: UserCall, group: Group) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
         """Start a `total` in the background. The returned function is to be called once; its coroutine returns the total."""
 
-    async def broadcast(self, message: Message, call: UserCall) -> Message:
-        """Worker 0's message; its topic is ignored."""
+    async def broadcast(self, message: Message, call: UserCall, group: Group) -> Message:
+        """The message of the group's first worker; its topic is ignored."""
 
 
 class TreeCollectives:
     """For runs that end with the first worker that is lost: 2 (P - 1) messages and 2 ⌈log2 P⌉ latencies for a sum."""
 
-    def __init__(self, port: Port, group: Group) -> None:
+    def __init__(self, port: Port) -> None:
         self.port = port
-        self.group = group
 
-    async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
+    async def total(self, value: Tensor, call: UserCall, group: Group) -> Summed:
         """The sum by a tree reduction."""
-        return await Tree().reduce(self.port, self.group, value, call.topic), self.group.size
+        return await Tree().reduce(self.port, group, value, call.topic), group.size
 
-    async def begin(self, value: Tensor, call: UserCall) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
+    async def begin(self, value: Tensor, call: UserCall, group: Group) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
         """Start the sum, which is computed while the worker computes."""
         summed, ended = list[Tensor](), Latch()
 
         async def run() -> None:
-            summed.append((await self.total(value, call))[0])
+            summed.append((await self.total(value, call, group))[0])
             ended.open()
 
         async def end() -> Summed:
             await self.port.wait(ended)
-            return summed[0], self.group.size
+            return summed[0], group.size
 
         await self.port.spawn(call.topic, run())
         return end
 
-    async def broadcast(self, message: Message, call: UserCall) -> Message:
-        """Worker 0's message, sent over a binomial tree."""
+    async def broadcast(self, message: Message, call: UserCall, group: Group) -> Message:
+        """The first worker's message, sent over a binomial tree."""
         message.topic = call.topic
-        return await broadcast_message(self.port, self.group, message)
+        return await broadcast_message(self.port, group, message)
 
 
 class SurvivorCollectives:
-    """For runs that continue without a lost worker, except worker 0: all send to worker 0, and worker 0 sends to all.
+    """For runs that continue without a lost worker, except the first: all send to the group's first, and that sends to all.
 
-    2 (P - 1) messages and two latencies for a sum. A lost worker counts if its message reached worker 0 before the notice of its loss.
+    2 (P - 1) messages and two latencies for a sum. A lost worker counts if its message came before the notice of its loss.
     """
 
-    def __init__(self, port: Port, group: Group, losses: Losses) -> None:
+    def __init__(self, port: Port, current: CurrentView) -> None:
         self.port = port
-        self.group = group
-        self.losses = losses
-        self.gone: set[str] = set()
+        self.current = current
+        self.view = current.now
         self.follows_losses = False
-        self.totals = SurvivorTotals(port, group, losses)
+        self.totals = SurvivorTotals(port, current)
 
-    async def total(self, value: Tensor, call: UserCall) -> tuple[Tensor, int]:
-        """The sum, which worker 0 computes in the order of ranks."""
-        if self.group.rank:
-            await self.port.send(self.group.members[0], Message(CALL, call.code, tensors=(value,)))
-            result = await self.broadcast(Message(""), call)
-        else:
-            values = await self._receive(call)
+    async def total(self, value: Tensor, call: UserCall, group: Group) -> Summed:
+        """The sum, which the first computes in the order of ranks."""
+        if group.is_first:
+            values = await self._receive(call, group)
             summed = torch.stack([value, *values]).sum(dim=0)
-            result = await self.broadcast(Message("", (float(len(values) + 1),), tensors=(summed,)), call)
+            result = await self.broadcast(Message("", (float(len(values) + 1),), tensors=(summed,)), call, group)
+        else:
+            await self.port.send(group.first, Message(CALL, call.code, tensors=(value,)))
+            result = await self.broadcast(Message(""), call, group)
         return result.tensors[0], int(result.numbers[0])
 
-    async def begin(self, value: Tensor, call: UserCall) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
+    async def begin(self, value: Tensor, call: UserCall, group: Group) -> Callable[[], Coroutine[Effect[Any], Any, Summed]]:
         """Start the sum, which is computed while the worker computes."""
-        await self.totals.begin(value, call.code[0], call.topic)
-        return partial(self.totals.result, call.code[0], call.topic)
+        await self.totals.begin(value, call.code[0], call.topic, group)
+        return partial(self.totals.result, call.code[0], call.topic, group)
 
-    async def broadcast(self, message: Message, call: UserCall) -> Message:
-        """Worker 0's message, which it sends to every worker directly."""
+    async def broadcast(self, message: Message, call: UserCall, group: Group) -> Message:
+        """The first worker's message, which it sends to every worker directly."""
         message.topic = call.topic
-        return await flat_broadcast_message(self.port, self.group, message)
+        return await flat_broadcast_message(self.port, group, message)
 
-    async def _receive(self, call: UserCall) -> list[Tensor]:
+    async def _receive(self, call: UserCall, group: Group) -> list[Tensor]:
         """The values of the other workers, by rank."""
         await self._follow_losses()
         values: dict[str, Tensor] = {}
-        while len(self.gone | values.keys()) < self.group.size - 1:
+        while any(name not in values and self.view.present(name) for name in group.members[1:]):
             delivery = await self.port.receive(CALL)
             assert delivery is not None
             message = delivery.message
             if message.text:
-                self.gone |= {message.text}.intersection(self.group.members)
+                self.view = self.view.without(message.text)
             elif message.numbers == call.code:
                 values[delivery.sender] = message.tensors[0]
             elif message.numbers[0] == call.number:  # an earlier number is from a lost worker, and came after the notice of its loss
@@ -146,10 +144,10 @@ class SurvivorCollectives:
                     f"{self.port.name} calls worker.{call.kind}() where {delivery.sender} calls worker.{KINDS[int(message.numbers[1])]}(): "
                     "every worker must make the same calls in the same order."
                 )
-        return [values[name] for name in self.group.members[1:] if name in values]
+        return [values[name] for name in group.members[1:] if name in values]
 
     async def _follow_losses(self) -> None:
         if not self.follows_losses:
             self.follows_losses = True
-            await self.losses.begin()
-            await self.losses.subscribe(CALL)
+            await self.current.begin()
+            await self.current.subscribe(CALL)

@@ -1,21 +1,25 @@
-"""Notices of lost actors, for every part of one actor that needs them."""
+"""The one view that an actor has of its run, and its notices of losses to every part of the actor that needs them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.view import View
 
 
-class Losses:
-    """Repeats the runtime's notice of a loss: each topic given to `subscribe` gets a message with the name of every lost actor.
+class CurrentView:
+    """`now` is the view of all `actors` of the run; each topic given to `subscribe` gets a message with the name of every one that is lost.
 
-    One actor may serve several models, and each must be notified of every loss, also of those before it started.
+    One actor may serve several models, and each must be notified of every loss, also of those before it started. It then applies the
+    notice to a view of its own, so that what came before the notice still counts.
     """
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: Port, actors: Sequence[str]) -> None:
         self.port = port
         self.started = False
-        self.gone: list[str] = []
+        self.now = View.of(actors)
         self.topics: list[str] = []
 
     async def begin(self) -> None:
@@ -27,13 +31,13 @@ class Losses:
     async def subscribe(self, topic: str) -> None:
         """Send the names under `topic` too, beginning with those of earlier losses."""
         self.topics.append(topic)
-        for name in self.gone:
+        for name in self.now.left:
             await self.port.send(self.port.name, Message(topic, text=name))
 
     async def _listen(self) -> None:
         while True:
             delivery = await self.port.receive("lost")
             assert delivery is not None
-            self.gone.append(delivery.message.text)
+            self.now = self.now.without(delivery.message.text)
             for topic in self.topics:
                 await self.port.send(self.port.name, Message(topic, text=delivery.message.text))
