@@ -176,7 +176,7 @@ def test_who_is_lost_counts_if_all_slices_have_its_gradient() -> None:
         driver.stored(worker, 1)
     assert driver.complete() == []
     for worker in ("worker/1", "worker/2"):
-        driver.workers.pop(worker)
+        driver.view = driver.view.without(worker)
     driver.stored("worker/0", 1)
     assert driver.complete() == ["worker/0", "worker/1", "worker/2"]
     driver.stored("worker/1", 1)  # of a step that is over

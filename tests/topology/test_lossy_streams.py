@@ -11,6 +11,7 @@ from toy import Toy, remaining, trained
 
 from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.core.kernel.events import Undelivered
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Strategy
@@ -134,8 +135,9 @@ def test_ranges_cover_the_vector_and_each_has_an_owner_that_is_there() -> None:
         vector = torch.arange(numel)
         assert torch.equal(torch.cat([vector[:0], *(ranges.of(vector, k) for k in range(len(ranges)))]), vector)
         assert all(0 < end - begin <= most for begin, end in ranges.bounds)
-        for lost in (set[str](), {"worker/1"}, {"worker/0", "worker/2"}):
-            owned = [number for name in members if name not in lost for number in ranges.owned(name, lost)]
+        for lost in ([], ["worker/1"], ["worker/0", "worker/2"]):
+            view = View.of(members).without(*lost)
+            owned = [number for name in view.members for number in ranges.owned(name, view)]
             assert sorted(owned) == list(range(len(ranges)))
 
 

@@ -11,7 +11,7 @@ from polyrhythm.core.kernel.events import Merged
 from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.protocols.consistency import Consistency
-from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.topology import ServerEndpoint
 from polyrhythm.core.tables.clock_table import ClockTable, Flushed
@@ -56,7 +56,7 @@ class TableShard:
 
     async def live(self, given: tuple[Tensor, ...]) -> None:
         """Serve until every remaining worker is done; then send all rows to worker 0. `given` are the initial rows and their packet."""
-        await self.port.spawn("lost", self._watch())
+        await follow_losses(self.port, self._lose)
         if given:
             self.store.put(given[0].long(), given[1:])
         self.checkpoints.resume(self.restore)
@@ -67,13 +67,10 @@ class TableShard:
             await self._advance()
         await self.port.send(worker(0), Message(f"f{self.rank}", tensors=self.store.read(self.every)))
 
-    async def _watch(self) -> None:
-        while True:
-            delivery = await self.port.receive(GONE)
-            assert delivery is not None
-            self.clocks.lose(delivery.message.text)
-            self.waiting.pop(delivery.message.text, None)
-            await self.port.send(self.port.name, Message(REQUESTS))
+    async def _lose(self, name: str) -> None:
+        self.clocks.lose(name)
+        self.waiting.pop(name, None)
+        await self.port.send(self.port.name, Message(REQUESTS))
 
     def _take(self, delivery: Delivery) -> None:
         sender, message = delivery.sender, delivery.message

@@ -10,7 +10,8 @@ from torch import Tensor
 from polyrhythm.core.kernel.events import Merged
 from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.names import rank_of
-from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.kernel.view import View
+from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.topology import ServerEndpoint
 from polyrhythm.core.tensors import Layout
 from polyrhythm.core.trees import StateTree
@@ -59,7 +60,7 @@ class BlockServer:
         self.everyone = endpoint.workers
         self.record = endpoint.record
         self.checkpoints = endpoint.checkpoints
-        self.workers = dict.fromkeys(endpoint.workers)
+        self.view = View.of(endpoint.workers)
         self.driver = GradientCount(endpoint.workers, len(self.servers)) if self.number == 0 else None
         self.blocks: SliceBlocks | None = None
         self.step = 0
@@ -72,8 +73,8 @@ class BlockServer:
 
     async def live(self) -> None:
         """Until every worker that remains is done."""
-        await self.port.spawn("lost", self._watch())
-        while self.workers.keys() - self.done:
+        await follow_losses(self.port, self._notice)
+        while set(self.view.members) - self.done:
             delivery = await self.port.receive(REQUESTS, timeout=self._patience())
             if delivery is None:
                 await self._give()
@@ -82,22 +83,19 @@ class BlockServer:
 
     def _patience(self) -> float | None:
         """Seconds until the task is given to another; None where there is none, or nobody else who could do it."""
-        if self.task is None or not self.workers.keys() - set(self.task.given):
+        if self.task is None or not set(self.view.members) - set(self.task.given):
             return None
         return max(0.0, self.task.deadline - self.port.now())
 
-    async def _watch(self) -> None:
-        while True:
-            delivery = await self.port.receive(GONE)
-            assert delivery is not None
-            await self._send(self.port.name, Wake(), delivery.message.text)
+    async def _notice(self, name: str) -> None:
+        await self._send(self.port.name, Wake(), name)
 
     async def _send(self, to: str, request: BlockRequest, text: str = "") -> None:
         await self.port.send(to, Message(REQUESTS, to_numbers(request), text))
 
     async def _take(self, delivery: Delivery) -> None:
         message, sender = delivery.message, delivery.sender
-        if sender not in self.workers and sender not in self.servers:
+        if not self.view.present(sender) and sender not in self.servers:
             return  # the last message of a worker that was lost meanwhile
         match from_numbers(message.numbers):
             case Begin():
@@ -154,7 +152,7 @@ class BlockServer:
         assert blocks is not None, "gradients come after the weights"
         count = len(self.everyone)
         order = [self.everyone[(self.number + k) % count] for k in range(count)]
-        worker = next((name for name in order if name in self.workers and name not in task.given), None)
+        worker = next((name for name in order if self.view.present(name) and name not in task.given), None)
         if worker is None:
             return
         task.given.append(worker)
@@ -174,14 +172,14 @@ class BlockServer:
         self.record(Merged(self.port.now(), self.port.name, step, [0] * len(self.task.workers), 0.0))
         self.gradients.clear()
         self.task = None
-        for name in self.workers:
+        for name in self.view.members:
             await self._tell(name, self.blocks)
 
     async def _lose(self, worker: str) -> None:
-        self.workers.pop(worker, None)
+        self.view = self.view.without(worker)
         self.drained.pop(worker, None)
         if self.driver is not None:
-            self.driver.workers.pop(worker, None)
+            self.driver.view = self.view
             await self._drive()
         if self.task is not None and self.task.given and self.task.given[-1] == worker:
             await self._give()
@@ -189,11 +187,11 @@ class BlockServer:
 
     async def _write_if_drained(self) -> None:
         """Write the state if nothing more can come before the checkpoint."""
-        if not self.drained or self.workers.keys() - self.drained.keys():
+        if not self.drained or set(self.view.members) - self.drained.keys():
             return
         problem = self.checkpoints.write(max(self.drained.values()), self._export())
         self.drained.clear()
-        for name in self.workers:
+        for name in self.view.members:
             await self.port.send(name, Message(f"d{self.number}", text=problem))
 
     def _export(self) -> StateTree:

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.view import View
 
 
 class GradientCount:
-    """Counts, for each worker, the slices that have its gradient of `step`; `workers` are those that are not lost."""
+    """Counts, for each worker, the slices that have its gradient of `step`; `view` has those that are not lost."""
 
     def __init__(self, workers: Sequence[str], slices: int) -> None:
-        self.workers = dict.fromkeys(workers)
+        self.view = View.of(workers)
         self.slices = slices
         self.step = 1
         self.counts: Counter[str] = Counter()
@@ -28,7 +29,7 @@ class GradientCount:
         Then the next step is counted. A lost worker counts if it was lost after its last block had come.
         """
         whole = [worker for worker, count in self.counts.items() if count == self.slices]
-        if not whole or self.workers.keys() - set(whole):
+        if not whole or set(self.view.members) - set(whole):
             return []
         self.step += 1
         self.counts.clear()

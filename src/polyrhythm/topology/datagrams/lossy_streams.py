@@ -129,7 +129,7 @@ class _StreamingChannel:
         accrued = self.ranges.of(self.accrued, number)
         delta = accrued.clone()
         accrued.zero_()
-        if self.ranges.owner(number, self.peers.lost) == self.port.name and (self.rounds + number) % self.settings.refresh == 0:
+        if self.ranges.owner(number, self.peers.view) == self.port.name and (self.rounds + number) % self.settings.refresh == 0:
             self.versions[number] += 1
             weights = self.ranges.of(self.buffer, number).clone()
             return Message(WEIGHTS, (float(number), float(self.versions[number])), tensors=(weights,))
@@ -198,7 +198,7 @@ class _StreamingChannel:
         return final
 
     def _of(self, name: str) -> list[int]:
-        return self.ranges.owned(name, self.peers.lost)
+        return self.ranges.owned(name, self.peers.view)
 
     def _cut(self, vector: Tensor, numbers: list[int]) -> Tensor:
         """These ranges of `vector`, end to end; a new tensor."""

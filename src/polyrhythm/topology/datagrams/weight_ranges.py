@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
+
+from polyrhythm.core.kernel.view import View
 
 
 class WeightRanges:
@@ -27,11 +29,11 @@ class WeightRanges:
         begin, end = self.bounds[number]
         return vector[begin:end]
 
-    def owner(self, number: int, lost: Collection[str]) -> str:
+    def owner(self, number: int, view: View) -> str:
         """The member whose weights of that range are the result."""
         order = [self.members[(number + step) % len(self.members)] for step in range(len(self.members))]
-        return next(name for name in order if name not in lost)
+        return next(name for name in order if view.present(name))
 
-    def owned(self, name: str, lost: Collection[str]) -> list[int]:
+    def owned(self, name: str, view: View) -> list[int]:
         """The ranges that belong to a member."""
-        return [number for number in range(len(self)) if self.owner(number, lost) == name]
+        return [number for number in range(len(self)) if self.owner(number, view) == name]

@@ -127,7 +127,7 @@ class _Member:
         return self.came.pop((text, name))
 
     def _there(self, name: str) -> bool:
-        return name in self.mail.present and name not in self.mail.finished
+        return self.mail.present(name) and name not in self.mail.finished
 
     async def _take(self, sender: str, message: Message) -> None:
         self.came[message.text, sender] = message.tensors

@@ -11,7 +11,7 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.topology import InitialState, WorkerEndpoint
-from polyrhythm.topology.gossip.present_members import OtherMembers, PresentMembers
+from polyrhythm.topology.gossip.present_members import PresentMembers
 
 MAIL = "mail"
 """The topic of all that comes at any time, so that what one worker sends another is taken in the order in which it was sent."""
@@ -37,13 +37,12 @@ class PeerMail:
         self.drained: set[str] = set()
         self.changed = Latch()
 
-    @property
-    def present(self) -> OtherMembers:
-        """The others that are not lost."""
-        return self.members.present
+    def present(self, name: str) -> bool:
+        """True for another member that is left."""
+        return self.members.present(name)
 
     async def establish(self, initial: InitialState) -> Tensor:
-        """The weights of worker 0, which all begin with."""
+        """The weights of the first worker, which all begin with."""
         return await self.members.establish(initial)
 
     async def listen(self) -> None:
@@ -82,9 +81,9 @@ class PeerMail:
         self.drained.clear()
 
     async def _meet(self, text: str, there: set[str]) -> None:
-        for name in list(self.present):
+        for name in self.members.others:
             await self.port.send(name, Message(MAIL, text=text))
-        while set(self.present) - there:
+        while set(self.members.others) - there:
             await self.port.wait(self.changed)
 
     async def mean(self, weights: Tensor) -> Tensor:

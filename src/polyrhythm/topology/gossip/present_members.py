@@ -2,96 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from polyrhythm.core.collectives.broadcast import children, pass_on
-from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.names import rank_of
-from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.kernel.view import View
+from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.topology import InitialState, WorkerEndpoint
 
 _FIRST, _MEAN, _FINAL = "init", "mean", "mean.down"
 
 
-class OtherMembers:
-    """The members of a group without one's `own` name and those that are gone. Only these are kept: thousands have thousands of others.
-
-    Only for names of members: any other name counts as present.
-    """
-
-    def __init__(self, group: Group, own: str) -> None:
-        self._group = group
-        self._own = own
-        self._gone: set[str] = set()
-
-    def __contains__(self, name: object) -> bool:
-        return name != self._own and name not in self._gone
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self._group.members if name != self._own and name not in self._gone)
-
-    def remove(self, name: str) -> bool:
-        """Mark `name` as gone. Returns true if it was present."""
-        there = name in self._group.members and name in self
-        self._gone.add(name)
-        return there
-
-
 class PresentMembers:
-    """`present` are the others that are not lost; `lost` is called with the name of one that has been.
+    """`view` has the members that are left; `lost` is called with the name of one that is not.
 
-    What goes down a tree is sent by worker 0 to those whose parent is lost.
+    What goes down a tree is sent by the first worker to those whose parent is lost.
     """
 
     def __init__(self, endpoint: WorkerEndpoint, lost: Callable[[str], None]) -> None:
         self.group = endpoint.group
         self.port = endpoint.port
         self.lost = lost
-        self.present = OtherMembers(self.group, self.port.name)
+        self.view = View.of(self.group.members)
         self.awaited = ""
         self.down: Message
 
+    @property
+    def others(self) -> list[str]:
+        """The other members that are left, in the order of ranks."""
+        return [name for name in self.view.members if name != self.port.name]
+
+    def present(self, name: str) -> bool:
+        """True for another member that is left."""
+        return name != self.port.name and self.view.present(name)
+
     async def establish(self, initial: InitialState) -> Tensor:
-        """The weights of worker 0, which all begin with."""
-        if not self.group.rank:
+        """The weights of the first worker, which all begin with."""
+        if self.group.is_first:
             self.down = Message(_FIRST, tensors=(initial.weights(),))
-        await self.port.spawn("lost", self._watch())
+        await follow_losses(self.port, self._lose)
         return await self._descend(_FIRST)
 
     async def _descend(self, topic: str) -> Tensor:
-        """The tensor that worker 0 has for all; others get it from the parent in the tree, or from worker 0 in its stead."""
-        if self.group.rank:
+        """The tensor that the first worker has for all; others get it from the parent in the tree, or from the first in its stead."""
+        if not self.group.is_first:
             delivery = await self.port.receive(topic)
             assert delivery is not None
             self.down = Message(topic, tensors=delivery.message.tensors)
         await pass_on(self.port, self.group, self.down)
         return self.down.tensors[0]
 
-    async def _watch(self) -> None:
-        while True:
-            delivery = await self.port.receive(GONE)
-            assert delivery is not None
-            name = delivery.message.text
-            if not self.present.remove(name):
-                continue
-            self.lost(name)
-            if self.awaited:
-                await self.port.send(self.port.name, Message(self.awaited))
-            if self.group.rank == 0:
-                await self._stand_in(name)
+    async def _lose(self, name: str) -> None:
+        before, self.view = self.view, self.view.without(name)
+        if self.view is before:
+            return
+        self.lost(name)
+        if self.awaited:
+            await self.port.send(self.port.name, Message(self.awaited))
+        if self.group.is_first:
+            await self._stand_in(name)
 
     async def _stand_in(self, name: str) -> None:
         for child in (self.group.members[rank] for rank in children(self.group.members.index(name), self.group.size)):
-            if child in self.present:
+            if self.present(child):
                 await self.port.send(child, self.down)
 
     async def receive(self, topic: str, names: Sequence[str]) -> list[Delivery]:
         """One message under `topic` from each of `names` that is not lost, in the order of ranks."""
         come: dict[str, Delivery] = {}
-        while missing := [name for name in names if name in self.present and name not in come]:
+        while missing := [name for name in names if self.present(name) and name not in come]:
             self.awaited = topic
             delivery = await self.port.receive(topic, missing[0])
             assert delivery is not None
@@ -100,7 +82,7 @@ class PresentMembers:
         return [come[name] for name in sorted(come, key=rank_of) if name != self.port.name]
 
     async def mean(self, weights: Tensor) -> Tensor:
-        """The mean of the `weights` (numel,) of all, with the same bits everywhere; they climb a tree to worker 0 and come back down it.
+        """The mean of the `weights` (numel,) of all, with the same bits everywhere; they climb a tree to the first worker and come back.
 
         What a lost worker has not passed on is not in it.
         """
@@ -116,7 +98,7 @@ class PresentMembers:
             await self.port.send(members[rank - reach], Message(f"{_MEAN}.{rank}", numbers, tensors=(weights,)))
         else:
             self.down = Message(_FINAL, tensors=(weights / count,))
-            for name in (name for name in members[1:] if name not in self.present):
+            for name in (name for name in members[1:] if not self.present(name)):
                 await self._stand_in(name)
         return await self._descend(_FINAL)
 

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.effects import MemoryBlock
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.kernel.view import View
+from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.topology import WorkerEndpoint
 from polyrhythm.errors import CompositionError
 
@@ -27,12 +28,12 @@ def refuse_device(weights: Tensor, worker: str, topology: object) -> None:
 
 
 class HostMemory:
-    """The first worker makes it, and keeps in `present` who has neither finished nor been lost."""
+    """The first worker makes it, and keeps in `view` who of the others is left, and in `finished` who is done."""
 
     def __init__(self, endpoint: WorkerEndpoint) -> None:
         self.group = endpoint.group
         self.port = endpoint.port
-        self.present = set(endpoint.group.members[1:])
+        self.view = View.of(endpoint.group.members[1:])
         self.finished: list[str] = []
         self.block: MemoryBlock
 
@@ -43,36 +44,33 @@ class HostMemory:
 
     async def open(self, nbytes: int, fill: Callable[[Tensor], object]) -> Tensor:
         """The memory (nbytes,), which the first worker has `fill` write to before anyone else sees it."""
-        if self.group.rank:
-            delivery = await self.port.receive(_MEMORY, self.group.members[0])
+        if not self.group.is_first:
+            delivery = await self.port.receive(_MEMORY, self.group.first)
             assert delivery is not None
             self.block = await self.port.share_memory(nbytes, delivery.message.text.rstrip())
             return self.block.content[:nbytes]
         self.block = await self.port.share_memory(nbytes)
         fill(self.block.content[:nbytes])
-        await self.port.spawn("lost", self._watch())
+        await follow_losses(self.port, self._lose)
         for name in self.group.members[1:]:
             await self.port.send(name, Message(_MEMORY, text=self.block.address.ljust(_ADDRESS)))
         return self.block.content[:nbytes]
 
-    async def _watch(self) -> None:
-        while True:
-            delivery = await self.port.receive(GONE)
-            assert delivery is not None
-            await self.port.send(self.port.name, Message(_DONE, text=delivery.message.text))
+    async def _lose(self, name: str) -> None:
+        await self.port.send(self.port.name, Message(_DONE, text=name))
 
     async def end(self) -> None:
         """Wait until nobody writes any more."""
-        if self.group.rank:
-            await self.port.send(self.group.members[0], Message(_DONE))
-            await self.port.receive(_FINAL, self.group.members[0])
+        if not self.group.is_first:
+            await self.port.send(self.group.first, Message(_DONE))
+            await self.port.receive(_FINAL, self.group.first)
             return
-        while self.present:
+        while set(self.view.members).difference(self.finished):
             delivery = await self.port.receive(_DONE)
             assert delivery is not None
-            lost = delivery.message.text
-            self.present.discard(lost or delivery.sender)
-            if not lost:
+            if lost := delivery.message.text:
+                self.view = self.view.without(lost)
+            else:
                 self.finished.append(delivery.sender)
         for name in self.finished:
             await self.port.send(name, Message(_FINAL))

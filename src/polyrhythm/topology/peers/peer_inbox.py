@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from polyrhythm.core.collectives.broadcast import children, pass_on
 from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.protocols.codec import PacketCodec, packets
-from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.merge import AnyContribution, EncodedContribution
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
@@ -70,12 +71,12 @@ class PeerInbox:
         self.drained: set[str] = set()
 
     async def establish(self, initial: InitialState) -> Tensor:
-        """The weights of worker 0, which all begin with."""
+        """The weights of the first worker, which all begin with."""
         self.layout = initial.model_state.layout
-        first = None if self.group.rank else initial.weights()
-        await self.port.spawn("lost", self._watch(first))
+        first = initial.weights() if self.group.is_first else None
+        await follow_losses(self.port, partial(self._lose, first))
         if first is None:
-            delivery = await self.port.receive(_FIRST)  # from the parent in the tree, or from worker 0 in its stead
+            delivery = await self.port.receive(_FIRST)  # from the parent in the tree, or from the first worker in its stead
             assert delivery is not None
             weights = delivery.message.tensors[0]
         else:
@@ -83,18 +84,14 @@ class PeerInbox:
         await pass_on(self.port, self.group, Message(_FIRST, tensors=(weights,)))
         return weights
 
-    async def _watch(self, first: Tensor | None) -> None:
-        while True:
-            delivery = await self.port.receive(GONE)
-            assert delivery is not None
-            name = delivery.message.text
-            if self.clocks.pop(name, None) is None:
-                continue
-            await self.wake()
-            if first is not None:
-                for child in (self.group.members[rank] for rank in children(self.group.members.index(name), self.group.size)):
-                    if self.clocks.get(child) == 0:  # nothing received yet: it may be waiting for what the lost one had for it
-                        await self.port.send(child, Message(_FIRST, tensors=(first,)))
+    async def _lose(self, first: Tensor | None, name: str) -> None:
+        if self.clocks.pop(name, None) is None:
+            return
+        await self.wake()
+        if first is not None:
+            for child in (self.group.members[rank] for rank in children(self.group.members.index(name), self.group.size)):
+                if self.clocks.get(child) == 0:  # nothing received yet: it may be waiting for what the lost one had for it
+                    await self.port.send(child, Message(_FIRST, tensors=(first,)))
 
     @property
     def peers(self) -> list[str]:

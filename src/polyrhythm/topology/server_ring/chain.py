@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polyrhythm.core.kernel.view import View
 from polyrhythm.errors import WorkerFailed
 
 
@@ -12,12 +13,12 @@ class Chain:
 
     def __init__(self, members: Sequence[str]) -> None:
         self.members = tuple(members)
-        self._lost: set[str] = set()
+        self._view = View.of(members)
 
     @property
-    def living(self) -> list[str]:
+    def living(self) -> tuple[str, ...]:
         """Those that were not lost, in order."""
-        return [name for name in self.members if name not in self._lost]
+        return self._view.members
 
     @property
     def primary(self) -> str:
@@ -38,10 +39,8 @@ class Chain:
 
     def lose(self, name: str) -> bool:
         """Mark a server as lost. Returns true if it was one of these."""
-        if name not in self.members or name in self._lost:
-            return False
-        self._lost.add(name)
-        return True
+        before, self._view = self._view, self._view.without(name)
+        return self._view is not before
 
 
 def chains(servers: Sequence[str], replicas: int) -> list[Chain]:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from polyrhythm.core.kernel.effects import Effect, Receive, Send, Spawn
 from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.served_weights import ServedWeights
 from polyrhythm.core.protocols.topology import Agreement, ServerEndpoint
 from polyrhythm.core.trees import StateTree
@@ -41,7 +42,7 @@ class LedPart(Protocol):
     base: Port
     port: Port
     endpoint: ServerEndpoint
-    workers: list[str]
+    view: View
     left: set[str]
     copy: ShardCopy
 
@@ -71,7 +72,7 @@ class Primary:
         everyone = part.endpoint.workers
         rule = agreement.consistency
         alone = rule.traits.head_start.steps > 0  # their pushes have no counterparts
-        self.order = StepOrder(part.workers, gathers=rule.quorum(len(everyone)) == len(everyone) and not alone)
+        self.order = StepOrder(part.view.members, gathers=rule.quorum(len(everyone)) == len(everyone) and not alone)
         self.keys = KnownKeys(part.settings.lists)
         self.applied: RangeClocks | None = None
         self.fed: dict[str, deque[int]] = {name: deque() for name in everyone}
@@ -111,7 +112,7 @@ class Primary:
         if self.inherited is None:
             return deque()
         self.recipe = self.inherited["recipe"]
-        first, *others = self.part.workers
+        first, *others = self.part.view.members
         weights = self.inherited["shard"]["model"]["weights"]
         joins = [Delivery(first, Message(self.requests, to_numbers(Join()), self.recipe, (weights,)))]
         return deque(joins + [Delivery(name, Message(self.requests, to_numbers(Join()))) for name in others])
@@ -143,7 +144,7 @@ class Primary:
         self._applied().restore(state["applied"])
         clocks = self.shard.clocks
         for name in list(clocks.merged):
-            if name not in self.part.workers:
+            if not self.part.view.present(name):
                 clocks.lose(name)
             elif name in self.part.left:
                 self.order.take(Delivery(name, Message(self.requests, to_numbers(Done()))))
@@ -164,13 +165,13 @@ class Primary:
                 self.part.left.add(delivery.sender)
             case RingMessage.WAKE:
                 self.woken = True
-                if delivery.message.text not in self.part.workers:
+                if not self.part.view.present(delivery.message.text):
                     self.order.lose(delivery.message.text)
 
     async def _request(self, delivery: Delivery) -> None:
         """A worker's request, with its list of keys; of a push that was merged before only the request for weights is left."""
         sender, (_, number, *numbers) = delivery.sender, delivery.message.numbers
-        if sender not in self.part.workers:
+        if not self.part.view.present(sender):
             return
         whole = await self._with_keys(sender, Message(self.requests, tuple(numbers), delivery.message.text, delivery.message.tensors))
         request = from_numbers(whole.numbers)
@@ -243,7 +244,7 @@ class Primary:
 
     async def _tell(self, to: str, message: Message) -> None:
         """Send a response with the number of its request, and the step of the worker that all replicas have."""
-        if to not in self.part.workers or to in self.part.left:
+        if not self.part.view.present(to) or to in self.part.left:
             return
         applied = self._applied().slowest(to) if self.shard.initialized else -math.inf
         topic = message.topic[self.scope :]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from polyrhythm.core.kernel.effects import Effect, Receive, Send
 from polyrhythm.core.kernel.message import Delivery, Message
-from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.topology import WorkerEndpoint
 from polyrhythm.topology.server_ring.chain import chains
 from polyrhythm.topology.server_ring.key_cache import SentKeys, list_in
@@ -47,7 +47,7 @@ class RingLink:
 
     async def begin(self) -> None:
         """Start to listen for losses, and for servers that have forgotten a list of keys."""
-        await self.port.spawn("fail-over", self._watch())
+        await follow_losses(self.port, self._lose)
         for k in range(len(self.servers)):
             await self.port.spawn(f"keys {k}", self._remind(k))
 
@@ -97,15 +97,12 @@ class RingLink:
                 message = delivery.message
                 return Delivery(self.servers[shard], Message(message.topic, tuple(numbers), message.text, message.tensors))
 
-    async def _watch(self) -> None:
-        while True:
-            delivery = await self.port.receive(GONE)
-            assert delivery is not None
-            for k, chain in enumerate(self.chains):
-                again = not self.over and chain.primary == delivery.message.text
-                if chain.lose(delivery.message.text) and again:
-                    for logged in list(self.logs[k]):
-                        await self._send(k, logged.message)
+    async def _lose(self, name: str) -> None:
+        for k, chain in enumerate(self.chains):
+            again = not self.over and chain.primary == name
+            if chain.lose(name) and again:
+                for logged in list(self.logs[k]):
+                    await self._send(k, logged.message)
 
     async def _remind(self, shard: int) -> None:
         """Send a list of keys again to a server that does not know its hash."""

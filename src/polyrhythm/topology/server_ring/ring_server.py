@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.core.kernel.latch import Latch
-from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.topology import ServerEndpoint
 from polyrhythm.topology.server_ring.chain import chains
 from polyrhythm.topology.server_ring.primary import RoleSettings
@@ -23,7 +23,7 @@ class RingServer:
 
     async def live(self) -> None:
         """Until all roles are over."""
-        await self.port.spawn("losses of the ring", self._watch())
+        await follow_losses(self.port, self._lose)
         latches = [Latch() for _ in self.roles]
         for role, latch in zip(self.roles, latches, strict=True):
             await self.port.spawn(f"part {role.shard}", self._play(role, latch))
@@ -34,9 +34,6 @@ class RingServer:
         await role.live()
         latch.open()
 
-    async def _watch(self) -> None:
-        while True:
-            delivery = await self.port.receive(GONE)
-            assert delivery is not None
-            for role in self.roles:
-                await role.lose(delivery.message.text)
+    async def _lose(self, name: str) -> None:
+        for role in self.roles:
+            await role.lose(name)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.losses import GONE
 from polyrhythm.core.protocols.snapshots import Snapshots
 from polyrhythm.core.protocols.topology import ServerEndpoint
@@ -31,7 +32,7 @@ class ShardRole:
         group = Group(endpoint.group.name, endpoint.group.members, shard, endpoint.group.seed)
         checkpoints = endpoint.checkpoints.of(endpoint.group.members[shard])
         self.endpoint = replace(endpoint, group=group, port=self.port, snapshots=Snapshots(0), checkpoints=checkpoints)
-        self.workers = list(endpoint.workers)
+        self.view = View.of(endpoint.workers)
         self.left: set[str] = set()
         self.early: deque[Delivery] = deque()
         self.copy = ShardCopy(chain, self.port)
@@ -39,7 +40,7 @@ class ShardRole:
     @property
     def over(self) -> bool:
         """True if no worker needs this part any more."""
-        return self.left.issuperset(self.workers)
+        return self.left.issuperset(self.view.members)
 
     async def live(self) -> None:
         """Hold the part until it is over."""
@@ -67,8 +68,8 @@ class ShardRole:
 
     async def lose(self, name: str) -> None:
         """An actor was lost."""
-        if name in self.workers:
-            self.workers.remove(name)
+        if self.view.present(name):
+            self.view = self.view.without(name)
             await self.port.send(self.port.name, Message(GONE, text=name))
         elif not self.chain.lose(name):
             return

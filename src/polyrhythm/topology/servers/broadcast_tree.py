@@ -10,7 +10,8 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.kernel.view import View
+from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.core.protocols.result_source import Shards
@@ -75,7 +76,7 @@ class BroadcastTree:
 
 
 class _TreeClient:
-    """`fresh` are weights that have come and were not taken over yet, of `version`; `members` are the workers that are left."""
+    """`fresh` are weights that have come and were not taken over yet, of `version`; `view` has the workers that are left."""
 
     offers = NOTHING
 
@@ -83,30 +84,26 @@ class _TreeClient:
         self.fan_out = fan_out
         self.consistency = agreement.consistency
         self.port = endpoint.port
-        self.members = list(endpoint.group.members)
+        self.view = View.of(endpoint.group.members)
         self.requests = ServerRequests(agreement, endpoint, _Unasked(fan_out), EvenRows())
         self.fresh: Tensor | None = None
         self.version = 0
         self.came = Latch()
 
     @property
-    def children(self) -> list[str]:
+    def children(self) -> tuple[str, ...]:
         """The workers to which it forwards weights; the first workers are the server's children."""
-        first = self.fan_out * (self.members.index(self.port.name) + 1)
-        return self.members[first : first + self.fan_out]
+        first = self.fan_out * (self.view.rank(self.port.name) + 1)
+        return self.view.members[first : first + self.fan_out]
 
     async def establish(self, initial: InitialState) -> Response:
         weights = await self.requests.join(initial)
         await self.port.spawn("broadcast", self._pass_on())
-        await self.port.spawn("lost", self._watch())
+        await follow_losses(self.port, self._lose)
         return AdoptWeights(weights)
 
-    async def _watch(self) -> None:
-        while True:
-            delivery = await self.port.receive(GONE)
-            assert delivery is not None
-            if delivery.message.text in self.members:
-                self.members.remove(delivery.message.text)
+    async def _lose(self, name: str) -> None:
+        self.view = self.view.without(name)
 
     async def _pass_on(self) -> None:
         while True:

@@ -14,7 +14,7 @@ from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.protocols.codec import packets
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.served_weights import ServedWeights, WeightLog
@@ -84,7 +84,7 @@ class ServerShard:
 
     async def live(self) -> None:
         """Until every worker that remains is done."""
-        await self.port.spawn("lost", self._watch())
+        await follow_losses(self.port, self._lose)
         while not self.clocks.all_ended:
             delivery = await self.port.receive(REQUESTS)
             assert delivery is not None
@@ -96,12 +96,9 @@ class ServerShard:
         for name in self.clocks.ended:
             await self._respond(name, *self.log.packet(self._weights(), -1))
 
-    async def _watch(self) -> None:
-        while True:
-            delivery = await self.port.receive(GONE)
-            assert delivery is not None
-            self.clocks.lose(delivery.message.text)
-            await self.port.send(self.port.name, Message(REQUESTS, to_numbers(Wake())))
+    async def _lose(self, name: str) -> None:
+        self.clocks.lose(name)
+        await self.port.send(self.port.name, Message(REQUESTS, to_numbers(Wake())))
 
     async def _take(self, delivery: Delivery) -> None:
         request, sender = from_numbers(delivery.message.numbers), delivery.sender

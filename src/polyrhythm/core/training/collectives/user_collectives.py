@@ -1,7 +1,7 @@
 """Collectives of the user's own values: over a tree, or through the first of them where another may be lost.
 
-Messages to the first worker and notices of lost workers have the topic CALL; results and broadcasts have that of their call. The topic of a call
-contains its kind, so that a mean is never matched with a barrier.
+Messages to the first worker and notices of lost workers have the topic CALL; results and broadcasts have that of their call. The topic of
+a call contains its kind, so that a mean is never matched with a barrier.
 """
 
 from __future__ import annotations
