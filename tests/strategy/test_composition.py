@@ -290,7 +290,7 @@ def test_pieces_of_several_exchanges_are_not_taken_for_those_of_one() -> None:
 
 
 def test_essential_actors_are_servers_worker_0_and_workers_that_others_wait_for() -> None:
-    free, bound = (StrategyPlan.of(systems.find(name), [Location("host")] * 2, 0) for name in ("downpour", "ssp"))
+    free, bound = (StrategyPlan.of(systems.find(name), [Location("site", "host")] * 2, 0) for name in ("downpour", "ssp"))
     assert [free.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, False, True]
     assert [bound.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, True, True]
 

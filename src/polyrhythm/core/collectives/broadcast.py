@@ -26,7 +26,7 @@ async def broadcast(port: Port, group: Group, value: Tensor, topic: str) -> Tens
 async def broadcast_message(port: Port, group: Group, message: Message) -> Message:
     """Send a whole message from worker 0 to all, over the tree of `broadcast`; at the other workers only the topic of `message` counts."""
     topic = message.topic
-    if group.rank:
+    if not group.is_first:
         delivery = await port.receive(topic, group.members[group.rank & (group.rank - 1)])
         assert delivery is not None
         message = replace(delivery.message, topic=topic)  # a scoped port puts its scope before it again
@@ -41,8 +41,8 @@ async def flat_broadcast(port: Port, group: Group, value: Tensor, topic: str) ->
 
 async def flat_broadcast_message(port: Port, group: Group, message: Message) -> Message:
     """Send a whole message from worker 0 to each other worker; at these only the topic of `message` counts."""
-    if group.rank:
-        delivery = await port.receive(message.topic, group.members[0])
+    if not group.is_first:
+        delivery = await port.receive(message.topic, group.first)
         assert delivery is not None
         return delivery.message
     for name in group.members[1:]:

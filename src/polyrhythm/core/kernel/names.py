@@ -13,6 +13,10 @@ def server(shard: int) -> str:
     return f"server/{shard}"
 
 
+FIRST = worker(0)
+"""The worker that is the first when a run begins: records and the rendezvous, which have no view, know it by its name."""
+
+
 def rank_of(name: str) -> int:
     """The rank of a worker, or the shard of a server, by its name."""
     return int(name.rpartition("/")[2])

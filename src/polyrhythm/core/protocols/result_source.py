@@ -27,7 +27,7 @@ class FirstWorker:
 
     def actors(self, members: tuple[str, ...], servers: tuple[str, ...]) -> list[str]:
         """The first worker alone."""
-        return [members[0]]
+        return list(members[:1])
 
     def of(self, weights: Sequence[Tensor]) -> Tensor:
         return weights[0]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from polyrhythm.core.kernel.events import Evaluated, Reported
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.errors import CompositionError
 
@@ -97,8 +97,7 @@ def curve_of(outcome: Outcome, metric: str) -> Sequence[Measured]:
 
 
 def _measured(outcome: Outcome) -> list[Measured]:
-    first = worker(0)
-    return [event for event in outcome.events if isinstance(event, Evaluated) or (isinstance(event, Reported) and event.actor == first)]
+    return [event for event in outcome.events if isinstance(event, Evaluated) or (isinstance(event, Reported) and event.actor == FIRST)]
 
 
 def show_metric(value: float | None) -> str:

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from polyrhythm.core.kernel.events import AnyEvent, Evaluated, Reported, Stepped
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger, MetricsWriter, RunDescription
 from polyrhythm.errors import PolyrhythmError
 
 TOTALS = 10
 """Steps of worker 0 after which the run's totals are written again."""
-
-_FIRST = worker(0)
 
 
 class MetricsFeed:
@@ -36,11 +34,11 @@ class MetricsFeed:
         if not self._writers:
             return
         if isinstance(event, Reported):
-            prefix = "" if event.actor == _FIRST else f"{event.actor}/"
+            prefix = "" if event.actor == FIRST else f"{event.actor}/"
             self._write({prefix + name: value for name, value in event.metrics.items()}, event.clock, event.time)
         elif isinstance(event, Evaluated):
             self._write({f"evaluation/{name}": value for name, value in event.metrics.items()}, event.clock, event.time)
-        elif isinstance(event, Stepped) and event.actor == _FIRST:
+        elif isinstance(event, Stepped) and event.actor == FIRST:
             self._last = event
             if event.clock % TOTALS == 0:
                 self._totals()

@@ -14,13 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from polyrhythm.core.kernel.events import AnyEvent, Stepped
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.records.job_output import Headed, JobOutput, to_stderr
 
 Watch = Callable[[AnyEvent], None]
 Begin = Callable[[str], Watch]
-
-_FOLLOWED = worker(0)
 
 
 @contextmanager
@@ -75,7 +73,7 @@ class ProgressLine:
     @staticmethod
     def follows(event: AnyEvent) -> bool:
         """True if `event` changes the line."""
-        return isinstance(event, Stepped) and event.actor == _FOLLOWED
+        return isinstance(event, Stepped) and event.actor == FIRST
 
     def begin(self, name: str) -> None:
         """Show the name of a run that has started."""
@@ -117,7 +115,7 @@ def board(runs: int, wanted: bool) -> Iterator[ProgressLine]:
 
 
 def _see(event: AnyEvent, show: Callable[[str], None]) -> None:
-    if isinstance(event, Stepped) and event.actor == _FOLLOWED:
+    if isinstance(event, Stepped) and event.actor == FIRST:
         show(f"step {event.clock}, at {event.time:.1f} s of the run")
 
 

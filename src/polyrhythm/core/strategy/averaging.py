@@ -12,18 +12,18 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 
 TOPIC = "buffers"
-"""Worker 0 subscribes to losses under this topic, where a run continues without lost workers."""
+"""The first worker subscribes to losses under this topic, where a run continues without lost workers."""
 
 
 async def average(port: Port, group: Group, values: Sequence[Tensor]) -> Sequence[Tensor]:
     """The mean of all workers' `values`, with the same bits at every worker; values that are equal everywhere stay as they are.
 
-    All send theirs to worker 0, which sends the mean to all: 2 (P - 1) messages. A lost worker counts if its message arrived before the
+    All send theirs to the first, which sends the mean to all: 2 (P - 1) messages. A lost worker counts if its message arrived before the
     notice of its loss.
     """
-    if group.rank:
-        await port.send(group.members[0], Message(TOPIC, tensors=tuple(values)))
-        delivery = await port.receive(f"{TOPIC}.mean", group.members[0])
+    if not group.is_first:
+        await port.send(group.first, Message(TOPIC, tensors=tuple(values)))
+        delivery = await port.receive(f"{TOPIC}.mean", group.first)
         assert delivery is not None
         return delivery.message.tensors
     received = {port.name: tuple(values)}

@@ -41,6 +41,11 @@ class Crew:
         """The group as `member` sees it."""
         return Group(self.name, self.members, self.ranks[member], self.seed)
 
+    @property
+    def first(self) -> str:
+        """The member of rank 0."""
+        return self.members[0]
+
     @cached_property
     def ranks(self) -> dict[str, int]:
         """The rank of each member, cached: each of thousands of workers looks up its own."""

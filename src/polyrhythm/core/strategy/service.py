@@ -155,4 +155,4 @@ class Service:
         files = ServerFiles(self.checkpoints, self.port.name, scope)
         await serving.live(ServerEndpoint(self.group, self.group.members, self.port.scoped(scope), self.record, snapshots, files))
         if snapshots.wanted:
-            await show(self.port, scope, snapshots)
+            await show(self.port, self.group.first, scope, snapshots)

@@ -1,9 +1,8 @@
-"""Sends snapshots to worker 0, which evaluates them when the training is over."""
+"""Sends snapshots to the first worker, which evaluates them when the training is over."""
 
 from __future__ import annotations
 
 from polyrhythm.core.kernel.message import ASIDE, Message
-from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.snapshots import Snapshots
 
@@ -18,11 +17,11 @@ def new_snapshots(actors: int) -> Snapshots:
     return Snapshots(_BUDGET // actors)
 
 
-async def show(port: Port, scope: str, snapshots: Snapshots) -> None:
-    """Send all that `snapshots` holds to worker 0."""
+async def show(port: Port, to: str, scope: str, snapshots: Snapshots) -> None:
+    """Send all that `snapshots` holds to the worker `to`."""
     for first, weights in snapshots.kept.items():
-        await port.send(worker(0), Message(TOPIC, (_ONE, float(first)), scope, (weights,)))
-    await port.send(worker(0), Message(TOPIC, (_END, float(snapshots.stride), float(snapshots.seen), float(snapshots.too_large)), scope))
+        await port.send(to, Message(TOPIC, (_ONE, float(first)), scope, (weights,)))
+    await port.send(to, Message(TOPIC, (_END, float(snapshots.stride), float(snapshots.seen), float(snapshots.too_large)), scope))
 
 
 async def collect(port: Port, expected: set[tuple[str, str]]) -> dict[tuple[str, str], Snapshots]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.events import Merged
 from polyrhythm.core.kernel.message import Delivery, Message
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.consistency import Consistency
 from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.requests import Packet
@@ -48,6 +48,7 @@ class TableShard:
         self.checkpoints = endpoint.checkpoints
         self.every = torch.arange(len(shape.kept_by(self.rank, endpoint.group.size)))
         self.store = shape.kind.store(len(self.every), shape.columns)
+        self.view = View.of(endpoint.workers)
         self.clocks: ClockTable[RowUpdate] = ClockTable(consistency, endpoint.workers)
         self.version = 0
         self.changed = torch.zeros(len(self.every), dtype=torch.int64)
@@ -55,7 +56,7 @@ class TableShard:
         self.drained: dict[str, int] = {}
 
     async def live(self, given: tuple[Tensor, ...]) -> None:
-        """Serve until every remaining worker is done; then send all rows to worker 0. `given` are the initial rows and their packet."""
+        """Serve until every remaining worker is done; then send all rows to the first. `given` are the initial rows and their packet."""
         await follow_losses(self.port, self._lose)
         if given:
             self.store.put(given[0].long(), given[1:])
@@ -65,9 +66,10 @@ class TableShard:
             assert delivery is not None
             self._take(delivery)
             await self._advance()
-        await self.port.send(worker(0), Message(f"f{self.rank}", tensors=self.store.read(self.every)))
+        await self.port.send(self.view.first, Message(f"f{self.rank}", tensors=self.store.read(self.every)))
 
     async def _lose(self, name: str) -> None:
+        self.view = self.view.without(name)
         self.clocks.lose(name)
         self.waiting.pop(name, None)
         await self.port.send(self.port.name, Message(REQUESTS))

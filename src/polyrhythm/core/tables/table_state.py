@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.consistency import Consistency
@@ -28,10 +29,9 @@ class OwnUpdate(NamedTuple):
 
 
 class TableCrew(NamedTuple):
-    """The workers and servers of a table: this worker's rank, the number of workers, the servers, and the consistency of reads."""
+    """The workers and servers of a table: all workers, as this one sees them, the servers, and the consistency of reads."""
 
-    rank: int
-    workers: int
+    workers: Group
     servers: tuple[str, ...]
     consistency: Consistency
 
@@ -104,7 +104,7 @@ class TableState:
         self.context.stopped(self.clock)
         self.finished = True
         self.context.perform(self.requests.end())
-        if self.crew.rank == 0:
+        if self.crew.workers.is_first:
             self.content = self._joined(self.context.perform(self.requests.content()))
 
     def drain(self, step: int) -> str:
@@ -136,7 +136,7 @@ class TableState:
     def _may_be_invisible(self, clock: int) -> bool:
         """True if a server may answer the next read without the update that this worker sent at `clock`."""
         rule = self.crew.consistency
-        waits_for_others = rule.quorum(self.crew.workers) > 1 and clock > min(self.requests.visible)
+        waits_for_others = rule.quorum(self.crew.workers.size) > 1 and clock > min(self.requests.visible)
         return waits_for_others and rule.may_proceed(self.clock, clock - 1)
 
     def _take_over(self, answer: Answer) -> None:

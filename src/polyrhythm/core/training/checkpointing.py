@@ -113,7 +113,7 @@ class Checkpointing:
 
     def begin(self, losses: Callable[[str], None]) -> None:
         """Lock the directory and start the coordinator, at worker 0; `losses` subscribes a topic to notices of lost workers."""
-        if self.plan.store is None or self.group.rank:
+        if self.plan.store is None or not self.group.is_first:
             return
         self.close = self.plan.store.lock()
         losses(_VOTES)
@@ -160,7 +160,7 @@ class Checkpointing:
         if not problem:
             problem = self.context.free(lambda: self._write(step, self.state.export()))
         kept = self._vote(Vote(Stage.WRITTEN, step, problem))
-        if kept == "" and self.group.rank == 0:
+        if kept == "" and self.group.is_first:
             self.context.record(Saved(self.context.port.now(), self.context.port.name, step))
         return kept == ""
 
@@ -176,7 +176,7 @@ class Checkpointing:
         if verdict is Verdict.NO_MORE:
             self.over = True
             return None
-        if problem and self.group.rank == 0:
+        if problem and self.group.is_first:
             warnings.warn(f"The checkpoint after step {vote.step} was not written: {problem}.", RecordWarning, stacklevel=2)
         return problem
 
@@ -187,7 +187,7 @@ class Checkpointing:
         return Verdict(int(delivery.message.numbers[0])), delivery.message.text
 
     async def _send(self, vote: Vote) -> None:
-        await self.context.port.send(self.group.members[0], Message(_VOTES, (float(vote.stage), float(vote.step)), vote.problem))
+        await self.context.port.send(self.group.first, Message(_VOTES, (float(vote.stage), float(vote.step)), vote.problem))
 
     def _write(self, step: int, state: StateTree) -> str:
         assert self.plan.store is not None, "else there is nothing to write"

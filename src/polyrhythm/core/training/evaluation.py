@@ -82,7 +82,7 @@ class Evaluation:
                 "that evaluates at a moment."
             )
         self.function, self.moments = function, moments
-        if self.group.rank == 0:
+        if self.group.is_first:
             self.context.perform(request_snapshots(self.context.port, self.plan.servers))
         self._want()
 
@@ -108,7 +108,7 @@ class Evaluation:
             now = self.context.port.now()
             for each in self._followed:
                 each.look(now)
-            if self.group.rank == 0:
+            if self.group.is_first:
                 self._steps.append((now, clock, self.context.bytes_sent))
 
     def finish(self) -> dict[str, float]:
@@ -116,9 +116,9 @@ class Evaluation:
         if self.function is None:
             return {}
         port, ended = self.context.port, self.context.port.now()
-        if self.group.rank:
+        if not self.group.is_first:
             for scope, snapshots in self._own():
-                self.context.perform(show(port, scope, snapshots))
+                self.context.perform(show(port, self.group.first, scope, snapshots))
             return {}
         own = {(port.name, scope): snapshots for scope, snapshots in self._own()}
         everyone = own | self.context.perform(collect(port, self._expected() - own.keys()))

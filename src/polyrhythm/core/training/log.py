@@ -8,7 +8,7 @@ from pathlib import Path
 
 from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.events import AnyEvent
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.processes.system.signals import DeferredSignals
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger, RunDescription
 from polyrhythm.core.records import unfinished
@@ -55,7 +55,7 @@ class Log:
         for see in self._observers:
             see(event)
 
-    def fail(self, problem: BaseException, name: str = worker(0)) -> None:
+    def fail(self, problem: BaseException, name: str = FIRST) -> None:
         """Close the record of a run that `problem` ended at the actor `name`; a signal that comes meanwhile acts only after that."""
         with DeferredSignals(lambda: None):
             note = last_checkpoint(problem, self._checkpoints) if isinstance(problem, KeyboardInterrupt) else ""
@@ -77,7 +77,7 @@ class Log:
             warnings.warn(trouble, RecordWarning, stacklevel=3)
 
 
-def break_off(outcome: Outcome, problem: BaseException, name: str = worker(0), note: str = "") -> None:
+def break_off(outcome: Outcome, problem: BaseException, name: str = FIRST, note: str = "") -> None:
     """Complete `outcome` of a run that `problem` ended at the actor `name`, from its events; `note` ends the text of an interruption."""
     unfinished.count(outcome)
     if isinstance(problem, KeyboardInterrupt):

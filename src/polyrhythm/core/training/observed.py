@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.steps import Steps
@@ -11,9 +12,15 @@ from polyrhythm.core.training.worker_state import WorkerState
 class ObservedWorker:
     """The counters and the state of a worker."""
 
+    _group: Group
     _models: Models
     _state: WorkerState
     _steps: Steps
+
+    @property
+    def is_first(self) -> bool:
+        """True at the worker that writes, evaluates and has the result for all."""
+        return self._group.is_first
 
     @property
     def seconds_aside(self) -> float:

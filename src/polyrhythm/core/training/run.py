@@ -19,7 +19,7 @@ from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
 from polyrhythm.core.kernel.events import Overwritten
 from polyrhythm.core.kernel.job import Ending, Runtime, Work
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.kernel.stopping import stoppable, stops_reported
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
@@ -193,7 +193,7 @@ def _shown(value: object) -> str:
         ) from problem
 
 
-def conclude(outcome: Outcome, ending: Ending, reporter: str = worker(0)) -> None:
+def conclude(outcome: Outcome, ending: Ending, reporter: str = FIRST) -> None:
     """Complete `outcome` from the `ending` of the run; metrics and weights are those of the worker `reporter`."""
     summary, results = outcome.summary, {name: result for name, result in ending.results.items() if result is not None}
     first = results[reporter]

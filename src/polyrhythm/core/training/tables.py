@@ -33,12 +33,12 @@ class Tables:
         planned = self._check(name, cache)
         if initial is not None and not isinstance(initial, Tensor):
             raise WorkloadError(f"worker.table was given initial={shown(initial)}: give a tensor (rows, columns), or nothing for zeros.")
-        port, world = self.context.port, self.plan.mesh.world(self.context.port.name)
-        crew = TableCrew(world.rank, world.size, planned.servers, planned.exchange.agreement.consistency)
+        port = self.context.port
+        crew = TableCrew(self.plan.mesh.world(port.name), planned.servers, planned.exchange.agreement.consistency)
         scope = f"t{len(self.states)}/"
         opening = TableOpening.of(scope, shape)
         self.context.agree({f"table {name!r}": str(shape)}, "open the same tables in the same order at every worker.")
-        if crew.rank == 0:
+        if crew.workers.is_first:
             for k, server in enumerate(crew.servers):
                 self.context.perform(announce_opening(port, opening, server, _part(shape, initial, k, len(crew.servers))))
         state = self.states[name] = TableState(name, shape, crew, self.context, port.scoped(scope), cache)

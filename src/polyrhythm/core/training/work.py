@@ -132,6 +132,6 @@ def _translate(error: Exception) -> None:
 def conclusion(own: Worker) -> Message:
     """A worker's result: its counts and metrics, and from worker 0 the final weights."""
     own.finish()
-    weights = own.weights() if own.rank == 0 else {}
+    weights = own.weights() if own.is_first else {}
     text = encoded({"names": list(weights), "metrics": own.metrics}).decode()
     return Message("result", (float(own.clock), float(own.samples), own.seconds_aside), text, tuple(weights.values()))

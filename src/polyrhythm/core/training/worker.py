@@ -263,7 +263,7 @@ class Worker(ObservedWorker):
 
     def print(self, *values: object) -> None:
         """Print at worker 0 only."""
-        if self.rank == 0:
+        if self.is_first:
             print(*values)
 
     def count(self, samples: int) -> None:

@@ -58,7 +58,7 @@ def join(
         except Stopped as problem:
             problem.is_told = True  # when the run is left, at exit, which knows more
             raise
-    if worker.rank:
+    if not worker.is_first:
         return
     if as_json:
         print_json(run.summary)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from polyrhythm.core.atomic import write
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.records.directory import RUN, reason
 from polyrhythm.core.records.event_lines import UNREADABLE, encoded
 from polyrhythm.core.records.load import load
@@ -100,7 +100,7 @@ def read(directories: Sequence[Path]) -> StoredRuns:
 def _runs_in(directory: Path) -> list[Path]:
     """The run directories that `directory` stands for: itself, those of a comparison that was broken off, or worker 0's of a joined run."""
     below = sorted(found.parent for found in directory.glob(f"*/seed-*/{RUN}"))
-    joined = directory / worker(0).replace("/", "-")
+    joined = directory / FIRST.replace("/", "-")
     return below or [joined if (joined / RUN).is_file() else directory]
 
 

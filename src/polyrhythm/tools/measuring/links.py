@@ -18,7 +18,7 @@ import torch
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import Job, WorkerContext
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.kernel.names import rank_of, worker
+from polyrhythm.core.kernel.names import FIRST, rank_of
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.algorithm import all_gather
@@ -77,7 +77,7 @@ def network_between(
 def local_between(seconds: float = SECONDS) -> Local:
     """Latency and bandwidth between two processes of this host, which are started for the measurement."""
     ending = Processes(cuda=False).execute(survey_job(2, seconds), lambda event: None)
-    measured = ending.results[worker(0)]
+    measured = ending.results[FIRST]
     assert measured is not None
     return Local(*measured.numbers)
 

@@ -56,7 +56,7 @@ class BlockClient:
         self.coded = [self.codec.initial(part) for part in layouts]
         parts = self.model_state.layout.cut(initial.weights(), layouts)
         for name, part, layout in zip(self.names, parts, layouts, strict=True):
-            if self.group.rank == 0:
+            if self.group.is_first:
                 recipe = msgspec.json.encode(ShardRecipe(layout.names, layout.shapes, "")).decode()
                 await self._send(name, Begin(), recipe, (part,))
             else:

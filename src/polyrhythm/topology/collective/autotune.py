@@ -90,7 +90,7 @@ class _Search:
         if self.taken < self.settings.steps:
             return
         self.samples += 1
-        if self.group.rank == 0:
+        if self.group.is_first:
             self._score()
             self.knobs = self._next()
         received = await broadcast_message(self.port, self.group, Message(f"tuned/{self.samples}", numbers=tuple(map(float, self.knobs))))

@@ -93,7 +93,7 @@ class PresentMembers:
                     weights = weights + delivery.message.tensors[0]
                     count += next(iter(delivery.message.numbers), self._subtree(rank + reach, reach))
             reach <<= 1
-        if rank:
+        if not self.group.is_first:
             numbers = () if count == self._subtree(rank, reach) else (count,)
             await self.port.send(members[rank - reach], Message(f"{_MEAN}.{rank}", numbers, tensors=(weights,)))
         else:

@@ -104,7 +104,7 @@ class _FixedPointChannel:
         content = await self.memory.open(end, fill)
         self.shared = content[:nbytes].view(narrow)
         self.scales = content[at : at + 4 * count].view(torch.float32).tolist()
-        self.counters = RowCounters(content[first:end], self.group.size, self.group.rank)
+        self.counters = RowCounters(content[first:end], self.group)
         self.rows = torch.arange(rows)
         return AdoptWeights(self.read())
 
@@ -130,7 +130,7 @@ class _FixedPointChannel:
     async def finish(self) -> Response:
         """Wait until nobody writes any more; then everyone reads."""
         await self.memory.end()
-        if self.group.rank == 0 and self.memory.concurrent:
+        if self.group.is_first and self.memory.concurrent:
             self.offers = Offers(writes=self.counters.writes())
         return AdoptWeights(self.read())
 
@@ -139,11 +139,11 @@ class _FixedPointChannel:
         return ""
 
     def export(self) -> StateTree:
-        return {"counters": self.counters.export(), "shared": None if self.group.rank else self.shared}
+        return {"counters": self.counters.export(), "shared": self.shared if self.group.is_first else None}
 
     def restore(self, state: StateTree) -> None:
         self.counters.restore(state["counters"])
-        if self.group.rank == 0:
+        if self.group.is_first:
             self.shared.copy_(state["shared"])
 
     def states(self) -> list[tuple[State, Tensor]]:

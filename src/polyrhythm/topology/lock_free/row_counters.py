@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.protocols.topology import RowWrites
 from polyrhythm.core.trees import StateTree
 
@@ -17,10 +18,10 @@ class RowCounters:
     How far these differ at the end is how many writes were lost.
     """
 
-    def __init__(self, memory: Tensor, workers: int, rank: int) -> None:
-        counters = memory.view(_COUNT).view(1 + workers, -1)
+    def __init__(self, memory: Tensor, group: Group) -> None:
+        counters = memory.view(_COUNT).view(1 + group.size, -1)
         self.common, self.own = counters[0], counters[1:]
-        self.rank = rank
+        self.group = group
 
     @staticmethod
     def place(before: int, rows: int, workers: int) -> tuple[int, int]:
@@ -30,7 +31,7 @@ class RowCounters:
 
     def count(self, rows: Tensor) -> None:
         """This worker has written to `rows` (k,), each once."""
-        for counters in (self.own[self.rank], self.common):  # the worker's own first, so that no loss is counted that was none
+        for counters in (self.own[self.group.rank], self.common):  # the worker's own first, so that no loss is counted that was none
             if rows.numel() == counters.numel():
                 counters.add_(1)  # reads, adds and writes element by element, as the optimizer does with the weights
             else:
@@ -42,9 +43,9 @@ class RowCounters:
         return RowWrites(written, written - int(self.common.sum()))
 
     def export(self) -> StateTree:
-        return {"own": self.own[self.rank], "common": None if self.rank else self.common}
+        return {"own": self.own[self.group.rank], "common": self.common if self.group.is_first else None}
 
     def restore(self, state: StateTree) -> None:
-        self.own[self.rank].copy_(state["own"])
-        if self.rank == 0:
+        self.own[self.group.rank].copy_(state["own"])
+        if self.group.is_first:
             self.common.copy_(state["common"])

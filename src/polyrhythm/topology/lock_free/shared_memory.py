@@ -55,8 +55,8 @@ class _SharedChannel:
         first, end = RowCounters.place(nbytes, sum(layout.rows), self.group.size)
         content = await self.memory.open(end, lambda memory: memory[:nbytes].view(weights.dtype).copy_(weights))
         self.shared = content[:nbytes].view(weights.dtype)
-        self.counters = RowCounters(content[first:], self.group.size, self.group.rank)
-        return PlaceWeights(self.shared, owned=self.group.rank == 0)
+        self.counters = RowCounters(content[first:], self.group)
+        return PlaceWeights(self.shared, owned=self.group.is_first)
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         self.counters.count(value)
@@ -65,7 +65,7 @@ class _SharedChannel:
     async def finish(self) -> Response:
         """Wait until nobody writes any more; then everyone takes a copy."""
         await self.memory.end()
-        if self.group.rank == 0 and self.memory.concurrent:
+        if self.group.is_first and self.memory.concurrent:
             self.offers = Offers(writes=self.counters.writes())
         return PlaceWeights(self.shared.clone())
 

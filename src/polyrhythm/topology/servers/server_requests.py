@@ -65,7 +65,7 @@ class ServerRequests:
         layout = self.model_state.layout
         self.divided = Divided.of(layout, self.division.parts(layout, len(self.names)))
         self.coded = [self.codec.initial(part) for part in self.divided.parts]
-        if self.group.rank == 0:
+        if self.group.is_first:
             for name, part, piece in zip(self.names, self.divided.parts, self.cut(initial.weights()), strict=True):
                 recipe = msgspec.json.encode(ShardRecipe(part.names, part.shapes, initial.optimizer)).decode()
                 await self._send(name, Join(), recipe, (piece,))

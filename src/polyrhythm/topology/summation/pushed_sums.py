@@ -39,7 +39,7 @@ class PushedSums:
                 self.pieces.setdefault(whole, []).append((server, Layout((name,), (shape,))))
         for pieces in self.pieces.values():
             pieces.sort(key=lambda each: place_of(each[1].names[0], numbers)[1])
-        if self.endpoint.group.rank == 0:
+        if self.endpoint.group.is_first:
             for server, name in enumerate(self.servers):
                 mine = {str(numbers[whole]): piece for whole, pieces in self.pieces.items() for at, piece in pieces if at == server}
                 shapes = SumLayout({number: (piece.names[0], piece.shapes[0]) for number, piece in mine.items()})

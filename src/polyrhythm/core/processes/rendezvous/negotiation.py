@@ -10,7 +10,7 @@ import torch
 
 from polyrhythm.core.kernel.agreement import Facts, difference
 from polyrhythm.core.kernel.job import Job
-from polyrhythm.core.kernel.names import rank_of, server, worker
+from polyrhythm.core.kernel.names import FIRST, rank_of, server, worker
 from polyrhythm.core.kernel.stopping import notify
 from polyrhythm.core.processes.collectives.nccl import Communicators, Nccl
 from polyrhythm.core.processes.collectives.reducer import GroupReducer
@@ -26,7 +26,7 @@ def compare(rendezvous: Rendezvous, facts: Facts, name: str) -> None:
     """Refuse ranks of different jobs; print a warning where only torch differs, which rounds in its own way."""
     rendezvous.require_equal({**facts, "version of Polyrhythm": version("polyrhythm"), "version of the wire format": str(VERSION)})
     found = difference(rendezvous.gather("torch", {"torch": str(torch.__version__)}))
-    if found is not None and name == worker(0):
+    if found is not None and name == FIRST:
         notify(f"{found}: they may round differently, so that replicas drift apart; their final weights are compared at the end.")
 
 
@@ -88,8 +88,8 @@ def _share_memory(rendezvous: Rendezvous, group: str, members: tuple[str, ...], 
     """The memory that the members of a group on this host share, if every one can open it; the first of them makes it."""
     ranks = [rank_of(member) for member in members]
     with ExitStack() as stack:
-        made = ""
-        if name == members[0]:
+        made, (first, *_) = "", members
+        if name == first:
             segment = SharedSegment.create(len(members))
             stack.callback(segment.close)
             made = segment.path

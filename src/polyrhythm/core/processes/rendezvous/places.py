@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import FIRST, worker
 from polyrhythm.core.kernel.stopping import notify
 from polyrhythm.core.processes.rendezvous.hosts import Names, is_address, is_everywhere, is_loopback, is_own, towards
 from polyrhythm.core.processes.rendezvous.secret import SECRET, given_secret
@@ -157,7 +157,7 @@ def keep_store(who: Attendee, server: StoreServer, key: bytes, addresses: tuple[
     ip, port = server.address
     reached = addresses[1] if is_everywhere(ip) and is_own(addresses[1]) else ip
     try:
-        client = StoreClient(worker(0), lambda: StoreTarget(reached, port, key), who.seconds, called(ip, port))
+        client = StoreClient(FIRST, lambda: StoreTarget(reached, port, key), who.seconds, called(ip, port))
     except BaseException:
         server.close()
         raise

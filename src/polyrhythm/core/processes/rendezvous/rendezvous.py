@@ -10,7 +10,7 @@ import msgspec
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from polyrhythm.core.kernel.agreement import Facts, difference
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import FIRST, worker
 from polyrhythm.core.processes.rendezvous.places import Attendee
 from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.core.processes.store.torch_store import TorchStore
@@ -50,7 +50,7 @@ class Rendezvous:
         mine = worker(self.rank)
         self._store.set(f"{key}/{self.rank}", msgspec.json.encode(facts))
         first = self._facts(key, [0])
-        if first[worker(0)].get(WORKERS) != facts.get(WORKERS):  # the others that this rank looks for may not exist
+        if first[FIRST].get(WORKERS) != facts.get(WORKERS):  # the others that this rank looks for may not exist
             return {**first, mine: facts}
         return {**first, **self._facts(key, range(1, self.workers))}
 

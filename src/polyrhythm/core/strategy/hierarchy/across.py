@@ -68,7 +68,7 @@ class Leaders:
 
     def connect(self, group: Group, port: Port, outer: Connect) -> Channel:
         """The leader connects, and the others wait for what it broadcasts."""
-        return LeaderChannel(group, port.scoped(INNER), None if group.rank else outer(port.scoped(OUTER)))
+        return LeaderChannel(group, port.scoped(INNER), outer(port.scoped(OUTER)) if group.is_first else None)
 
     def split(self, layout: Layout, members: int) -> list[Layout]:
         return [layout]

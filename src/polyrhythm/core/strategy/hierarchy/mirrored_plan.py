@@ -30,7 +30,7 @@ class MirroredPlan:
     @property
     def servers(self) -> Sequence[str | None]:
         """A group's servers run where its first member does."""
-        return [crew.members[0] for crew, plan in self.inner for _ in plan.servers]
+        return [crew.first for crew, plan in self.inner for _ in plan.servers]
 
     @property
     def server_names(self) -> Sequence[str]:

@@ -28,7 +28,7 @@ class RelayedPlan:
     @property
     def servers(self) -> Sequence[str | None]:
         """A group's servers run where its first member does; those above where the network decides."""
-        return [crew.members[0] for crew, plan in self.inner for _ in plan.servers] + [None for plan in self.outer for _ in plan.servers]
+        return [crew.first for crew, plan in self.inner for _ in plan.servers] + [None for plan in self.outer for _ in plan.servers]
 
     @property
     def server_names(self) -> Sequence[str]:

@@ -19,7 +19,6 @@ from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import ASIDE, Message
-from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.tensors import Layout, digest
 from polyrhythm.errors import DriftWarning
 
@@ -90,9 +89,9 @@ def end_alike(context: WorkerContext, group: Group, layout: Layout, weights: Ten
     if shown is not None and (relative := distance(weights, shown.tensors[0])) > 0:
         with torch.no_grad():
             weights.copy_(shown.tensors[0])
-        warnings.warn(_sentence(context.port.name, relative, mine, shown.text), DriftWarning, stacklevel=2)
+        warnings.warn(_sentence(context.port.name, group.first, relative, mine, shown.text), DriftWarning, stacklevel=2)
 
 
-def _sentence(name: str, relative: float, mine: str, other: str) -> str:
-    why = f"{name} has {mine}, {worker(0)} has {other}" if mine != other else "as rounding explains"
-    return f"{name} ended {relative:.1e} of the weights' norm away from {worker(0)} ({why}), and continues with the weights of {worker(0)}."
+def _sentence(name: str, first: str, relative: float, mine: str, other: str) -> str:
+    why = f"{name} has {mine}, {first} has {other}" if mine != other else "as rounding explains"
+    return f"{name} ended {relative:.1e} of the weights' norm away from {first} ({why}), and continues with the weights of {first}."

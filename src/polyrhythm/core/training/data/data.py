@@ -131,7 +131,7 @@ class Data:
         if self.used or self._group.size == 1:
             return
         self.used = True
-        if self._group.rank == 0:
+        if self._group.is_first:
             warn_user(
                 f"optimizer.step() was called, but no sample came through the worker, so that all {self._group.size} workers may be "
                 f"training on the same data: iterate worker.batches(loader), or give your own DataLoader sampler=worker.sampler(dataset); "
@@ -167,7 +167,7 @@ class Data:
         for samples, batch in self.position.follow(facts, begin, skip):
             if self.position.joined:
                 self.position.joined = False
-                if self._group.rank == 0:  # the others have the same code, and the search for holders of an object takes a while
+                if self._group.is_first:  # the others have the same code, and the search for holders of an object takes a while
                     refuse_counters(this[0]())
             self._count(samples)
             used, first = self.drawn(facts, first), False

@@ -39,8 +39,8 @@ class Star:
     async def reduce(self, port: Port, group: Group, value: Tensor, topic: str) -> Tensor:
         """Tensors are added in the order of ranks, whichever comes first."""
         total = value
-        if group.rank:
-            await port.send(group.members[0], Message(f"{topic}.{group.rank}", tensors=(value,)))
+        if not group.is_first:
+            await port.send(group.first, Message(f"{topic}.{group.rank}", tensors=(value,)))
         else:
             for rank in range(1, group.size):
                 delivery = await port.receive(f"{topic}.{rank}", group.members[rank])

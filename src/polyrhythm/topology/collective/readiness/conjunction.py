@@ -19,9 +19,9 @@ Conjunction = Callable[[Port, Group, Tensor, str], Coroutine[Effect[Any], Any, T
 
 async def at_root(port: Port, group: Group, bits: Tensor, topic: str) -> Tensor:
     """All send theirs to worker 0, which sends each the AND: 2 (P - 1) messages over its line."""
-    if group.rank:
-        await port.send(group.members[0], Message(f"{topic}.{group.rank}", tensors=(bits,)))
-        return await _hear(port, f"{topic}.and", group.members[0])
+    if not group.is_first:
+        await port.send(group.first, Message(f"{topic}.{group.rank}", tensors=(bits,)))
+        return await _hear(port, f"{topic}.and", group.first)
     for rank in range(1, group.size):
         bits = torch.bitwise_and(bits, await _hear(port, f"{topic}.{rank}", group.members[rank]))
     for name in group.members[1:]:

@@ -66,12 +66,12 @@ class _ByName:
         self.cycle += 1
         new = [each for each in ready if each.name not in self.reported]
         self.reported.update(each.name for each in new)
-        released = await (self._ask(new) if self.group.rank else self._collect(new))
+        released = await (self._collect(new) if self.group.is_first else self._ask(new))
         self.reported.difference_update(released)
         return released
 
     async def _ask(self, new: Sequence[ReadyTensor]) -> list[str]:
-        root = self.group.members[0]
+        root = self.group.first
         await self.port.send(root, Message(f"ready/{self.cycle}.{self.group.rank}", text=_text(new)))
         delivery = await self.port.receive(f"go/{self.cycle}", root)
         assert delivery is not None
