@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import chain, islice, product
 from typing import Any
 
@@ -19,7 +19,9 @@ from polyrhythm import local_rules as local
 from polyrhythm.codec import ErrorFeedback, Identity, LowRank, OneBit, Striped, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SampledClients, SoftSync
 from polyrhythm.core.catalogue import CHOICES
+from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.mesh import Mesh
 from polyrhythm.core.protocols.controller import ControlledSetting, Fixed
 from polyrhythm.core.simulator.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Exchange, Strategy
@@ -293,6 +295,8 @@ def test_essential_actors_are_servers_worker_0_and_workers_that_others_wait_for(
     free, bound = (StrategyPlan.of(systems.find(name), [Location("site", "host")] * 2, 0) for name in ("downpour", "ssp"))
     assert [free.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, False, True]
     assert [bound.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, True, True]
+    in_stages = replace(free, mesh=Mesh((("data", 2), ("stage", 2)), workers(4)))
+    assert [in_stages.essential(name) for name in workers(4)] == [True, True, False, False], "the first replica has the result"
 
 
 def test_every_field_is_among_the_pieces_that_ranks_compare_when_they_meet() -> None:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from polyrhythm.core.kernel.mesh import Mesh
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View
 
 
 class CurrentView:
-    """`now` is the view of all `actors` of the run; each topic given to `subscribe` gets a message with the name of every one that is lost.
+    """`now` is the view of the workers on `mesh` and of the `servers`; each topic given to `subscribe` gets the name of all who leave.
 
     One actor may serve several models, and each must be notified of every loss, also of those before it started. It then applies the
     notice to a view of its own, so that what came before the notice still counts.
     """
 
-    def __init__(self, port: Port, actors: Sequence[str]) -> None:
+    def __init__(self, port: Port, mesh: Mesh, servers: Sequence[str]) -> None:
         self.port = port
+        self.mesh = mesh
         self.started = False
-        self.now = View.of(actors)
+        self.now = View.of((*mesh.members, *servers))
         self.topics: list[str] = []
 
     async def begin(self) -> None:
@@ -38,6 +40,7 @@ class CurrentView:
         while True:
             delivery = await self.port.receive("lost")
             assert delivery is not None
-            self.now = self.now.without(delivery.message.text)
-            for topic in self.topics:
-                await self.port.send(self.port.name, Message(topic, text=delivery.message.text))
+            before, self.now = self.now, self.mesh.after_loss(self.now, delivery.message.text)
+            for name in self.now.left[len(before.left) :]:
+                for topic in self.topics:
+                    await self.port.send(self.port.name, Message(topic, text=name))

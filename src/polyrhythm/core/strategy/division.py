@@ -18,7 +18,7 @@ _REAL = {torch.complex64: "torch.float32", torch.complex128: "torch.float64"}
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The parameters, by name, of one exchange that are of one type and on one device, the `kind`-th pair in that exchange.
+    """The parameters, by name, of one exchange over some axes that are of one type and on one device, the `kind`-th pair in that exchange.
 
     `modules` own them, by the parameters' names.
     """

@@ -82,7 +82,7 @@ class Service:
         self.port = port
         self.record = record
         self.checkpoints = checkpoints
-        self.view = CurrentView(port, plan.actors)
+        self.view = CurrentView(port, plan.mesh, plan.servers)
         self.running = 0
         self.first_is_over = Latch()
         self.snapshots: list[Snapshots] = []

@@ -81,11 +81,6 @@ class StrategyPlan:
         return tuple(name for each in self.exchanges for name in each.servers)
 
     @property
-    def actors(self) -> tuple[str, ...]:
-        """The names of all workers and servers."""
-        return (*self.mesh.members, *self.servers)
-
-    @property
     def colocated(self) -> tuple[int | None, ...]:
         """For each server, the rank of the worker on whose host it should run; None where the network decides."""
         return tuple(None if near is None else rank_of(near) for each in self.exchanges for near in each.plan.servers)

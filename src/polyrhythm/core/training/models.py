@@ -43,7 +43,7 @@ class Models:
         self.names: dict[int, str] = {}
         self.modules: dict[int, nn.Module] = {}
         self.keepers: dict[int, Keeper] = {}
-        self.view = CurrentView(context.port, plan.actors)
+        self.view = CurrentView(context.port, plan.mesh, plan.servers)
         self.checked = False
         self.gradients = GradientWatch()
         self.evaluation = Evaluation(plan, context, began=began)
