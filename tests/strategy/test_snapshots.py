@@ -42,7 +42,7 @@ def shown(moments: Sequence[int], budget: int = 1000) -> tuple[Snapshots, Wire]:
     snapshots.wanted = True
     for count, index in enumerate(moments):
         snapshots.look(moment(index), torch.full((2,), float(count)))
-    ended(show(wire, "buffers", snapshots))  # type: ignore[arg-type]
+    ended(show(wire, "worker/0", "buffers", snapshots))  # type: ignore[arg-type]
     return snapshots, wire
 
 

@@ -60,6 +60,17 @@ def test_workers_draw_different_numbers_which_repeat_with_the_seed() -> None:
     assert len({str(each) for numbers in (first, other) for each in numbers.values()}) == 6
 
 
+def test_each_worker_has_a_replica_of_the_whole_model_and_one_of_them_is_the_first() -> None:
+    found = {}
+
+    def look(worker: Any) -> None:
+        found[worker.rank] = worker.replica, worker.replicas, worker.is_first
+        trains(sgd)(worker)
+
+    go(look, "allreduce", 3)
+    assert found == {0: (0, 3, True), 1: (1, 3, False), 2: (2, 3, False)}
+
+
 def test_the_callers_generators_and_grad_mode_are_as_before() -> None:
     for mode in (True, False):
         with torch.set_grad_enabled(mode):
