@@ -19,48 +19,48 @@ clocks = st.integers(1, 50)
 @each
 @given(mine=clocks)
 def test_the_slowest_is_never_held_up(rule: Consistency, mine: int) -> None:
-    assert rule.may_proceed(mine, mine)
+    assert rule.conditions.may_proceed(mine, mine)
 
 
 @each
 @given(mine=clocks, slowest=clocks)
 def test_waiting_longer_never_closes_a_way_that_was_open(rule: Consistency, mine: int, slowest: int) -> None:
-    if rule.may_proceed(mine, slowest):
-        assert rule.may_proceed(mine, slowest + 1)
+    if rule.conditions.may_proceed(mine, slowest):
+        assert rule.conditions.may_proceed(mine, slowest + 1)
 
 
 @each
 @given(mine=clocks, known=clocks)
 def test_who_must_not_go_on_must_read(rule: Consistency, mine: int, known: int) -> None:
-    if not rule.may_proceed(mine, known):
-        assert rule.must_read(mine, known)
+    if not rule.conditions.may_proceed(mine, known):
+        assert rule.conditions.must_read(mine, known)
 
 
 @each
 @pytest.mark.parametrize("workers", [1, 2, 3, 8, 30])
 def test_a_group_has_at_least_one_and_at_most_everybody(rule: Consistency, workers: int) -> None:
-    assert 1 <= rule.quorum(workers) <= workers
+    assert 1 <= rule.conditions.quorum(workers) <= workers
 
 
 @each
 @given(start=clocks)
 def test_everybody_speaks_again_and_again(rule: Consistency, start: int) -> None:
-    assert any(rule.exchanges(context_of(3, clock=clock)) for clock in range(start, start + 10))
+    assert any(rule.conditions.exchanges(context_of(3, clock=clock)) for clock in range(start, start + 10))
 
 
 @each
 @given(start=clocks)
 def test_everything_is_pushed_and_something_is_read_again_and_again(rule: Consistency, start: int) -> None:
-    spoken = [clock for clock in range(start, start + 60) if rule.exchanges(context_of(3, clock=clock))]
-    assert any(rule.pushes(clock) for clock in spoken)
-    assert any(rule.must_read(clock, 0) for clock in spoken)
+    spoken = [clock for clock in range(start, start + 60) if rule.conditions.exchanges(context_of(3, clock=clock))]
+    assert any(rule.conditions.pushes(clock) for clock in spoken)
+    assert any(rule.conditions.must_read(clock, 0) for clock in spoken)
 
 
 @each
 @given(mine=clocks, slowest=clocks)
 def test_who_does_not_wait_for_weights_waits_for_no_other_and_survives_a_loss(rule: Consistency, mine: int, slowest: int) -> None:
     if not rule.traits.waits:
-        assert rule.may_proceed(mine, slowest)
+        assert rule.conditions.may_proceed(mine, slowest)
         assert rule.traits.tolerates_loss
         assert rule.traits.order_matters
 
@@ -68,32 +68,32 @@ def test_who_does_not_wait_for_weights_waits_for_no_other_and_survives_a_loss(ru
 @given(mine=clocks, slowest=clocks)
 def test_a_bound_without_slack_decides_as_lockstep_does(mine: int, slowest: int) -> None:
     bounded, locked = Bounded(0), BulkSynchronous()
-    assert bounded.may_proceed(mine, slowest) == locked.may_proceed(mine, slowest)
-    assert bounded.must_read(mine, slowest) == locked.must_read(mine, slowest)
-    assert bounded.may_merge(slowest, mine) == locked.may_merge(slowest, mine)
-    assert bounded.quorum(mine) == locked.quorum(mine)
+    assert bounded.conditions.may_proceed(mine, slowest) == locked.conditions.may_proceed(mine, slowest)
+    assert bounded.conditions.must_read(mine, slowest) == locked.conditions.must_read(mine, slowest)
+    assert bounded.conditions.may_merge(slowest, mine) == locked.conditions.may_merge(slowest, mine)
+    assert bounded.conditions.quorum(mine) == locked.conditions.quorum(mine)
     assert bounded.traits.order_matters == locked.traits.order_matters
 
 
 @given(slack=st.integers(0, 20), mine=clocks, slowest=clocks)
 def test_a_bound_holds_exactly(slack: int, mine: int, slowest: int) -> None:
-    assert Bounded(slack).may_proceed(mine, slowest) == (mine - slowest <= slack)
-    assert BulkSynchronous().may_proceed(mine, slowest) == Bounded(0).may_proceed(mine, slowest)
-    assert Asynchronous().may_proceed(mine, slowest)
+    assert Bounded(slack).conditions.may_proceed(mine, slowest) == (mine - slowest <= slack)
+    assert BulkSynchronous().conditions.may_proceed(mine, slowest) == Bounded(0).conditions.may_proceed(mine, slowest)
+    assert Asynchronous().conditions.may_proceed(mine, slowest)
 
 
 @given(tau=st.integers(1, 12), push=st.integers(1, 12), fetch=st.integers(1, 12), rounds=st.integers(1, 30))
 def test_local_steps_push_and_fetch_as_often_as_the_intervals_and_exchanges_allow(tau: int, push: int, fetch: int, rounds: int) -> None:
     rule, steps = LocalSteps(tau, Intervals(push, fetch)), rounds * tau
-    spoken = [clock for clock in range(1, steps + 1) if rule.exchanges(context_of(3, clock=clock))]
-    assert sum(rule.pushes(clock) for clock in spoken) == (steps // push if push >= tau else rounds)
-    assert sum(rule.must_read(clock, 0) for clock in spoken) == (steps // fetch if fetch >= tau else rounds)
+    spoken = [clock for clock in range(1, steps + 1) if rule.conditions.exchanges(context_of(3, clock=clock))]
+    assert sum(rule.conditions.pushes(clock) for clock in spoken) == (steps // push if push >= tau else rounds)
+    assert sum(rule.conditions.must_read(clock, 0) for clock in spoken) == (steps // fetch if fetch >= tau else rounds)
 
 
 @given(tau=st.integers(1, 12), slack=st.integers(0, 20), mine=clocks, known=clocks)
 def test_a_bound_counts_steps_whatever_tau_is(tau: int, slack: int, mine: int, known: int) -> None:
-    assert LocalSteps(tau, Bounded(slack)).must_read(mine, known) == Bounded(slack).must_read(mine, known)
-    assert LocalSteps(tau, Bounded(slack)).may_proceed(mine, known) == Bounded(slack).may_proceed(mine, known)
+    assert LocalSteps(tau, Bounded(slack)).conditions.must_read(mine, known) == Bounded(slack).conditions.must_read(mine, known)
+    assert LocalSteps(tau, Bounded(slack)).conditions.may_proceed(mine, known) == Bounded(slack).conditions.may_proceed(mine, known)
 
 
 schedules = st.one_of(
@@ -117,7 +117,7 @@ def test_staggered_schedules_have_each_its_turn(steps: int, fragments: int) -> N
 
 @pytest.mark.parametrize(("groups", "workers", "expected"), [(1, 30, 30), (4, 30, 7), (30, 30, 1), (50, 30, 1)])
 def test_softsync_merges_the_papers_number_of_gradients(groups: int, workers: int, expected: int) -> None:
-    assert SoftSync(groups).quorum(workers) == expected
+    assert SoftSync(groups).conditions.quorum(workers) == expected
 
 
 @pytest.mark.parametrize(

@@ -40,18 +40,21 @@ def mixing_of(system: str) -> Tensor:
 def simulated(rule: LocalRule, mixing: Tensor, steps: int, watch: Callable[[Tensor, Tensor], None] = lambda g, y: None) -> Tensor:
     """The weights (P, n) after SGD steps on the problem, each mixed; `watch` sees the gradients and what was stepped on."""
     curvature, pull = problem()
-    x, states = torch.zeros(WORKERS, SIZE, dtype=torch.float64), [rule.initial(LAYOUT) for _ in range(WORKERS)]
+    hooks = rule.hooks
+    x, states = torch.zeros(WORKERS, SIZE, dtype=torch.float64), [hooks.initial(LAYOUT) for _ in range(WORKERS)]
     for _ in range(steps):
         gradients = torch.einsum("kij,kj->ki", curvature, x) - pull
-        y = torch.stack([rule.correct(g, context_of(WORKERS), state) for g, state in zip(gradients, states, strict=True)])
+        y = gradients
+        if hooks.correct is not None:
+            y = torch.stack([hooks.correct(g, context_of(WORKERS), state) for g, state in zip(gradients, states, strict=True)])
         watch(gradients, y)
         stepped = x - RATE * y
-        if rule.mixing is None:
+        if hooks.mixing is None:
             x = mixing @ stepped
             continue
-        sent = [rule.mixing.send(LocallyStepped(w, x[k], y[k].clone), states[k]) for k, w in enumerate(stepped)]
+        sent = [hooks.mixing.send(LocallyStepped(w, x[k], y[k].clone), states[k]) for k, w in enumerate(stepped)]
         mixed = [mixing @ torch.stack(vectors) for vectors in zip(*sent, strict=True)]
-        taken = [rule.mixing.take([each[k] for each in mixed], sent[k], states[k]) for k in range(WORKERS)]
+        taken = [hooks.mixing.take([each[k] for each in mixed], sent[k], states[k]) for k in range(WORKERS)]
         x, states = torch.stack([w for w, _ in taken]), [state for _, state in taken]
     taken_by_all = torch.stack([state.get("taken", torch.zeros(SIZE)) for state in states]).sum(0)
     torch.testing.assert_close(taken_by_all, torch.zeros(SIZE), check_dtype=False, rtol=0, atol=1e-5)

@@ -110,15 +110,15 @@ def test_a_clock_that_is_restored_goes_on_from_its_mean() -> None:
 def test_a_merge_that_averages_does_nothing_else_to_the_contributions_of_all_but_to_scale_the_rate(merge: Merge) -> None:
     for contributions in ([Contribution(A + B + C, 3)], [Contribution(A), Contribution(B), Contribution(C)]):
         direction = combining(merge).combine(contributions, context_of(3))
-        assert direction.scale == scale_of_all(merge, context_of(3))
+        assert direction.scale == scale_of_all(merge, 0, 3)
         assert torch.equal(direction.average(), (A + B + C) / 3)
     assert rule_of(merge) is None
 
 
 def test_a_merge_with_an_optimizer_or_of_weights_does_not_average_gradients() -> None:
-    assert scale_of_all(Elastic(), context_of(3)) is None
-    assert scale_of_all(OuterOptimizer(Nesterov()), context_of(3)) is None
-    assert scale_of_all(Sum(), context_of(3)) == 3
+    assert scale_of_all(Elastic(), 0, 3) is None
+    assert scale_of_all(OuterOptimizer(Nesterov()), 0, 3) is None
+    assert scale_of_all(Sum(), 0, 3) == 3
 
 
 def test_a_groups_learning_rates_are_the_mean_of_its_members() -> None:

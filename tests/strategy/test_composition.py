@@ -269,7 +269,7 @@ def test_nested_rules_run_too(strategy: Strategy) -> None:
 )
 def test_groups_that_would_never_fill_are_refused_before_anyone_waits(rule: Any, workers: int) -> None:
     strategy = Strategy(consistency=rule, topology=Server())
-    if workers % rule.quorum(workers) == 0:
+    if workers % rule.conditions.quorum(workers) == 0:
         run(two_steps, workers=workers, strategy=strategy, on=Simulator(network=Instant()))
         return
     with pytest.raises(CompositionError, match=r"\d workers are no multiple of \d.*would wait for ever. Use a multiple of"):

@@ -161,7 +161,7 @@ def test_options_reach_their_pieces() -> None:
 def drawn(system: str, workers: int) -> float:
     """Which part of the workers a round has; who is not in it passes its batches over."""
     strategy = systems.find(system)
-    return strategy.consistency.quorum(workers) / workers if strategy.chooses else 1.0
+    return strategy.consistency.conditions.quorum(workers) / workers if strategy.chooses else 1.0
 
 
 @each

@@ -44,7 +44,7 @@ def test_hardsync_is_all_reduce_at_a_rate_that_grows_with_the_root_of_the_learne
 def test_softsync_of_n_groups_divides_the_rate_by_n() -> None:
     for groups, part in ((1, 1.0), (2, 0.5), (4, 0.25)):
         strategy = systems.find("rudra", groups=groups)
-        assert Mean().combine([Contribution(torch.ones(2))] * strategy.consistency.quorum(4), context_of(4)).scale == part
+        assert Mean().combine([Contribution(torch.ones(2))] * strategy.consistency.conditions.quorum(4), context_of(4)).scale == part
 
 
 def traffic(strategy: Strategy, root: str, workers: int = 8) -> tuple[float, float]:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SoftSync
-from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.consistency import Conditions, Consistency
 from polyrhythm.core.tables.clock_table import ClockTable, Flushed
 from polyrhythm_reproductions.jobs import clock_schedules
 from polyrhythm_reproductions.jobs.clock_schedules import violations
@@ -23,8 +23,9 @@ def test_the_bound_holds_and_no_worker_waits_for_ever_under_ten_thousand_schedul
 class Hasty(Bounded):
     """Breaks its promise by one."""
 
-    def may_proceed(self, mine: int, slowest: float) -> bool:
-        return mine - slowest <= self.slack + 1
+    @property
+    def conditions(self) -> Conditions:
+        return Bounded(self.slack + 1).conditions
 
 
 def test_a_rule_that_lets_readers_go_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def weights_after_each_step(strategy: Strategy, toy: Toy) -> list[torch.Tensor]:
                 optimizer.zero_grad()
                 torch.nn.functional.cross_entropy(model(x), y).backward()
                 optimizer.step()
-                if strategy.consistency.exchanges(context_of(3, clock=worker.clock)):
+                if strategy.consistency.conditions.exchanges(context_of(3, clock=worker.clock)):
                     seen.append(torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
 
     run(train, workers=3, strategy=strategy, on=UNEVEN, seed=5)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.consistency import Conditions
 from polyrhythm.core.protocols.traits import GRADIENTS, ONE_SIDED, UNENCODED, ConsistencyTraits, Pattern, Payload
 
 
@@ -24,24 +23,4 @@ class Asynchronous:
         GRADIENTS | {Payload.NOTHING}, ONE_SIDED | UNENCODED | {Pattern.SOME_PEERS}, order_matters=True, tolerates_loss=True
     )
 
-    def exchanges(self, context: ExchangeContext) -> bool:
-        return True
-
-    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        return True
-
-    def pushes(self, clock: int) -> bool:
-        return True
-
-    def quorum(self, workers: int) -> int:
-        return 1
-
-    def may_proceed(self, mine: int, slowest: float) -> bool:
-        return True
-
-    def must_read(self, mine: int, known: float) -> bool:
-        """Always true: fresh weights at every exchange."""
-        return True
-
-    def may_merge(self, clock: float, mine: float) -> bool:
-        return True
+    conditions: ClassVar = Conditions()

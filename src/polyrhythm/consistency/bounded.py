@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
+from polyrhythm.core.protocols.consistency import Conditions
 from polyrhythm.core.protocols.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
@@ -34,27 +34,13 @@ class Bounded:
         """The order matters where contributions are merged as they arrive, which is with slack; without slack all are merged at once."""
         return ConsistencyTraits(GRADIENTS, ONE_SIDED, order_matters=self.slack > 0, tolerates_loss=False)
 
-    def exchanges(self, context: ExchangeContext) -> bool:
-        return True
+    @property
+    def conditions(self) -> Conditions:
+        """A worker reads when the weights last read may be staler than the bound. Without slack all wait for all."""
+        if not self.slack:
+            return BulkSynchronous.conditions
+        return Conditions(may_proceed=self._near, must_read=lambda mine, known: not self._near(mine, known))
 
-    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        return True
-
-    def pushes(self, clock: int) -> bool:
-        return True
-
-    def quorum(self, workers: int) -> int:
-        """One contribution; without slack, those of all workers."""
-        return 1 if self.slack else workers
-
-    def may_proceed(self, mine: int, slowest: float) -> bool:
-        """True while it is no more than `slack` steps ahead of the slowest."""
+    def _near(self, mine: int, slowest: float) -> bool:
+        """True while a worker is no more than `slack` steps ahead of the slowest."""
         return mine - slowest <= self.slack
-
-    def must_read(self, mine: int, known: float) -> bool:
-        """True if the weights last read may be staler than the bound; without slack, always."""
-        return not (self.slack and self.may_proceed(mine, known))
-
-    def may_merge(self, clock: float, mine: float) -> bool:
-        """True for all that has come; without slack, only for steps that the worker has reached."""
-        return self.slack > 0 or clock <= mine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
+from polyrhythm.core.protocols.consistency import Conditions
 from polyrhythm.core.protocols.traits import GRADIENTS, ConsistencyTraits, Pattern
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
@@ -32,26 +32,18 @@ class BoundedDelay:
         """Servers gather the contributions of a step; unless the delay is 0, the weights of a step depend on the order of arrival."""
         return ConsistencyTraits(GRADIENTS, frozenset({Pattern.SERVED}), order_matters=self.delay != 0, tolerates_loss=False)
 
-    def exchanges(self, context: ExchangeContext) -> bool:
-        return True
+    @property
+    def conditions(self) -> Conditions:
+        """Step `mine` + 1 may start while no more than `delay` steps are unfinished; a worker reads when it could not on what it knows."""
+        if self.delay == 0:
+            return BulkSynchronous.conditions
+        if self.delay is None:
+            return Conditions(quorum=_all)
+        return Conditions(quorum=_all, may_proceed=self._near, must_read=lambda mine, known: not self._near(mine, known))
 
-    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        return True
-
-    def pushes(self, clock: int) -> bool:
-        return True
-
-    def quorum(self, workers: int) -> int:
-        return workers
-
-    def may_proceed(self, mine: int, slowest: float) -> bool:
-        """True if step `mine` + 1 may start: while no more than `delay` steps are unfinished."""
+    def _near(self, mine: int, slowest: float) -> bool:
         return self.delay is None or mine - slowest <= self.delay
 
-    def must_read(self, mine: int, known: float) -> bool:
-        """True if the next step could not start on the known state; with a delay of 0, and without a bound, always."""
-        return not self.delay or not self.may_proceed(mine, known)
 
-    def may_merge(self, clock: float, mine: float) -> bool:
-        """True for all that has come; with a delay of 0, only for steps that the worker has reached."""
-        return self.delay != 0 or clock <= mine
+def _all(workers: int) -> int:
+    return workers

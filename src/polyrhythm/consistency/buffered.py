@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.asynchronous import Asynchronous
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.consistency import Consistency
-from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.consistency import Conditions, Consistency
 from polyrhythm.core.protocols.traits import ConsistencyTraits, Pattern
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
@@ -34,23 +32,7 @@ class Buffered:
         """The traits of `then`, with a server; the order of arrival decides which contributions are merged together."""
         return replace(self.then.traits, patterns=frozenset({Pattern.SERVED}), order_matters=True)
 
-    def exchanges(self, context: ExchangeContext) -> bool:
-        return self.then.exchanges(context)
-
-    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        return self.then.takes_part(clock, rank, group)
-
-    def pushes(self, clock: int) -> bool:
-        return self.then.pushes(clock)
-
-    def quorum(self, workers: int) -> int:
-        return min(self.size, workers)
-
-    def may_proceed(self, mine: int, slowest: float) -> bool:
-        return self.then.may_proceed(mine, slowest)
-
-    def must_read(self, mine: int, known: float) -> bool:
-        return self.then.must_read(mine, known)
-
-    def may_merge(self, clock: float, mine: float) -> bool:
-        return self.then.may_merge(clock, mine)
+    @property
+    def conditions(self) -> Conditions:
+        """Those of `then`, with groups of `size`."""
+        return replace(self.then.conditions, quorum=lambda workers: min(self.size, workers))

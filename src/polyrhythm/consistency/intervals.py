@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.consistency import Conditions
 from polyrhythm.core.protocols.traits import GRADIENTS, ConsistencyTraits, Pattern, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
@@ -36,26 +35,7 @@ class Intervals:
                 f"Intervals(push={self.push}, fetch={self.fetch}) would never exchange: both count steps, so give 1 (every step) or more."
             )
 
-    def exchanges(self, context: ExchangeContext) -> bool:
-        """Always true: gradients that are not pushed accumulate."""
-        return True
-
-    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        return True
-
-    def pushes(self, clock: int) -> bool:
-        """True at every multiple of `push`."""
-        return clock % self.push == 0
-
-    def quorum(self, workers: int) -> int:
-        return 1
-
-    def may_proceed(self, mine: int, slowest: float) -> bool:
-        return True
-
-    def must_read(self, mine: int, known: float) -> bool:
-        """True at every multiple of `fetch`."""
-        return mine % self.fetch == 0
-
-    def may_merge(self, clock: float, mine: float) -> bool:
-        return True
+    @property
+    def conditions(self) -> Conditions:
+        """A worker exchanges at every step, as gradients that are not pushed accumulate."""
+        return Conditions(pushes=lambda clock: clock % self.push == 0, must_read=lambda mine, known: mine % self.fetch == 0)

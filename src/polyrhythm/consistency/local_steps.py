@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.schedules import Every, ExchangeSchedule
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.consistency import Consistency
-from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.consistency import Conditions, Consistency
 from polyrhythm.core.protocols.traits import ConsistencyTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
-
-_every = lru_cache(maxsize=64)(Every)
-"""Cached because it is needed at every step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,37 +39,27 @@ class LocalSteps:
     @property
     def schedule(self) -> ExchangeSchedule:
         """The steps after which an exchange follows."""
-        return _every(self.tau) if isinstance(self.tau, int) else self.tau
+        return Every(self.tau) if isinstance(self.tau, int) else self.tau
 
     @property
     def traits(self) -> ConsistencyTraits:
         """The traits of `then`, for updates or weights, as the gradients are used locally."""
         return replace(self.then.traits, payloads=frozenset({Payload.UPDATE, Payload.WEIGHTS}))
 
-    def exchanges(self, context: ExchangeContext) -> bool:
-        """True at every multiple of tau, or at the steps of the schedule."""
-        return self.schedule.due(context.clock)
+    @property
+    def conditions(self) -> Conditions:
+        """Those of `then`, with exchanges at multiples of tau, or at the steps of the schedule.
 
-    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        return self.then.takes_part(clock, rank, group)
+        A worker pushes and reads where `then` has it do so at one of the steps since the last exchange.
+        """
+        schedule, then = self.schedule, self.then.conditions
 
-    def pushes(self, clock: int) -> bool:
-        """True if `then` pushes at one of the steps since the last exchange."""
-        return any(self.then.pushes(step) for step in self._since(clock))
+        def since(clock: int) -> range:
+            return range(clock, schedule.before(clock), -1)  # the last first, because it decides for most rules
 
-    def quorum(self, workers: int) -> int:
-        return self.then.quorum(workers)
-
-    def may_proceed(self, mine: int, slowest: float) -> bool:
-        return self.then.may_proceed(mine, slowest)
-
-    def must_read(self, mine: int, known: float) -> bool:
-        """True if `then` must read at one of the steps since the last exchange."""
-        return any(self.then.must_read(step, known) for step in self._since(mine))
-
-    def may_merge(self, clock: float, mine: float) -> bool:
-        return self.then.may_merge(clock, mine)
-
-    def _since(self, clock: int) -> range:
-        """The steps since the exchange before `clock`, the last first, because it decides for most rules."""
-        return range(clock, self.schedule.before(clock), -1)
+        return replace(
+            then,
+            exchanges=lambda context: schedule.due(context.clock),
+            pushes=lambda clock: any(map(then.pushes, since(clock))),
+            must_read=lambda mine, known: any(then.must_read(step, known) for step in since(mine)),
+        )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.asynchronous import Asynchronous
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.consistency import Conditions, Consistency
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.traits import ConsistencyTraits, Payload
@@ -30,7 +29,7 @@ class PacedLocalSteps:
     def __post_init__(self) -> None:
         if not self.tau >= 1:
             raise CompositionError(f"PacedLocalSteps(tau={self.tau}) would never exchange: give 1 step or more.")
-        if not self.then.may_proceed(_FAR, 0):
+        if not self.then.conditions.may_proceed(_FAR, 0):
             raise CompositionError(
                 f"PacedLocalSteps(then={self.then!r}) would have workers wait for others that take fewer steps: give a rule under which "
                 "nobody waits for other workers, such as Asynchronous() or Buffered(4)."
@@ -41,24 +40,10 @@ class PacedLocalSteps:
         """The traits of `then`, for updates, as the gradients are used locally. A controller may set the number of steps."""
         return replace(self.then.traits, payloads=frozenset({Payload.UPDATE}), takes=frozenset({ControlledSetting.LOCAL_STEPS}))
 
-    def exchanges(self, context: ExchangeContext) -> bool:
-        """True at every multiple of the current number of steps."""
+    @property
+    def conditions(self) -> Conditions:
+        """Those of `then`, with an exchange at every multiple of the current number of steps."""
+        return replace(self.then.conditions, exchanges=self._exchanges)
+
+    def _exchanges(self, context: ExchangeContext) -> bool:
         return context.clock % max(1, int(context.controls.value(ControlledSetting.LOCAL_STEPS, self.tau))) == 0
-
-    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        return self.then.takes_part(clock, rank, group)
-
-    def pushes(self, clock: int) -> bool:
-        return self.then.pushes(clock)
-
-    def quorum(self, workers: int) -> int:
-        return self.then.quorum(workers)
-
-    def may_proceed(self, mine: int, slowest: float) -> bool:
-        return self.then.may_proceed(mine, slowest)
-
-    def must_read(self, mine: int, known: float) -> bool:
-        return self.then.must_read(mine, known)
-
-    def may_merge(self, clock: float, mine: float) -> bool:
-        return self.then.may_merge(clock, mine)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.local_steps import LocalSteps
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.consistency import Conditions
 from polyrhythm.core.protocols.traits import ConsistencyTraits, Pattern, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
@@ -43,31 +44,22 @@ class SampledClients:
             return rounds
         return replace(rounds, payloads=frozenset({Payload.UPDATE}), patterns=frozenset({Pattern.SERVED}), chooses=True)
 
-    def exchanges(self, context: ExchangeContext) -> bool:
-        """True at the end of a round."""
-        return context.clock % self.tau == 0
+    @property
+    def conditions(self) -> Conditions:
+        """Those of BulkSynchronous, with an exchange at the end of a round; workers that were not drawn for it do not delay it."""
+        return replace(
+            BulkSynchronous.conditions,
+            exchanges=lambda context: context.clock % self.tau == 0,
+            takes_part=self._takes_part,
+            quorum=self._count,
+        )
 
-    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        """True if the worker is drawn for the round of the step."""
-        return rank in _drawn(group.seed, (clock - 1) // self.tau, group.size, self.quorum(group.size))
+    def _takes_part(self, clock: int, rank: int, group: Group) -> bool:
+        return rank in _drawn(group.seed, (clock - 1) // self.tau, group.size, self._count(group.size))
 
-    def pushes(self, clock: int) -> bool:
-        return True
-
-    def quorum(self, workers: int) -> int:
+    def _count(self, workers: int) -> int:
         """The number of workers that are drawn for a round."""
         return max(1, round(self.fraction * workers))
-
-    def may_proceed(self, mine: int, slowest: float) -> bool:
-        """True when the round is merged; workers that were not drawn for it do not delay it."""
-        return slowest >= mine
-
-    def must_read(self, mine: int, known: float) -> bool:
-        return True
-
-    def may_merge(self, clock: float, mine: float) -> bool:
-        """True for rounds that the worker has reached."""
-        return clock <= mine
 
 
 @lru_cache(_ROUNDS)

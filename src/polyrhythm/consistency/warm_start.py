@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.asynchronous import Asynchronous
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.consistency import Consistency
-from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.consistency import Conditions, Consistency
 from polyrhythm.core.protocols.traits import ConsistencyTraits, HeadStart, Pattern
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
@@ -35,7 +33,7 @@ class WarmStart:
             raise CompositionError(
                 f"WarmStart(steps={self.steps}, workers={self.workers}) cannot be: give 0 steps or more, and 1 worker or more."
             )
-        if not self.then.may_proceed(_FAR, 0):
+        if not self.then.conditions.may_proceed(_FAR, 0):
             raise CompositionError(
                 f"WarmStart(then={self.then!r}) would have the first workers wait for the others, who have not started: give a rule under "
                 "which nobody waits for other workers, such as Asynchronous() or Intervals()."
@@ -47,23 +45,7 @@ class WarmStart:
         head_start = HeadStart(self.steps, self.workers)
         return replace(self.then.traits, patterns=frozenset({Pattern.SERVED}), head_start=head_start)
 
-    def exchanges(self, context: ExchangeContext) -> bool:
-        return self.then.exchanges(context)
-
-    def takes_part(self, clock: int, rank: int, group: Group) -> bool:
-        return self.then.takes_part(clock, rank, group)
-
-    def pushes(self, clock: int) -> bool:
-        return self.then.pushes(clock)
-
-    def quorum(self, workers: int) -> int:
-        return self.then.quorum(workers)
-
-    def may_proceed(self, mine: int, slowest: float) -> bool:
-        return self.then.may_proceed(mine, slowest)
-
-    def must_read(self, mine: int, known: float) -> bool:
-        return self.then.must_read(mine, known)
-
-    def may_merge(self, clock: float, mine: float) -> bool:
-        return self.then.may_merge(clock, mine)
+    @property
+    def conditions(self) -> Conditions:
+        """Those of `then`."""
+        return self.then.conditions

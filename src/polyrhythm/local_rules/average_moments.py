@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.local import Moments
+from polyrhythm.core.protocols.local import LocalHooks
 from polyrhythm.core.protocols.traits import LOCAL, LocalTraits
-from polyrhythm.core.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +17,5 @@ class AverageMoments:
     which adds as many bytes as they have. Where a parameter had no gradient yet, its state counts as zeros.
     """
 
-    traits: ClassVar = LocalTraits(LOCAL, corrects=False, settles=False, averages=True)
-    mixing: ClassVar[None] = None
-
-    def initial(self, layout: Layout) -> State:
-        return {}
-
-    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        return gradient
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        return state
-
-    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        return agreed
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        return {}
+    traits: ClassVar = LocalTraits(LOCAL, averages=True)
+    hooks: ClassVar = LocalHooks()

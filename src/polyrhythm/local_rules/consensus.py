@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.local import Moments
+from polyrhythm.core.protocols.local import LocalHooks, Moments
 from polyrhythm.core.protocols.traits import LocalTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -30,8 +29,6 @@ class Consensus:
     needs a learning rate well below 1 / rho.
     """
 
-    mixing: ClassVar[None] = None
-
     rho: float
 
     def __post_init__(self) -> None:
@@ -41,7 +38,11 @@ class Consensus:
     @property
     def traits(self) -> LocalTraits:
         """A worker starts its next problem from its own weights; z must be the mean, so that the duals sum to 0."""
-        return LocalTraits(frozenset({Payload.UPDATE}), corrects=True, settles=True, goes_on=True, needs_mean=True)
+        return LocalTraits(frozenset({Payload.UPDATE}), needs_mean=True)
+
+    @property
+    def hooks(self) -> LocalHooks:
+        return LocalHooks(initial=self.initial, correct=self.correct, settle=self.settle, go_on=self.go_on, figures=self.figures)
 
     def initial(self, layout: Layout) -> State:
         """Duals of 0, and all workers at z."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.local import LocallyStepped, MixingRule, Moments
+from polyrhythm.core.protocols.local import LocalHooks, LocallyStepped
 from polyrhythm.core.protocols.traits import LocalTraits, Payload
 from polyrhythm.core.tensors import Layout, State
 
@@ -27,13 +26,13 @@ class CorrectedWeights:
     not changed. The mixing matrix must be symmetric, with its least eigenvalue above -1/3. Any optimizer may make ψ of x.
     """
 
-    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), corrects=False, settles=False)
+    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}))
     vectors: ClassVar = 1
     least_eigenvalue: ClassVar = _LIMIT
 
     @property
-    def mixing(self) -> MixingRule:
-        return self
+    def hooks(self) -> LocalHooks:
+        return LocalHooks(initial=self.initial, mixing=self)
 
     def initial(self, layout: Layout) -> State:
         """A correction of zeros, before the first mixing."""
@@ -45,15 +44,3 @@ class CorrectedWeights:
     def take(self, mixed: Sequence[Tensor], sent: Sequence[Tensor], state: State) -> tuple[Tensor, State]:
         """The mixed weights; the state is -c."""
         return mixed[0], {_TAKEN: state[_TAKEN].to(sent[0]) + (sent[0] - mixed[0])}
-
-    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        return gradient
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        return state
-
-    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        return agreed
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        return {}

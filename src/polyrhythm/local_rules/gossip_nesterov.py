@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.local import LocallyStepped, MixingRule, Moments
+from polyrhythm.core.protocols.local import LocalHooks, LocallyStepped
 from polyrhythm.core.protocols.traits import LocalTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -29,7 +28,7 @@ class GossipNesterov:
     paper lets γ differ from β; the code that its authors have published takes one number for both, 0.7, and momenta of 0.3 to 0.9.
     """
 
-    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), corrects=False, settles=False, accumulates=True)
+    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), accumulates=True)
     vectors: ClassVar = 2
     least_eigenvalue: ClassVar[None] = None
 
@@ -47,8 +46,8 @@ class GossipNesterov:
             )
 
     @property
-    def mixing(self) -> MixingRule:
-        return self
+    def hooks(self) -> LocalHooks:
+        return LocalHooks(initial=self.initial, mixing=self)
 
     def initial(self, layout: Layout) -> State:
         return {_MOMENTUM: torch.zeros(layout.numel)}
@@ -61,15 +60,3 @@ class GossipNesterov:
         """The new weights φ + δ; the state is δ."""
         momentum = self.alpha * state[_MOMENTUM].to(sent[0]) - self.beta * mixed[1] - self.gamma * (sent[0] - mixed[0])
         return sent[0] + momentum, {_MOMENTUM: momentum}
-
-    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        return gradient
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        return state
-
-    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        return agreed
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        return {}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.local import Moments
+from polyrhythm.core.protocols.local import LocalHooks
 from polyrhythm.core.protocols.traits import LocalTraits, Payload
-from polyrhythm.core.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +19,12 @@ class KeepLateSteps:
     and it equals `PlainSteps`.
     """
 
-    traits: ClassVar = LocalTraits(frozenset({Payload.UPDATE}), corrects=False, settles=False, goes_on=True)
-    mixing: ClassVar[None] = None
+    traits: ClassVar = LocalTraits(frozenset({Payload.UPDATE}))
 
-    def initial(self, layout: Layout) -> State:
-        return {}
-
-    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        return gradient
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        return state
+    @property
+    def hooks(self) -> LocalHooks:
+        return LocalHooks(go_on=self.go_on)
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
         """The agreed weights, plus the steps taken since the update was sent."""
         return agreed + (own - sent)
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        return {}

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.local import Moments
+from polyrhythm.core.protocols.local import LocalHooks
 from polyrhythm.core.protocols.traits import LocalTraits, Payload
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
 
 
@@ -25,8 +21,6 @@ class KeepOwn:
     (Streaming DiLoCo; Douillard et al., 2025, section 2.3.) The result of the run is z, and the next update counts from z.
     """
 
-    mixing: ClassVar[None] = None
-
     part: float
 
     def __post_init__(self) -> None:
@@ -36,20 +30,12 @@ class KeepOwn:
     @property
     def traits(self) -> LocalTraits:
         """For updates only: when weights are exchanged as they are, there are no weights that all workers have agreed on."""
-        return LocalTraits(frozenset({Payload.UPDATE}), corrects=False, settles=False, goes_on=True)
+        return LocalTraits(frozenset({Payload.UPDATE}))
 
-    def initial(self, layout: Layout) -> State:
-        return {}
-
-    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        return gradient
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        return state
+    @property
+    def hooks(self) -> LocalHooks:
+        return LocalHooks(go_on=self.go_on)
 
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
         """The mixture α w + (1 - α) z."""
         return torch.lerp(agreed, own, self.part)
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,10 +9,10 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.local import Moments
+from polyrhythm.core.protocols.local import LocalHooks
 from polyrhythm.core.protocols.traits import LOCAL, LocalTraits, Payload
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.tensors import State
 from polyrhythm.errors import CompositionError
 
 
@@ -26,8 +25,7 @@ class OneBlock:
     far on average. Meant for optimizers without momentum, which would write to other blocks too.
     """
 
-    traits: ClassVar = LocalTraits(LOCAL | {Payload.NOTHING}, corrects=True, settles=False)
-    mixing: ClassVar[None] = None
+    traits: ClassVar = LocalTraits(LOCAL | {Payload.NOTHING})
 
     blocks: int
 
@@ -35,8 +33,9 @@ class OneBlock:
         if not self.blocks >= 1:
             raise CompositionError(f"OneBlock(blocks={self.blocks}) has no block to step on: give 1 (all of the weights) or more.")
 
-    def initial(self, layout: Layout) -> State:
-        return {}
+    @property
+    def hooks(self) -> LocalHooks:
+        return LocalHooks(correct=self.correct)
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
         """The gradient of the block, and NO_GRADIENT elsewhere, which unlike zeros keeps an optimizer from decaying those weights."""
@@ -45,12 +44,3 @@ class OneBlock:
         kept = torch.full_like(gradient, -0.0)
         kept[start:end] = gradient[start:end]
         return kept
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        return state
-
-    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        return agreed
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        return {}

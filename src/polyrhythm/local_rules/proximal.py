@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.local import Moments
+from polyrhythm.core.protocols.local import LocalHooks
 from polyrhythm.core.protocols.traits import LOCAL, LocalTraits
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.tensors import State
 from polyrhythm.errors import CompositionError
 
 
@@ -21,8 +20,7 @@ from polyrhythm.errors import CompositionError
 class Proximal:
     """Adds mu (w - w0) to the gradient, w0 being the weights of the last exchange (FedProx; Li et al., MLSys 2020, eq. 2)."""
 
-    traits: ClassVar = LocalTraits(LOCAL, corrects=True, settles=False)
-    mixing: ClassVar[None] = None
+    traits: ClassVar = LocalTraits(LOCAL)
 
     mu: float
 
@@ -30,18 +28,10 @@ class Proximal:
         if not self.mu >= 0:
             raise CompositionError(f"Proximal(mu={self.mu}) would push workers apart: give 0 or more.")
 
-    def initial(self, layout: Layout) -> State:
-        return {}
+    @property
+    def hooks(self) -> LocalHooks:
+        return LocalHooks(correct=self.correct)
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
         """g + mu (w - w0)."""
         return gradient - self.mu * context.moved
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        return state
-
-    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        return agreed
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        return {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,9 +9,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.local import Moments
+from polyrhythm.core.protocols.local import LocalHooks
 from polyrhythm.core.protocols.traits import LOCAL, LocalTraits, Payload
-from polyrhythm.core.tensors import NO_GRADIENT, Layout, State
+from polyrhythm.core.tensors import NO_GRADIENT, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +23,11 @@ class RandomComponent:
     gradient stays sparse. Meant for optimizers without momentum, which would write to other weights too.
     """
 
-    traits: ClassVar = LocalTraits(LOCAL | {Payload.NOTHING}, corrects=True, settles=False, componentwise=True)
-    mixing: ClassVar[None] = None
+    traits: ClassVar = LocalTraits(LOCAL | {Payload.NOTHING}, componentwise=True)
 
-    def initial(self, layout: Layout) -> State:
-        return {}
+    @property
+    def hooks(self) -> LocalHooks:
+        return LocalHooks(correct=self.correct)
 
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
         """One component, scaled, and NO_GRADIENT elsewhere, which unlike zeros keeps an optimizer from decaying those weights."""
@@ -38,12 +37,3 @@ class RandomComponent:
             chosen = present[int(context.draw.integers(len(present)))]
             kept[chosen] = gradient[chosen] * len(present)
         return kept
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        return state
-
-    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        return agreed
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.local import LocallyStepped, MixingRule, Moments
+from polyrhythm.core.protocols.local import LocalHooks, LocallyStepped
 from polyrhythm.core.protocols.traits import LocalTraits, Payload
 from polyrhythm.core.tensors import Layout, State
 
@@ -26,13 +26,13 @@ class TrackedGradients:
     W x - η y; mixing after the step, as here, is its adapt-then-combine form. The mixing matrix must be doubly stochastic, and may change.
     """
 
-    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), corrects=True, settles=False)
+    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}))
     vectors: ClassVar = 2
     least_eigenvalue: ClassVar[None] = None
 
     @property
-    def mixing(self) -> MixingRule:
-        return self
+    def hooks(self) -> LocalHooks:
+        return LocalHooks(initial=self.initial, correct=self.correct, mixing=self)
 
     def initial(self, layout: Layout) -> State:
         """A correction of zeros: each worker starts with its own gradient."""
@@ -49,12 +49,3 @@ class TrackedGradients:
     def take(self, mixed: Sequence[Tensor], sent: Sequence[Tensor], state: State) -> tuple[Tensor, State]:
         """The mixed weights; the state is -c."""
         return mixed[0], {_TAKEN: state[_TAKEN].to(sent[1]) + (sent[1] - mixed[1])}
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        return state
-
-    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        return agreed
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        return {}

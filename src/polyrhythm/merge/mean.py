@@ -27,6 +27,9 @@ class Mean:
     traits: ClassVar = MergeTraits(EVERY_PAYLOAD, averages=True, patterns=MERGED | {Pattern.PUSHED})
     rule: ClassVar[None] = None
 
+    def scale(self, step: int, workers: int) -> float:
+        return 1.0
+
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean of a group of c, with the learning rate times c / P; Σ value / P without one."""
         return Direction(sum_of(contributions), count(contributions), context.group.size)

@@ -32,6 +32,9 @@ class PolynomialStaleness:
         if not self.power >= 0:
             raise CompositionError(f"{self!r} would have late contributions count more: give a power of 0 (all count alike) or more.")
 
+    def scale(self, step: int, workers: int) -> float:
+        return 1.0
+
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """Σ value (1 + staleness)^-power, over the size of the group; with an optimizer the learning rate times the mean weight."""
         scaled = (each.value * (1 + each.staleness) ** -self.power if each.staleness else each.value for each in contributions)

@@ -33,7 +33,10 @@ class SquareRootScaling:
         if self.factor is not None and not 0 < self.factor < float("inf"):
             raise CompositionError(f"SquareRootScaling(factor={self.factor}) would not train: give a positive factor, or leave it out.")
 
+    def scale(self, step: int, workers: int) -> float:
+        return sqrt(workers if self.factor is None else self.factor)
+
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean of a group of c, with the learning rate times c / P and the square root."""
-        scale = sqrt(context.group.size if self.factor is None else self.factor)
-        return Direction(sum_of(contributions), count(contributions), context.group.size / scale)
+        workers = context.group.size
+        return Direction(sum_of(contributions), count(contributions), workers / self.scale(context.clock, workers))

@@ -24,6 +24,9 @@ class StalenessScaled:
     traits: ClassVar = MergeTraits(DIFFERENCES, averages=True)
     rule: ClassVar[None] = None
 
+    def scale(self, step: int, workers: int) -> float:
+        return 1.0
+
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean with weights 1 / max(1, staleness), and the learning rate times the mean weight.
 

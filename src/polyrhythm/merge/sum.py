@@ -23,6 +23,9 @@ class Sum:
     traits: ClassVar = MergeTraits(DIFFERENCES | {Payload.NOTHING}, averages=True, patterns=EVERY_PATTERN | {Pattern.COMBINED} | UNENCODED)
     rule: ClassVar[None] = None
 
+    def scale(self, step: int, workers: int) -> float:
+        return float(workers)
+
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The mean of a group of c, with the learning rate times c; Σ value without one."""
         return Direction(sum_of(contributions), count(contributions), 1.0)

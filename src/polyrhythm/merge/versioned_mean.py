@@ -30,6 +30,9 @@ class VersionedMean:
     traits: ClassVar = MergeTraits(frozenset({Payload.UPDATE}), averages=True, patterns=frozenset({Pattern.SERVED, Pattern.COLLECTIVE}))
     rule: ClassVar[None] = None
 
+    def scale(self, step: int, workers: int) -> float:
+        return 1.0
+
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """The sum of all Δ, with the learning rate unchanged."""
         state = dict(context.state)

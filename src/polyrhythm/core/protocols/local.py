@@ -52,63 +52,64 @@ class MixingRule(Protocol):
         """The weights (numel,) from which the worker continues, and the rule's next state."""
 
 
+def _nothing(layout: Layout) -> State:
+    return {}
+
+
+def _no_figures(state: State) -> Mapping[str, float]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalHooks:
+    """What a local rule does at each local step and after each exchange; None for what it leaves as it is.
+
+    Its state, such as dual variables, is an argument and part of the result.
+    """
+
+    initial: Callable[[Layout], State] = _nothing
+    """The state before the first step."""
+
+    correct: Callable[[Tensor, ExchangeContext, State], Tensor] | None = None
+    """`correct(gradient, context, state)`: the gradient (numel,), on the CPU, on which the worker's optimizer steps in place of its own.
+
+    A `componentwise` rule gets only the values (n,) of sparse gradients; rows that it makes zero are dropped.
+    `context.weights` are the worker's; `context.moved` is the change by its steps since the last exchange, with the sign of a gradient."""
+
+    settle: Callable[[ExchangeContext, State, Moments], State] | None = None
+    """`settle(context, state, moments)`: the next state, after an exchange. `moments` are those of the worker's optimizer.
+
+    `context.weights` are the weights after the exchange; `context.moved` is these minus the worker's own before it, which has the sign
+    of a gradient."""
+
+    go_on: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+    """`go_on(agreed, own, sent)`: the weights (numel,) from which a worker continues after an exchange of updates, if not those agreed on.
+
+    `agreed` are the weights after the exchange, from which the next update counts, `own` the worker's when they came, and `sent` its
+    own when it sent its update: these differ from `own` only where the response comes some steps later."""
+
+    figures: Callable[[State], Mapping[str, float]] = _no_figures
+    """Figures of the state, by name, for the record of the run each time that it settles; empty for nothing."""
+
+    mixing: MixingRule | None = None
+    """The rule where neighbours mix weights; None where they mix the weights as they are, and nothing else."""
+
+
 class LocalRule(Protocol):
-    """Corrects local steps. Settings are frozen; its state, such as dual variables, is an argument and part of the result."""
+    """Corrects local steps. Settings are frozen."""
 
     @property
     def traits(self) -> LocalTraits:
         """The properties that composition checks."""
 
     @property
-    def mixing(self) -> MixingRule | None:
-        """The rule where neighbours mix weights; None where they mix the weights as they are, and nothing else."""
-
-    def initial(self, layout: Layout) -> State:
-        """The state before the first step."""
-
-    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        """The gradient (numel,), on the CPU, on which the worker's optimizer steps in place of the worker's own.
-
-        A `componentwise` rule gets only the values (n,) of sparse gradients; rows that it makes zero are dropped.
-        `context.weights` are the worker's; `context.moved` is the change by its steps since the last exchange, with the sign of a gradient.
-        """
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        """The next state, after an exchange. `moments` are those of the worker's optimizer.
-
-        `context.weights` are the weights after the exchange; `context.moved` is these minus the worker's own before it, which has the sign
-        of a gradient.
-        """
-
-    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        """The weights (numel,) from which a worker continues after an exchange; called only for a rule that declares `goes_on`.
-
-        `agreed` are the weights after the exchange, from which the next update counts, `own` the worker's when they came, and `sent` its
-        own when it sent its update: these differ from `own` only where the response comes some steps later.
-        """
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        """Figures of the state, by name, for the record of the run after each exchange; empty for nothing."""
+    def hooks(self) -> LocalHooks:
+        """What it does, for the whole run: who calls them at every step keeps them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlainSteps:
     """The optimizer steps on the worker's gradient, and keeps its state over exchanges."""
 
-    traits: ClassVar = LocalTraits(frozenset(Payload), corrects=False, settles=False)
-    mixing: ClassVar[None] = None
-
-    def initial(self, layout: Layout) -> State:
-        return {}
-
-    def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
-        return gradient
-
-    def settle(self, context: ExchangeContext, state: State, moments: Moments) -> State:
-        return state
-
-    def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
-        return agreed
-
-    def figures(self, state: State) -> Mapping[str, float]:
-        return {}
+    traits: ClassVar = LocalTraits(frozenset(Payload))
+    hooks: ClassVar = LocalHooks()

@@ -6,11 +6,10 @@ Members are in `merge`. A `ModelState` calls them, at a worker or at a server; t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import mul
 from typing import Protocol, cast
 
-import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols.codec import PacketCodec
@@ -186,6 +185,13 @@ class DifferenceMerge(Merge, Protocol):
         """One direction from contributions that are merged at once."""
 
 
+class AveragingMerge(DifferenceMerge, Protocol):
+    """A merge whose traits have `averages`."""
+
+    def scale(self, step: int, workers: int) -> float:
+        """The factor of the learning rates at `step`, from 1, when the gradients of so many workers, none of them late, are averaged."""
+
+
 class WeightMerge(Merge, Protocol):
     """A merge of weights, as gossip needs it."""
 
@@ -210,18 +216,19 @@ def rule_of(merge: Merge) -> Rule | None:
     return combining(merge).rule if merge.traits.payloads & DIFFERENCES else None
 
 
-def scale_of_all(merge: Merge, context: ExchangeContext) -> float | None:
-    """The factor of the learning rates when the gradients of all workers, none of them late, are averaged.
+def scale_of_all(merge: Merge, step: int, workers: int) -> float | None:
+    """The factor of the learning rates at `step` when the gradients of all workers, none of them late, are averaged.
 
     None where `merge` does something else with them.
     """
-    nothing = Contribution(torch.zeros(0), context.group.size)
-    return combining(merge).combine([nothing], context).scale if merge.traits.averages else None
+    if not merge.traits.averages:
+        return None
+    return workers / (workers / cast(AveragingMerge, merge).scale(step, workers))  # the bits of `Direction.scale`
 
 
 _LATE = 2**40
 
 
-def keeps_rates(merge: Merge, context: ExchangeContext) -> bool:
+def keeps_rates(merge: Merge, workers: int) -> bool:
     """True if the optimizer steps on the mean of all workers' gradients with unchanged learning rates, at the first step and later."""
-    return all(scale_of_all(merge, replace(context, clock=clock)) == 1 for clock in (0, _LATE))
+    return all(scale_of_all(merge, step, workers) == 1 for step in (0, _LATE))

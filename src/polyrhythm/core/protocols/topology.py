@@ -18,7 +18,7 @@ from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.codec import Codec
-from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.consistency import Conditions, Consistency
 from polyrhythm.core.protocols.controller import AS_COMPOSED, Controller, Controls, Fixed
 from polyrhythm.core.protocols.local import LocalRule, PlainSteps
 from polyrhythm.core.protocols.merge import Merge, Rule, rule_of
@@ -44,6 +44,11 @@ class Agreement:
     merge: Merge
     local: LocalRule = PlainSteps()  # noqa: RUF009 (a frozen value)
     controller: Controller = Fixed()  # noqa: RUF009 (a frozen value)
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """When workers exchange and wait."""
+        return self.consistency.conditions
 
     @cached_property
     def rule(self) -> Rule | None:

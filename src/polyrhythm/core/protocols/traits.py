@@ -137,7 +137,7 @@ class ConsistencyTraits:
 
     `order_matters`: results depend on the order in which messages arrive. `tolerates_loss`: the others can continue when a worker is lost.
     `waits`: a worker that reads continues only when the response has come; else it takes the weights over at the first step after that.
-    `head_start`: the workers that start alone. `chooses`: workers skip steps that others take (`Consistency.takes_part`). `takes`: the
+    `head_start`: the workers that start alone. `chooses`: workers skip steps that others take (`Conditions.takes_part`). `takes`: the
     settings that a controller may change.
     """
 
@@ -172,20 +172,16 @@ class MergeTraits:
 
 @dataclass(frozen=True, slots=True)
 class LocalTraits:
-    """The payloads with which a local rule can be used, whether it `corrects` gradients, and whether it `settles` after exchanges.
+    """The payloads with which a local rule can be used, and its properties.
 
-    `averages`: the state of the optimizers is averaged over the workers after each exchange, for which these must act together. `goes_on`:
-    a worker continues from other weights than those that were agreed on in an exchange of updates (`LocalRule.go_on`). `needs_mean`: the
-    result of an exchange must be the mean of all workers' changes, at once, and not something else. `componentwise`: it looks at nothing
-    but the components that a gradient has, wherever they are: a sparse one stays sparse. `accumulates`: the change by local steps acts
-    again in later exchanges, as a momentum does.
+    `averages`: the state of the optimizers is averaged over the workers after each exchange, for which these must act together.
+    `needs_mean`: the result of an exchange must be the mean of all workers' changes, at once, and not something else. `componentwise`: it
+    looks at nothing but the components that a gradient has, wherever they are: a sparse one stays sparse. `accumulates`: the change by
+    local steps acts again in later exchanges, as a momentum does.
     """
 
     payloads: frozenset[Payload]
-    corrects: bool
-    settles: bool
     averages: bool = False
-    goes_on: bool = False
     needs_mean: bool = False
     componentwise: bool = False
     accumulates: bool = False

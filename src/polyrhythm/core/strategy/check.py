@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from polyrhythm.errors import CompositionError
 
 _ESSENTIAL: Mapping[str, str] = {
-    "consistency": "may_proceed",
+    "consistency": "conditions",
     "topology": "channel",
     "codec": "aggregate",
     "merge": "traits",
-    "local": "correct",
+    "local": "hooks",
     "controller": "decide",
     "shuffle": "feed",
     "buffers": "keeper",

@@ -30,7 +30,7 @@ class Companion:
 
 def companion_scopes(agreement: Agreement) -> list[str]:
     """The prefix of the topics of each vector that the local rule sends, but for the first, which takes the place of the weights."""
-    mixing = agreement.local.mixing
+    mixing = agreement.local.hooks.mixing
     return [f"beside {k}/" for k in range(1, mixing.vectors if mixing is not None else 1)]
 
 

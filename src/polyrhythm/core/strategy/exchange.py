@@ -167,20 +167,21 @@ class Exchange:
 
     def check(self, workers: int) -> None:
         """Refuse a number of workers with which a quorum is never reached or the mixing diverges, and responses that come too late."""
-        quorum = self.consistency.quorum(workers)
+        quorum = self.consistency.conditions.quorum(workers)
         self._check_mixing(workers)
         if self.topology.traits.late and self.payload is Payload.UPDATE:
             self._check_late(list(islice(self._clocks(workers), _LATEST)))
         exchanged = list(islice(self._clocks(workers), quorum - 1))
         complete = workers % quorum == 0 or self.consistency.traits.chooses  # the workers that are drawn are a group
-        if not complete and exchanged and not self.consistency.may_proceed(exchanged[-1], 0):
+        if not complete and exchanged and not self.consistency.conditions.may_proceed(exchanged[-1], 0):
             raise CompositionError(
                 f"{self.consistency!r} merges {quorum} contributions at a time and lets no worker continue until its own is merged, but "
                 f"{workers} workers are no multiple of {quorum}: the rest would wait for ever. Use a multiple of {quorum}, or other groups."
             )
 
     def _check_mixing(self, workers: int) -> None:
-        limit = self.local.mixing.least_eigenvalue if self.local.mixing is not None else None
+        mixing = self.local.hooks.mixing
+        limit = None if mixing is None else mixing.least_eigenvalue
         if limit is None or self.topology.traits.least_eigenvalue is None:
             return
         least = self.topology.traits.least_eigenvalue(workers)
@@ -194,7 +195,8 @@ class Exchange:
     def _clocks(self, workers: int) -> Iterator[int]:
         """The steps after which a worker exchanges."""
         before = ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
-        return (clock for clock in range(1, _HORIZON) if self.consistency.exchanges(replace(before, clock=clock)))
+        exchanges = self.consistency.conditions.exchanges
+        return (clock for clock in range(1, _HORIZON) if exchanges(replace(before, clock=clock)))
 
     def _check_late(self, clocks: Sequence[int]) -> None:
         for clock, after in pairwise(clocks):

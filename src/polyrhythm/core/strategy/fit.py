@@ -7,10 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
-from polyrhythm.core import rng
 from polyrhythm.core.catalogue import CHOICES
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.merge import keeps_rates
 from polyrhythm.core.protocols.traits import DIFFERENCES, GRADIENTS, Pattern, Payload
@@ -22,7 +19,6 @@ _TAKERS = {ControlledSetting.LOCAL_STEPS: "consistency", ControlledSetting.TEACH
 """The axis of the piece that has a setting, if it is not the codec."""
 _SHOWN = 4
 _MANY = 2**20
-_PAIR = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
 
 
 def payloads(pieces: Pieces) -> dict[str, frozenset[Payload]]:
@@ -92,9 +88,9 @@ def _no_mean(pieces: Pieces) -> str | None:
     """The conflict of a local rule that needs the mean of all workers' changes with a piece that gives something else, or later."""
     topology, rule, codec = (pieces[axis].traits for axis in ("topology", "consistency", "codec"))
     problems = {
-        "merge": "makes something else of it" if not keeps_rates(pieces["merge"], _PAIR) else "",
+        "merge": "makes something else of it" if not keeps_rates(pieces["merge"], 2) else "",
         "topology": "brings another combination" if topology.pattern is Pattern.COMBINED else "brings it later" if topology.late else "",
-        "consistency": "merges what some have done" if rule.order_matters or pieces["consistency"].quorum(_MANY) < _MANY else "",
+        "consistency": "merges what some have done" if rule.order_matters or pieces["consistency"].conditions.quorum(_MANY) < _MANY else "",
         "codec": "loses a part of it" if codec.lossy else "sends something else" if codec.transforms else "",
     }
     for axis, problem in problems.items():
@@ -106,7 +102,7 @@ def _no_mean(pieces: Pieces) -> str | None:
 
 def _not_mixed(pieces: Pieces) -> str | None:
     """The conflict of means that a topology makes, or of other vectors that a local rule sends, with pieces that do not mix them."""
-    topology, rule = pieces["topology"].traits, pieces["local"].mixing
+    topology, rule = pieces["topology"].traits, pieces["local"].hooks.mixing
     averages = payload(pieces) is Payload.WEIGHTS and pieces["merge"].traits.averages
     if topology.averages and not averages:
         brings = f"{_name(pieces['topology'])} brings means of weights, and {_name(pieces['merge'])} makes something else of them"
@@ -147,7 +143,8 @@ def _sum_of_weights(pieces: Pieces) -> str | None:
 def _half_an_exchange(pieces: Pieces) -> str | None:
     """The conflict of weights that are mixed at both ends with a worker that does not wait for the server's half every time."""
     rule = pieces["consistency"]
-    if not rule.traits.waits or not rule.must_read(1, math.inf) or (rule.quorum(_MANY) > 1 and rule.may_proceed(1, 0)):
+    when = rule.conditions
+    if not rule.traits.waits or not when.must_read(1, math.inf) or (when.quorum(_MANY) > 1 and when.may_proceed(1, 0)):
         return (
             f"{_both(pieces, 'consistency', 'merge')} do not fit: {_name(pieces['merge'])} mixes weights at both ends of every exchange, "
             f"and under {_name(rule)} a worker may continue before the server has mixed"
@@ -191,12 +188,14 @@ def _kind(axis: str, piece: Any) -> tuple[Any, ...]:
     """All properties by which `conflict` judges a piece."""
     match axis:
         case "consistency":
-            quorum = piece.quorum(_MANY)
-            return piece.traits, quorum > 1, quorum < _MANY, piece.must_read(1, math.inf), piece.may_proceed(1, 0)
+            when = piece.conditions
+            quorum = when.quorum(_MANY)
+            return piece.traits, quorum > 1, quorum < _MANY, when.must_read(1, math.inf), when.may_proceed(1, 0)
         case "merge":
-            return piece.traits, keeps_rates(piece, _PAIR)
+            return piece.traits, keeps_rates(piece, 2)
         case "local":
-            return piece.traits, None if piece.mixing is None else piece.mixing.least_eigenvalue
+            mixing = piece.hooks.mixing
+            return piece.traits, None if mixing is None else mixing.least_eigenvalue
         case _:
             return (piece.traits,)
 

@@ -108,7 +108,7 @@ class LocalPart:
     @property
     def exchanges(self) -> bool:
         """True if the consistency has an exchange after the step that was taken last."""
-        return self.agreement.consistency.exchanges(self.state.context)
+        return self.agreement.conditions.exchanges(self.state.context)
 
     def count_from_here(self) -> None:
         """Make the current weights those on which all workers agree."""

@@ -36,12 +36,13 @@ class LocalRuleOfPart:
     def __init__(
         self, rule: LocalRule, parameters: Parameters, optimizer: LocalOptimizer, held: ModelState, beside: Sequence[Companion]
     ) -> None:
-        self.rule = rule
+        self.traits = rule.traits
+        self.hooks = rule.hooks
         self.parameters = parameters
         self.optimizer = optimizer
         self.held = held
         self.beside = beside
-        self.memory: State = rule.initial(parameters.layout)
+        self.memory: State = self.hooks.initial(parameters.layout)
         self.sent: Tensor | None = None
         self.vectors: tuple[Tensor, ...] = ()
         self.responses: list[Response] = []
@@ -53,11 +54,11 @@ class LocalRuleOfPart:
 
     def send(self) -> None:
         """Prepare for sending: keep the current weights, if the rule will need them, or replace them by the vectors that the rule sends."""
-        if self.rule.traits.goes_on:
+        if self.hooks.go_on is not None:
             self.sent = self.held.weights.clone()
-        if self.rule.mixing is not None:
+        if self.hooks.mixing is not None:
             held = self.held
-            self.vectors = self.rule.mixing.send(LocallyStepped(held.weights, held.anchor, self.parameters.gradient), self.memory)
+            self.vectors = self.hooks.mixing.send(LocallyStepped(held.weights, held.anchor, self.parameters.gradient), self.memory)
             for state, vector in zip((held, *(each.state for each in self.beside)), self.vectors, strict=True):
                 state.weights.copy_(vector)
 
@@ -67,33 +68,36 @@ class LocalRuleOfPart:
 
     def correct_gradients(self) -> None:
         """Replace the gradient by the one that the rule corrects, if it corrects gradients."""
-        if not self.rule.traits.corrects:
+        correct = self.hooks.correct
+        if correct is None:
             return
-        if self.rule.traits.componentwise and any(each.grad is not None and each.grad.is_sparse for each in self.parameters.parameters):
+        if self.traits.componentwise and any(each.grad is not None and each.grad.is_sparse for each in self.parameters.parameters):
             values = Components(self.parameters.parameters)
-            values.put(self.rule.correct(values.flat.cpu(), self.held.context, self.memory))
+            values.put(correct(values.flat.cpu(), self.held.context, self.memory))
         else:
-            corrected = self.rule.correct(self.parameters.gradient().cpu(), self.held.context, self.memory)
+            corrected = correct(self.parameters.gradient().cpu(), self.held.context, self.memory)
             self.parameters.put_gradient(corrected)
 
     def follow(self, apply: Callable[[], None], collective: CollectiveOperations | None, context: WorkerContext) -> None:
         """`apply` a response, and let the rule continue from the result; `collective` is among the workers of the exchange."""
-        traits, held = self.rule.traits, self.held
-        before = held.weights.clone() if traits.settles or traits.goes_on else held.weights
+        hooks, held = self.hooks, self.held
+        before = held.weights if hooks.settle is None and hooks.go_on is None else held.weights.clone()
         apply()
-        if self.rule.mixing is not None:
-            self._take(self.rule.mixing)
-        if traits.settles:
-            self._settle(before, context)
-        if traits.averages and collective is not None:
+        if hooks.mixing is not None:
+            self._take(hooks.mixing)
+        if hooks.settle is not None:
+            change = replace(held.context, update=lambda: held.weights - before)
+            self.memory = hooks.settle(change, self.memory, self.optimizer)
+            self._record(context)
+        if self.traits.averages and collective is not None:
             average_moments(self.optimizer, collective, context)
-        if traits.goes_on:  # the anchor stays: the next update counts from what was agreed on
-            held.weights.copy_(self.rule.go_on(held.weights, before, before if self.sent is None else self.sent))
+        if hooks.go_on is not None:  # the anchor stays: the next update counts from what was agreed on
+            held.weights.copy_(hooks.go_on(held.weights, before, before if self.sent is None else self.sent))
             self.sent = None
 
     def end(self) -> None:
         """The weights that were agreed on are the result, even where a worker continues from others."""
-        if self.rule.traits.goes_on:
+        if self.hooks.go_on is not None:
             self.held.weights.copy_(self.held.anchor)
 
     def export(self) -> StateTree:
@@ -120,8 +124,6 @@ class LocalRuleOfPart:
         self.held.adopt(weights)
         self.vectors, self.responses = (), []
 
-    def _settle(self, before: Tensor, context: WorkerContext) -> None:
-        weights = self.held.weights
-        self.memory = self.rule.settle(replace(self.held.context, update=lambda: weights - before), self.memory, self.optimizer)
-        if figures := self.rule.figures(self.memory):
+    def _record(self, context: WorkerContext) -> None:
+        if figures := self.hooks.figures(self.memory):
             context.record(Agreed(context.port.now(), context.port.name, self.held.clock, dict(figures)))

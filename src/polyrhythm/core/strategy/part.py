@@ -82,7 +82,7 @@ class Part:
     def rests(self) -> bool:
         """True if the worker skips its next step."""
         group = self.local.level.group
-        return self.chooses and not self.agreement.consistency.takes_part(self.local.clock + 1, group.rank, group)
+        return self.chooses and not self.agreement.conditions.takes_part(self.local.clock + 1, group.rank, group)
 
     def establish(self) -> None:
         """Start with the weights of worker 0."""

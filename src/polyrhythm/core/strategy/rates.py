@@ -8,9 +8,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from polyrhythm.core import rng
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import keeps_rates
 from polyrhythm.core.protocols.topology import Agreement
 from polyrhythm.errors import CompositionError
@@ -37,8 +34,8 @@ def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[N
 
 def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, workers: int) -> None:
     """Raise CompositionError where learning rates will be multiplied, and `optimizer` would ignore that."""
-    rule, context = agreement.consistency, ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
-    together = rule.quorum(workers) == workers and not rule.traits.order_matters and keeps_rates(agreement.merge, context)
+    rule = agreement.consistency
+    together = agreement.conditions.quorum(workers) == workers and not rule.traits.order_matters and keeps_rates(agreement.merge, workers)
     if isinstance(optimizer, UNSCALED) and agreement.payload.is_gradient and agreement.rule is None and workers > 1 and not together:
         raise CompositionError(
             f"{type(optimizer).__name__}'s steps are not proportional to its learning rate, and {agreement.merge!r} with "

@@ -29,8 +29,8 @@ class ClockTable(Generic[Content]):
     """
 
     def __init__(self, consistency: Consistency, workers: Sequence[str]) -> None:
-        self.consistency = consistency
-        self.quorum = consistency.quorum(len(workers))
+        self.may_proceed = consistency.conditions.may_proceed
+        self.quorum = consistency.conditions.quorum(len(workers))
         self.clocks = dict.fromkeys(workers, 0)
         self.pending: dict[str, deque[Flushed[Content]]] = {name: deque() for name in workers}
         self.done: set[str] = set()
@@ -71,4 +71,4 @@ class ClockTable(Generic[Content]):
 
     def may_read(self, clock: int) -> bool:
         """True if a worker that has ended `clock` may read, because enough updates of the others are visible."""
-        return self.consistency.may_proceed(clock, self.slowest)
+        return self.may_proceed(clock, self.slowest)

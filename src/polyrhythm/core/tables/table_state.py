@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.port import Port
-from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.consistency import Conditions
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.tables.row_cache import RowCache
 from polyrhythm.core.tables.shape import TableShape
@@ -29,11 +29,11 @@ class OwnUpdate(NamedTuple):
 
 
 class TableCrew(NamedTuple):
-    """The workers and servers of a table: all workers, as this one sees them, the servers, and the consistency of reads."""
+    """The workers and servers of a table: all workers, as this one sees them, the servers, and the conditions of reads."""
 
     workers: Group
     servers: tuple[str, ...]
-    consistency: Consistency
+    conditions: Conditions
 
 
 class TableState:
@@ -61,7 +61,7 @@ class TableState:
         """The rows (n, columns) as this worker may see them; waits while its view is too old."""
         self._refuse_if_finished("get")
         wanted = rows.unique()  # type: ignore[no-untyped-call]
-        stale = self.cache.stale(wanted, self.clock, self.crew.consistency.must_read)
+        stale = self.cache.stale(wanted, self.clock, self.crew.conditions.must_read)
         if len(stale):
             for answer in self.context.perform(self.requests.read(self.clock, stale, self.cache.since)):
                 self._take_over(answer)
@@ -135,7 +135,7 @@ class TableState:
 
     def _may_be_invisible(self, clock: int) -> bool:
         """True if a server may answer the next read without the update that this worker sent at `clock`."""
-        rule = self.crew.consistency
+        rule = self.crew.conditions
         waits_for_others = rule.quorum(self.crew.workers.size) > 1 and clock > min(self.requests.visible)
         return waits_for_others and rule.may_proceed(self.clock, clock - 1)
 

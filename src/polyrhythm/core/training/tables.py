@@ -34,7 +34,7 @@ class Tables:
         if initial is not None and not isinstance(initial, Tensor):
             raise WorkloadError(f"worker.table was given initial={shown(initial)}: give a tensor (rows, columns), or nothing for zeros.")
         port = self.context.port
-        crew = TableCrew(self.plan.mesh.world(port.name), planned.servers, planned.exchange.agreement.consistency)
+        crew = TableCrew(self.plan.mesh.world(port.name), planned.servers, planned.exchange.agreement.conditions)
         scope = f"t{len(self.states)}/"
         opening = TableOpening.of(scope, shape)
         self.context.agree({f"table {name!r}": str(shape)}, "open the same tables in the same order at every worker.")

@@ -148,7 +148,7 @@ class ModelState:
     @property
     def scale_of_mean(self) -> float:
         """The factor by which a merge that averages multiplies learning rates for the mean of all workers' gradients at this clock."""
-        scale = scale_of_all(self.merge, self.context)
+        scale = scale_of_all(self.merge, self.clock, self._start.group.size)
         assert scale is not None, "only a merge that averages leaves the mean where it was made"
         return scale
 

@@ -9,9 +9,6 @@ import torch
 from torch import nn
 
 from polyrhythm import systems
-from polyrhythm.core import rng
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import scale_of_all
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
@@ -80,10 +77,9 @@ def rate_findings(strategy: Strategy, workers: int, ratio: float, *, warms_up: b
     `workers`, and perhaps `warms_up`.
     """
     agreement = strategy.exchange.agreement
-    context = ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "merge"))
     if workers == 1 or not agreement.payload.is_gradient or agreement.consistency.traits.order_matters:
         return []
-    first, later = (scale_of_all(agreement.merge, ExchangeContext(context.group, context.draw, clock)) for clock in (0, _LATE))
+    first, later = (scale_of_all(agreement.merge, clock, workers) for clock in (0, _LATE))
     if first is None or later is None:
         return []
     if ratio * later < _CLOSE:

@@ -37,7 +37,7 @@ class OverlayChannel:
     offers = NOTHING
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint, groups: HubGroups, barrier: Barrier, clock: MirrorClock) -> None:
-        self.consistency = agreement.consistency
+        self.conditions = agreement.conditions
         self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
@@ -88,7 +88,7 @@ class OverlayChannel:
     def may_proceed(self, clock: int) -> bool:
         """True if nothing is stale, and nobody is too slow."""
         lead = self.bound.lead(self.trips.longest, self._step())
-        return not self.stale and self.consistency.may_proceed(clock, self.slowest) and clock - self.slowest <= lead
+        return not self.stale and self.conditions.may_proceed(clock, self.slowest) and clock - self.slowest <= lead
 
     async def wake(self) -> None:
         await self.port.send(self.port.name, Message(PARCELS))
@@ -193,8 +193,8 @@ class OverlayChannel:
 
     def _ready(self, clock: float) -> Response:
         """All that may be merged at `clock`, in the order of steps."""
-        found = [parcel for until, parcel in self.pending if self.consistency.may_merge(until, clock)]
-        self.pending = [item for item in self.pending if not self.consistency.may_merge(item[0], clock)]
+        found = [parcel for until, parcel in self.pending if self.conditions.may_merge(until, clock)]
+        self.pending = [item for item in self.pending if not self.conditions.may_merge(item[0], clock)]
         found.sort(key=lambda parcel: [(span.until, span.source) for span in parcel.spans])
         return ApplyOnTop([self._contribution(parcel) for parcel in found])
 

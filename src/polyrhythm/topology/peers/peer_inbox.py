@@ -61,8 +61,8 @@ class PeerInbox:
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.codec: PacketCodec = packets(agreement.codec)
         self.weighs = agreement.merge.traits.weighs
-        self.may_merge = agreement.consistency.may_merge
-        self.may_proceed = agreement.consistency.may_proceed
+        self.may_merge = agreement.conditions.may_merge
+        self.may_proceed = agreement.conditions.may_proceed
         self.group = endpoint.group
         self.port = endpoint.port
         self.layout = Layout((), ())

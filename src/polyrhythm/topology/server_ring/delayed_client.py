@@ -50,7 +50,7 @@ class DelayedClient:
 
     async def _wait(self, clock: int) -> None:
         """Wait for the servers that are behind; what came is not in the anchor yet, so newer weights are requested whole."""
-        late = [not self.agreement.consistency.may_proceed(clock, known) for known in self.requests.clocks]
+        late = [not self.agreement.conditions.may_proceed(clock, known) for known in self.requests.clocks]
         missing = [each and not asked for each, asked in zip(late, self.asked, strict=True)]
         await self.requests.fetch(clock, [Wanted.WEIGHTS if each else Wanted.NOTHING for each in missing])
         self.asked = [asked or each for asked, each in zip(self.asked, missing, strict=True)]

@@ -70,9 +70,8 @@ class Primary:
         self.requests = part.port.receive(REQUESTS).topic
         self.scope = len(self.requests) - len(REQUESTS)
         everyone = part.endpoint.workers
-        rule = agreement.consistency
-        alone = rule.traits.head_start.steps > 0  # their pushes have no counterparts
-        self.order = StepOrder(part.view.members, gathers=rule.quorum(len(everyone)) == len(everyone) and not alone)
+        alone = agreement.consistency.traits.head_start.steps > 0  # their pushes have no counterparts
+        self.order = StepOrder(part.view.members, gathers=agreement.conditions.quorum(len(everyone)) == len(everyone) and not alone)
         self.keys = KnownKeys(part.settings.lists)
         self.applied: RangeClocks | None = None
         self.fed: dict[str, deque[int]] = {name: deque() for name in everyone}

@@ -16,7 +16,7 @@ class TaskGraph:
     """
 
     def __init__(self, consistency: Consistency) -> None:
-        self.consistency = consistency
+        self.conditions = consistency.conditions
         self.finished = 0
         """All tasks up to this one have finished."""
         self._later: set[int] = set()
@@ -34,7 +34,7 @@ class TaskGraph:
     def may_start(self, task: int) -> bool:
         """True if what it depends on has finished, and the consistency lets it start."""
         ready = all(self._is_over(other) for other in self._after.get(task, ()))
-        return ready and self.consistency.may_proceed(task - 1, self.finished)
+        return ready and self.conditions.may_proceed(task - 1, self.finished)
 
     def finish(self, task: int) -> None:
         """A task has finished."""

@@ -36,7 +36,7 @@ class BackgroundClient:
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         self.accrued = value if self.accrued is None else self.accrued + value
         self.due = (clock, rates)
-        rule, fresh = self.agreement.consistency, await self._arrived()
+        rule, fresh = self.agreement.conditions, await self._arrived()
         reads = rule.must_read(clock, min(self.requests.clocks))
         wanted = [Wanted.WEIGHTS if reads and not fetching else Wanted.NOTHING for fetching in self.fetching]
         if rule.pushes(clock):

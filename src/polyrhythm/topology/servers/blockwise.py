@@ -58,7 +58,7 @@ class _BlockwiseClient:
     offers = NOTHING
 
     def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
-        self.waits = not agreement.consistency.may_proceed(_FAR, 0)
+        self.waits = not agreement.conditions.may_proceed(_FAR, 0)
         self.requests = requests
 
     async def establish(self, initial: InitialState) -> Response:

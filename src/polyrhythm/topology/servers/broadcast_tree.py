@@ -82,7 +82,7 @@ class _TreeClient:
 
     def __init__(self, fan_out: int, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.fan_out = fan_out
-        self.consistency = agreement.consistency
+        self.conditions = agreement.conditions
         self.port = endpoint.port
         self.view = View.of(endpoint.group.members)
         self.requests = ServerRequests(agreement, endpoint, _Unasked(fan_out), EvenRows())
@@ -123,7 +123,7 @@ class _TreeClient:
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         await self.requests.push(value, clock, [Wanted.NOTHING], rates)
-        while not self.consistency.may_proceed(clock, self.requests.clocks[0]):
+        while not self.conditions.may_proceed(clock, self.requests.clocks[0]):
             await self.port.wait(self.came)
         if self.fresh is None:
             return ApplyContributions([])

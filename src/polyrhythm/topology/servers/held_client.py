@@ -21,7 +21,8 @@ class HeldClient:
     offers = NOTHING
 
     def __init__(self, consistency: Consistency, client: Channel, requests: ServerRequests) -> None:
-        self.consistency = consistency
+        self.pushes = consistency.conditions.pushes
+        self.head_start = consistency.traits.head_start
         self.client = client
         self.requests = requests
         self.holding = True
@@ -33,13 +34,12 @@ class HeldClient:
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         if not self.holding:
             return await self.client.exchange(value, clock, rates)
-        if self.consistency.pushes(clock):
+        if self.pushes(clock):
             self.pushed = clock
-        head_start = self.consistency.traits.head_start
-        if clock < head_start.steps:
+        if clock < self.head_start.steps:
             return ApplyContributions([])
         self.holding = False
-        return AdoptWeights(await self.requests.begin(self.pushed, head_start.workers))
+        return AdoptWeights(await self.requests.begin(self.pushed, self.head_start.workers))
 
     async def finish(self) -> Response:
         return await self.client.finish()

@@ -19,14 +19,14 @@ class SampledClient:
     """
 
     def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
-        self.rule = agreement.consistency
+        self.takes_part = agreement.conditions.takes_part
         self.requests = requests
         self.offers = Offers(late=self)
         self.under_way = not self._chosen(1)
         self.clock = 0
 
     def _chosen(self, clock: int) -> bool:
-        return self.rule.takes_part(clock, self.requests.group.rank, self.requests.group)
+        return self.takes_part(clock, self.requests.group.rank, self.requests.group)
 
     async def establish(self, initial: InitialState) -> Response:
         return AdoptWeights(await self.requests.join(initial))

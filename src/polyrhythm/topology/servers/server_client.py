@@ -33,7 +33,7 @@ class ServerClient:
         return AdoptWeights(await self.requests.join(initial))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        reads = not self.agreement.previews or self.agreement.consistency.must_read(clock, min(self.requests.clocks))
+        reads = not self.agreement.previews or self.agreement.conditions.must_read(clock, min(self.requests.clocks))
         wanted = (Wanted.NEWER if self.keeps else Wanted.WEIGHTS) if reads else Wanted.NOTHING
         sent = await self.requests.push(value, clock, [wanted] * len(self.requests.names), rates)
         self.keeps = reads and self.agreement.payload is not Payload.WEIGHTS

@@ -28,7 +28,8 @@ class ServerClocks:
 
     def __init__(self, workers: tuple[str, ...], consistency: Consistency) -> None:
         self.workers = workers
-        self.consistency = consistency
+        self.conditions = consistency.conditions
+        self.chooses = consistency.traits.chooses
         self.merged = dict.fromkeys(workers, 0.0)
         self.pushed = dict.fromkeys(workers, 0.0)
         self.waiting: dict[str, tuple[int, int]] = {}
@@ -52,7 +53,7 @@ class ServerClocks:
         In lockstep this happens only where workers take unequally many steps, which is an error there.
         """
         running = [self.pushed[name] for name, clock in self.merged.items() if clock < math.inf]
-        may_proceed = self.consistency.may_proceed
+        may_proceed = self.conditions.may_proceed
         return bool(running) and may_proceed(1, 0) and not any(may_proceed(int(clock), self.slowest) for clock in running)
 
     def lose(self, name: str) -> None:
@@ -84,16 +85,16 @@ class ServerClocks:
 
     def pass_over(self, clock: int, group: Group) -> None:
         """Contributions have been merged of which the latest is of step `clock`: workers that skip this step count as merged too."""
-        if self.consistency.traits.chooses:
+        if self.chooses:
             for rank, name in enumerate(group.members):
-                if not self.consistency.takes_part(clock, rank, group):
+                if not self.conditions.takes_part(clock, rank, group):
                     self.merge(name, clock)
 
     def release(self, allowed: Callable[[int], bool]) -> list[Released]:
         """Remove and return those that the consistency lets continue, if `allowed` at their clock, in the order of their requests."""
         released = [Released(name, -1) for name, begin in self.beginning.items() if self._trained_alone(begin)]
         for name, (clock, known) in self.waiting.items():
-            if allowed(clock) and self.consistency.may_proceed(clock, self.slowest):
+            if allowed(clock) and self.conditions.may_proceed(clock, self.slowest):
                 released.append(Released(name, known))
         for name, _ in released:
             self.beginning.pop(name, None)

@@ -161,7 +161,7 @@ class ServerShard:
 
     async def _collect(self, pending: PendingPush) -> None:
         self.pending.append(pending)
-        if len(self.pending) >= self.agreement.consistency.quorum(self.workers):
+        if len(self.pending) >= self.agreement.conditions.quorum(self.workers):
             await self._merge()
 
     async def _join(self, delivery: Delivery) -> None:

@@ -168,7 +168,7 @@ class StepsThenMixes:
 
     def _due(self, clock: int) -> bool:
         context = self.local.state.context.changed(clock=clock)
-        return self.local.agreement.consistency.exchanges(context)
+        return self.local.agreement.conditions.exchanges(context)
 
 
 DEFERRED_STEPS: Mapping[Payload, type[StepsOnMeans] | type[StepsThenMixes]] = {

@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from polyrhythm.core import rng
 from polyrhythm.core.catalogue import BySite
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.groups import Groups
 from polyrhythm.core.protocols.merge import keeps_rates
 from polyrhythm.core.protocols.topology import Agreement, Topology
@@ -104,12 +101,10 @@ class Hierarchical:
         return ""
 
     def _corrected_inside(self) -> str:
-        traits = self.inner.agreement.local.traits
-        if traits.corrects or traits.settles or traits.averages or traits.goes_on:
-            return (
-                f"Inside groups {self.inner.agreement.local!r} would correct steps that the outer exchange corrects too: give it to "
-                "the outer exchange."
-            )
+        local = self.inner.agreement.local
+        hooks = local.hooks
+        if local.traits.averages or any(each is not None for each in (hooks.correct, hooks.settle, hooks.go_on)):
+            return f"Inside groups {local!r} would correct steps that the outer exchange corrects too: give it to the outer exchange."
         return ""
 
     def _averaged_outside(self) -> str:
@@ -134,8 +129,7 @@ class Hierarchical:
         return ""
 
     def _scaled_inside(self) -> str:
-        pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
-        if self.inner.agreement.payload.is_gradient and not keeps_rates(self.inner.agreement.merge, pair):
+        if self.inner.agreement.payload.is_gradient and not keeps_rates(self.inner.agreement.merge, 2):
             return (
                 f"Inside groups gradients are averaged, and {self.inner.agreement.merge!r} is no average: take Mean(), and "
                 "give the merge to the outer exchange."

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from polyrhythm.core import rng
-from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import keeps_rates
 from polyrhythm.core.protocols.traits import Pattern, Payload
 from polyrhythm.core.strategy.exchange import AnyExchange
@@ -25,7 +22,7 @@ def refusal_of_mirrors(outer: AnyExchange) -> str:
 def refusal_of_relays(inner: AnyExchange, outer: AnyExchange) -> str:
     """The reason why the servers of groups, whose members use `inner`, cannot stand for them in `outer`; empty where they can."""
     sent, above = inner.agreement.payload, outer.agreement.payload
-    if inner.agreement.consistency.quorum(_MANY) < _MANY:
+    if inner.agreement.conditions.quorum(_MANY) < _MANY:
         return (
             f"inner={inner!r} merges the contributions of a group one by one, so that its server has nothing to add up for the servers "
             "above: take an inner exchange in lockstep, or SoftSync(1)."
@@ -40,8 +37,7 @@ def refusal_of_relays(inner: AnyExchange, outer: AnyExchange) -> str:
             f"The server of a group waits for the response from above, and under {outer.agreement.consistency!r} nobody does: take "
             "BulkSynchronous(), Bounded(...) or Asynchronous() for the outer exchange."
         )
-    pair = ExchangeContext(Group.of_workers(2, 0), rng.stream(0, "merge"))
-    if not keeps_rates(inner.agreement.merge, pair):
+    if not keeps_rates(inner.agreement.merge, 2):
         return (
             f"The server of a group sends the mean of what its members push, and {inner.agreement.merge!r} is no mean: take Mean(), and "
             "give the merge to the outer exchange."

@@ -27,8 +27,8 @@ class WeightsPayload:
     def begin(self) -> None:
         """Count from the current weights, where the merge or the local rule looks at the change by local steps."""
         agreement = self.local.agreement
-        local = agreement.local
-        if agreement.merge.traits.sees_moved or local.traits.corrects or local.traits.settles or local.mixing is not None:
+        hooks = agreement.local.hooks
+        if agreement.merge.traits.sees_moved or any(each is not None for each in (hooks.correct, hooks.settle, hooks.mixing)):
             self.local.state.set_anchor()
 
     def rates(self) -> tuple[float, ...]:
