@@ -60,12 +60,12 @@ class Crew:
 
     def total(self) -> torch.Tensor:
         """What all hold, and what responses that are under way will add."""
-        total = sum((channel.held for channel in self.channels if channel.layout.names), torch.zeros(LAYOUT.numel))
+        total = sum((channel.held for channel in self.channels if channel.coded.layout.names), torch.zeros(LAYOUT.numel))
         for rank, channel in enumerate(self.channels):
             coming = [m for (_, to), queue in self.schedule.under_way.items() if to == worker(rank) for m in queue if m.topic == MAIL]
             coming += [delivery.message for delivery in self.schedule.mail[worker(rank), MAIL]]
             for answer in (message for message in coming if message.text == "answer"):
-                theirs = channel.codec.decode(answer.tensors, LAYOUT)
+                theirs = channel.coded.decode(answer.tensors)
                 total = total + self.merge.mix(channel.sent, [theirs], context_of(len(self.channels))) - channel.sent
         return total
 
@@ -78,7 +78,7 @@ def test_the_sum_changes_by_the_workers_own_steps_alone_at_any_pause(graph: Grap
         crew = Crew(1 + seed % 5, seed, graph, codec, merge)
         for until in (40, 80, 120, 160):
             crew.schedule.run(until)
-            if all(channel.layout.names for channel in crew.channels):
+            if all(channel.coded.layout.names for channel in crew.channels):
                 torch.testing.assert_close(crew.total(), crew.produced, rtol=0, atol=1e-9)
         assert crew.schedule.run()
         for state in crew.states:

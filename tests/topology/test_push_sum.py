@@ -62,7 +62,7 @@ class Crew:
         for rank, channel in enumerate(self.channels):
             messages = [m for (_, to), queue in self.schedule.under_way.items() if to == worker(rank) for m in queue]
             messages += [d.message for (name, _), box in self.schedule.mail.items() if name == worker(rank) for d in box]
-            coming = [(channel.codec.decode(m.tensors, LAYOUT), m.numbers[0]) for m in messages if m.topic.isdigit()]
+            coming = [(channel.coded.decode(m.tensors), m.numbers[0]) for m in messages if m.topic.isdigit()]
             coming += [(share.weights, share.mass) for shares in channel.came.values() for share in shares]
             for value, share in ((channel.held.weights, channel.held.mass), *coming):
                 weights, mass = weights + value, mass + share
@@ -77,7 +77,7 @@ def test_weights_and_mass_change_by_the_workers_own_steps_alone(graph: Graph, ov
         crew = Crew(5, seed, PushSum(graph, overlap), codec, steps=4)
         for until in (60, 100, 140, 180):
             crew.schedule.run(until)
-            if all(channel.layout.names for channel in crew.channels):
+            if all(channel.coded.layout.names for channel in crew.channels):
                 weights, mass = crew.totals()
                 assert mass == pytest.approx(5)
                 torch.testing.assert_close(weights, crew.produced, rtol=0, atol=1e-9)

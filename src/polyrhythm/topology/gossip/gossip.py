@@ -8,18 +8,17 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.protocols.codec import packets
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.local import PlainSteps
 from polyrhythm.core.protocols.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.gossip.present_members import PresentMembers
 from polyrhythm.topology.gossip.tensor_gossip import TensorGossip
+from polyrhythm.topology.gossip.vector_encoder import VectorEncoder
 from polyrhythm.topology.graphs.graph import Dissemination, Graph
 
 
@@ -59,19 +58,15 @@ class _Neighbour:
 
     def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.graph = graph
-        self.codec = packets(agreement.codec)
+        self.coded = VectorEncoder(agreement, endpoint)
         self.group = endpoint.group
         self.port = endpoint.port
         self.members = PresentMembers(endpoint, self._lose)
-        self.context = ExchangeContext(self.group, self.port.rng("codec"))
-        self.layout = Layout((), ())
-        self.state: State = {}
         self.exchanges = 0
         self.initial: InitialState
 
     async def establish(self, initial: InitialState) -> Response:
-        self.layout = initial.model_state.layout
-        self.state = self.codec.initial(self.layout)
+        self.coded.open(initial.model_state.layout)
         self.initial = initial
         return AdoptWeights(await self.members.establish(initial))
 
@@ -80,13 +75,11 @@ class _Neighbour:
         topic = str(self.exchanges)
         self.exchanges += 1
         if receivers:
-            context = self.context.at(clock, lambda: self.initial.model_state.weights)
-            encoded = self.codec.encode(value.clone(), self.layout, self.state, context)
-            self.state = encoded.state
+            encoded = self.coded.encode(value.clone(), clock, lambda: self.initial.model_state.weights)
             for rank in receivers:
                 await self.port.send(self.group.members[rank], Message(topic, tensors=encoded.packet))
         received = await self.members.receive(topic, [self.group.members[rank] for rank in senders])
-        return MixWeights([self.codec.decode(delivery.message.tensors, self.layout) for delivery in received])
+        return MixWeights([self.coded.decode(delivery.message.tensors) for delivery in received])
 
     def _lose(self, name: str) -> None:
         """Its neighbours mix one replica less."""
@@ -98,10 +91,10 @@ class _Neighbour:
         return ""  # every exchange has brought what was sent for it
 
     def export(self) -> StateTree:
-        return {"exchanges": self.exchanges, "codec": self.state}
+        return {"exchanges": self.exchanges, "codec": self.coded.state}
 
     def restore(self, state: StateTree) -> None:
-        self.exchanges, self.state = state["exchanges"], state["codec"]
+        self.exchanges, self.coded.state = state["exchanges"], state["codec"]
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
+        return self.coded.states()

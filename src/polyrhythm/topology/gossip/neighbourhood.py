@@ -7,12 +7,11 @@ from torch import Tensor
 from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.collectives.tree import Tree
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.protocols.codec import packets
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
-from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.gossip.vector_encoder import VectorEncoder
 from polyrhythm.topology.graphs.graph import Graph
 from polyrhythm.topology.graphs.mixing_weights import MixingWeights, row
 
@@ -24,25 +23,20 @@ class Neighbourhood:
         self.group = endpoint.group
         self.port = endpoint.port
         self.neighbours, self.shares = row(graph, weights, self.group)
-        self.codec = packets(agreement.codec)
-        self.context = ExchangeContext(self.group, self.port.rng("codec"))
-        self.layout = Layout((), ())
-        self.state: State = {}
+        self.coded = VectorEncoder(agreement, endpoint)
         self.exchanges = 0
         self.initial: InitialState
 
     async def establish(self, initial: InitialState) -> Tensor:
         """The weights of worker 0, which all begin with."""
-        self.layout = initial.model_state.layout
-        self.state = self.codec.initial(self.layout)
+        self.coded.open(initial.model_state.layout)
         self.initial = initial
         return await broadcast(self.port, self.group, initial.weights(), "init")
 
     async def swap(self, value: Tensor, clock: int) -> tuple[Tensor, list[Tensor]]:
         """Send `value` (numel,) to all neighbours: what they decode, and what is decoded of theirs, in the order of `neighbours`."""
         number, self.exchanges = self.exchanges, self.exchanges + 1
-        encoded = self.codec.encode(value, self.layout, self.state, self.context.at(clock, lambda: self.initial.model_state.weights))
-        self.state = encoded.state
+        encoded = self.coded.encode(value, clock, lambda: self.initial.model_state.weights)
         message = Message(f"{number}.{self.group.rank}", tensors=encoded.packet)
         for rank in self.neighbours:
             await self.port.send(self.group.members[rank], message)
@@ -50,7 +44,7 @@ class Neighbourhood:
         for rank in self.neighbours:
             delivery = await self.port.receive(f"{number}.{rank}", self.group.members[rank])
             assert delivery is not None
-            received.append(self.codec.decode(delivery.message.tensors, self.layout))
+            received.append(self.coded.decode(delivery.message.tensors))
         return encoded.sent, received
 
     async def finish(self) -> Response:
@@ -59,10 +53,10 @@ class Neighbourhood:
         return AdoptWeights(total / self.group.size)
 
     def export(self) -> StateTree:
-        return {"exchanges": self.exchanges, "codec": self.state}
+        return {"exchanges": self.exchanges, "codec": self.coded.state}
 
     def restore(self, state: StateTree) -> None:
-        self.exchanges, self.state = state["exchanges"], state["codec"]
+        self.exchanges, self.coded.state = state["exchanges"], state["codec"]
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
+        return self.coded.states()

@@ -9,18 +9,17 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.protocols.codec import packets
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import mixing
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.gossip.partners import drawn
 from polyrhythm.topology.gossip.peer_mail import MAIL, PeerMail
+from polyrhythm.topology.gossip.vector_encoder import VectorEncoder
 from polyrhythm.topology.graphs.bipartite import BipartiteGraph
 from polyrhythm.topology.graphs.graph import Graph
 
@@ -65,14 +64,12 @@ class _Averager:
 
     def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.graph = graph
-        self.codec = packets(agreement.codec)
+        self.coded = VectorEncoder(agreement, endpoint)
+        self.coded.context = self.coded.context.changed(update=lambda: self.moved)
         self.merge = mixing(agreement.merge)
         self.group = endpoint.group
         self.port = endpoint.port
         self.mail = PeerMail(endpoint, self._take, self._lose)
-        self.context = ExchangeContext(self.group, self.port.rng("codec"), update=lambda: self.moved)
-        self.layout = Layout((), ())
-        self.state: State = {}
         self.held: Tensor
         self.given: Tensor
         self.sent: Tensor
@@ -82,8 +79,7 @@ class _Averager:
         self.answered = Latch()
 
     async def establish(self, initial: InitialState) -> Response:
-        self.layout = initial.model_state.layout
-        self.state = self.codec.initial(self.layout)
+        self.coded.open(initial.model_state.layout)
         self.held = self.given = await self.mail.establish(initial)
         self.moved = self.held - self.held
         await self.mail.listen()
@@ -100,7 +96,7 @@ class _Averager:
         return AdoptWeights(self.given)
 
     async def _take(self, sender: str, message: Message) -> None:
-        theirs = self.codec.decode(message.tensors, self.layout)
+        theirs = self.coded.decode(message.tensors)
         if message.text == _ASK:
             mine, answer = self._encoded(_ANSWER)
             self._mix(mine, theirs)
@@ -111,17 +107,14 @@ class _Averager:
 
     def _encoded(self, text: str) -> tuple[Tensor, Message]:
         """The weights as they are now, as the receiver decodes them, and the message."""
-        encoded = self.codec.encode(self.held, self.layout, self.state, self._at())
-        self.state = encoded.state
+        encoded = self.coded.encode(self.held, self.clock, lambda: self.held)
         return encoded.sent, Message(MAIL, text=text, tensors=encoded.packet)
 
     def _mix(self, mine: Tensor, theirs: Tensor) -> None:
         """Apply what mixing `theirs` does to `mine` to the weights as they are now."""
-        mixed = self.merge.mix(mine, [theirs], self._at().changed(layout=self.layout))
+        context = self.coded.context.changed(clock=self.clock, source=lambda: self.held, layout=self.coded.layout)
+        mixed = self.merge.mix(mine, [theirs], context)
         self.held = mixed if self.held is mine else mixed + (self.held - mine)
-
-    def _at(self) -> ExchangeContext:
-        return self.context.at(self.clock, lambda: self.held)
 
     def _lose(self, name: str) -> None:
         if name == self.asked:
@@ -146,10 +139,10 @@ class _Averager:
         return ""
 
     def export(self) -> StateTree:
-        return {"codec": self.state, "clock": self.clock, "held": self.held, "given": self.given}
+        return {"codec": self.coded.state, "clock": self.clock, "held": self.held, "given": self.given}
 
     def restore(self, state: StateTree) -> None:
-        self.state, self.clock, self.held, self.given = state["codec"], state["clock"], state["held"], state["given"]
+        self.coded.state, self.clock, self.held, self.given = state["codec"], state["clock"], state["held"], state["given"]
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
+        return self.coded.states()

@@ -9,17 +9,16 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.protocols.codec import packets
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.gossip.partners import drawn
 from polyrhythm.topology.gossip.peer_mail import MAIL, PeerMail
+from polyrhythm.topology.gossip.vector_encoder import VectorEncoder
 from polyrhythm.topology.graphs.complete_graph import CompleteGraph
 from polyrhythm.topology.graphs.graph import Graph
 
@@ -58,13 +57,10 @@ class _Puller:
 
     def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.graph = graph
-        self.codec = packets(agreement.codec)
+        self.coded = VectorEncoder(agreement, endpoint)
         self.group = endpoint.group
         self.port = endpoint.port
         self.mail = PeerMail(endpoint, self._take, self._lose)
-        self.context = ExchangeContext(self.group, self.port.rng("codec"))
-        self.layout = Layout((), ())
-        self.state: State = {}
         self.initial: InitialState
         self.first: Tensor
         self.clock = 0
@@ -74,8 +70,8 @@ class _Puller:
 
     async def establish(self, initial: InitialState) -> Response:
         self.first = await self.mail.establish(initial)
-        self.initial, self.layout = initial, initial.model_state.layout
-        self.state = self.codec.initial(self.layout)
+        self.initial = initial
+        self.coded.open(initial.model_state.layout)
         await self.mail.listen()
         return AdoptWeights(self.first)
 
@@ -91,13 +87,12 @@ class _Puller:
 
     async def _take(self, sender: str, message: Message) -> None:
         if message.text == _ANSWER:
-            self.theirs = [self.codec.decode(message.tensors, self.layout)]
+            self.theirs = [self.coded.decode(message.tensors)]
             self._end()
             return
         weights = self.initial.weights() if self.clock else self.first  # which the worker may not have taken over yet
-        encoded = self.codec.encode(weights, self.layout, self.state, self.context.at(self.clock, lambda: weights))
-        self.state = encoded.state
-        await self.port.send(sender, Message(MAIL, text=_ANSWER, tensors=encoded.packet))
+        packet = self.coded.encode(weights, self.clock, lambda: weights).packet
+        await self.port.send(sender, Message(MAIL, text=_ANSWER, tensors=packet))
 
     def _lose(self, name: str) -> None:
         if name == self.asked:
@@ -116,10 +111,10 @@ class _Puller:
         return ""
 
     def export(self) -> StateTree:
-        return {"codec": self.state, "clock": self.clock}
+        return {"codec": self.coded.state, "clock": self.clock}
 
     def restore(self, state: StateTree) -> None:
-        self.state, self.clock = state["codec"], state["clock"]
+        self.coded.state, self.clock = state["codec"], state["clock"]
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
+        return self.coded.states()

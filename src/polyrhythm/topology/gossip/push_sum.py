@@ -13,16 +13,15 @@ from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.collectives.tree import Tree
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
-from polyrhythm.core.protocols.codec import packets
-from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
-from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.gossip.vector_encoder import VectorEncoder
 from polyrhythm.topology.graphs.graph import Dissemination, Graph
 
 
@@ -90,12 +89,9 @@ class _Pusher:
 
     def __init__(self, settings: PushSum, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.settings = settings
-        self.codec = packets(agreement.codec)
+        self.coded = VectorEncoder(agreement, endpoint)
         self.group = endpoint.group
         self.port = endpoint.port
-        self.context = ExchangeContext(self.group, self.port.rng("codec"))
-        self.layout = Layout((), ())
-        self.state: State = {}
         self.held: _Held
         self.given: Tensor
         self.exchanges = 0
@@ -104,26 +100,24 @@ class _Pusher:
 
     async def establish(self, initial: InitialState) -> Response:
         self.given = await broadcast(self.port, self.group, initial.weights(), "init")
-        self.layout = initial.model_state.layout
-        self.state = self.codec.initial(self.layout)
+        self.coded.open(initial.model_state.layout)
         self.held = _Held(self.given)
         return AdoptWeights(self.given)
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         stepped = value.clone() if self.held.weights is self.given else value + (self.held.weights - self.given)
-        self.held = await self._push(_Held(stepped, self.held.mass), self.context.at(clock, lambda: value))
+        self.held = await self._push(_Held(stepped, self.held.mass), value, clock)
         self.exchanges += 1
         await self._take(self.exchanges - self.settings.overlap)
         self.given = self.held.unbiased
         return AdoptWeights(self.given)
 
-    async def _push(self, held: _Held, context: ExchangeContext) -> _Held:
+    async def _push(self, held: _Held, value: Tensor, clock: int) -> _Held:
         """Send others their shares. Returns what is left."""
         receivers, _ = self.settings.graph.neighbours(self.exchanges, self.group)
         if not receivers:
             return held
-        encoded = self.codec.encode(held.weights / (1 + len(receivers)), self.layout, self.state, context)
-        self.state = encoded.state
+        encoded = self.coded.encode(held.weights / (1 + len(receivers)), clock, lambda: value)
         mass = held.mass / (1 + len(receivers))
         for rank in receivers:
             await self.port.send(self.group.members[rank], Message(str(self.exchanges), (mass,), tensors=encoded.packet))
@@ -142,7 +136,7 @@ class _Pusher:
         for rank in self.settings.graph.neighbours(exchange, self.group)[1][len(shares) :]:
             delivery = await self.port.receive(str(exchange), self.group.members[rank])
             assert delivery is not None
-            share = self.codec.decode(delivery.message.tensors, self.layout)
+            share = self.coded.decode(delivery.message.tensors)
             shares.append(_Held(share, delivery.message.numbers[0], rank_of(delivery.sender)))
         shares.sort(key=attrgetter("rank"))
 
@@ -160,13 +154,13 @@ class _Pusher:
     def export(self) -> StateTree:
         came = [(exchange, [(share.weights, share.mass, share.rank) for share in shares]) for exchange, shares in self.came.items()]
         held = (self.held.weights, self.held.mass, self.given)
-        return {"exchanges": self.exchanges, "taken": self.taken, "codec": self.state, "held": held, "came": came}
+        return {"exchanges": self.exchanges, "taken": self.taken, "codec": self.coded.state, "held": held, "came": came}
 
     def restore(self, state: StateTree) -> None:
-        self.exchanges, self.taken, self.state = state["exchanges"], state["taken"], state["codec"]
+        self.exchanges, self.taken, self.coded.state = state["exchanges"], state["taken"], state["codec"]
         weights, mass, self.given = state["held"]
         self.held = _Held(weights, mass)
         self.came = {exchange: [_Held(*share) for share in shares] for exchange, shares in state["came"]}
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [(self.state, torch.zeros(self.layout.numel))] if self.layout.names else []  # what was not sent is in the weights
+        return [(state, torch.zeros_like(kept)) for state, kept in self.coded.states()]  # what was not sent is in the weights
