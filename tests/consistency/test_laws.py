@@ -80,6 +80,8 @@ def test_a_bound_holds_exactly(slack: int, mine: int, slowest: int) -> None:
     assert Bounded(slack).conditions.may_proceed(mine, slowest) == (mine - slowest <= slack)
     assert BulkSynchronous().conditions.may_proceed(mine, slowest) == Bounded(0).conditions.may_proceed(mine, slowest)
     assert Asynchronous().conditions.may_proceed(mine, slowest)
+    assert not Asynchronous().conditions.waits
+    assert Bounded(slack).conditions.waits
 
 
 @given(tau=st.integers(1, 12), push=st.integers(1, 12), fetch=st.integers(1, 12), rounds=st.integers(1, 30))

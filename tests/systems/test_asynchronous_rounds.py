@@ -51,9 +51,12 @@ def test_delayed_momentum_of_single_updates_is_nesterov_bit_for_bit() -> None:
 
 @pytest.mark.parametrize("workers", [2, 3, 5])
 def test_momentum_moves_once_in_as_many_updates_as_there_are_workers(workers: int) -> None:
-    follows, given = pr.merge.DelayedNesterov(), pr.merge.DelayedNesterov(every=4)
-    assert follows.among(workers) == pr.merge.DelayedNesterov(every=workers)
-    assert given.among(workers) == given
+    follows, given = pr.merge.DelayedNesterov(), pr.merge.DelayedNesterov(every=workers)
+    mine, theirs = follows.initial(LAYOUT), given.initial(LAYOUT)
+    for update in UPDATES:
+        step, mine = follows.step(update, mine, 0.0, workers)
+        expected, theirs = given.step(update, theirs, 0.0, workers + 1)
+        assert torch.equal(step, expected)
     job = Toy(epochs=4)
     as_many, other = (find("async-local-sgd", period=2, momentum_period=every) for every in (workers, workers + 1))
     hashes = [trained(job, workers, each).summary.weights_sha256 for each in (find("async-local-sgd", period=2), as_many, other)]

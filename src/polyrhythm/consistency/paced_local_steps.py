@@ -12,8 +12,6 @@ from polyrhythm.core.protocols.traits import ConsistencyTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
-_FAR = 2**40
-
 
 @dataclass(frozen=True, slots=True)
 @checked
@@ -29,7 +27,7 @@ class PacedLocalSteps:
     def __post_init__(self) -> None:
         if not self.tau >= 1:
             raise CompositionError(f"PacedLocalSteps(tau={self.tau}) would never exchange: give 1 step or more.")
-        if not self.then.conditions.may_proceed(_FAR, 0):
+        if self.then.conditions.waits:
             raise CompositionError(
                 f"PacedLocalSteps(then={self.then!r}) would have workers wait for others that take fewer steps: give a rule under which "
                 "nobody waits for other workers, such as Asynchronous() or Buffered(4)."

@@ -10,8 +10,6 @@ from polyrhythm.core.protocols.traits import ConsistencyTraits, HeadStart, Patte
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
-_FAR = 2**40
-
 
 @dataclass(frozen=True, slots=True)
 @checked
@@ -33,7 +31,7 @@ class WarmStart:
             raise CompositionError(
                 f"WarmStart(steps={self.steps}, workers={self.workers}) cannot be: give 0 steps or more, and 1 worker or more."
             )
-        if not self.then.conditions.may_proceed(_FAR, 0):
+        if self.then.conditions.waits:
             raise CompositionError(
                 f"WarmStart(then={self.then!r}) would have the first workers wait for the others, who have not started: give a rule under "
                 "which nobody waits for other workers, such as Asynchronous() or Intervals()."

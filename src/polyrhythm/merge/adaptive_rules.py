@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,14 +33,11 @@ class Adam:
     def __post_init__(self) -> None:
         _check(self, self.learning_rate, self.betas, self.adaptivity)
 
-    def among(self, workers: int) -> Self:
-        return self
-
     def initial(self, layout: Layout) -> State:
         """A momentum of 0, and second moments of τ²."""
         return _initial(layout, self.adaptivity)
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
         momentum = _momentum(direction, state, self.betas[0])
         squares = self.betas[1] * state["squares"].to(direction.device) + (1 - self.betas[1]) * direction * direction
         step = self.learning_rate * momentum / (squares.sqrt() + self.adaptivity)
@@ -62,14 +59,11 @@ class Yogi:
     def __post_init__(self) -> None:
         _check(self, self.learning_rate, self.betas, self.adaptivity)
 
-    def among(self, workers: int) -> Self:
-        return self
-
     def initial(self, layout: Layout) -> State:
         """A momentum of 0, and second moments of τ²."""
         return _initial(layout, self.adaptivity)
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
         momentum, square = _momentum(direction, state, self.betas[0]), direction * direction
         before = state["squares"].to(direction.device)
         squares = before - (1 - self.betas[1]) * square * (before - square).sign()

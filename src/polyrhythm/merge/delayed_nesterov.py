@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -39,24 +39,20 @@ class DelayedNesterov:
                 "spread from 0 to 1."
             )
 
-    def among(self, workers: int) -> DelayedNesterov:
-        """The same rule with the number of workers for N, unless `every` was given."""
-        return self if self.every is not None else replace(self, every=workers)
-
     def initial(self, layout: Layout) -> State:
         """No momentum, and a sum of no updates."""
         zeros = torch.zeros(layout.numel)
         return {"momentum": zeros, "sum": zeros.clone(), "count": torch.zeros(())}
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
         """η (d + a μ b), where a is c, and at every N-th update N (1 - c) + c."""
         momentum, total = state["momentum"].to(direction.device), state["sum"].to(direction.device) + direction
-        assert self.every is not None, "the number of workers decides: ask `among` first"
+        every = workers if self.every is None else self.every
         count = state["count"] + 1
         share = self.spread
-        if count.item() >= self.every:  # larger if N fell, because a worker has left
-            momentum = self.momentum * momentum + total / self.every
+        if count.item() >= every:  # larger if N fell, because a worker has left
+            momentum = self.momentum * momentum + total / every
             total, count = torch.zeros_like(total), torch.zeros(())
-            share += self.every * (1 - self.spread)
+            share += every * (1 - self.spread)
         step = self.learning_rate * (direction + share * self.momentum * momentum)
         return step, {"momentum": momentum, "sum": total, "count": count}

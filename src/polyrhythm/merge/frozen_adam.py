@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,14 +37,11 @@ class FrozenAdam:
                 f"{self} cannot step: the warm-up has at least 1 step, betas are 0 or more and below 1, and epsilon is positive."
             )
 
-    def among(self, workers: int) -> Self:
-        return self
-
     def initial(self, layout: Layout) -> State:
         moments = {name: torch.zeros(layout.numel) for name in ("momentum", "variance")}
         return {"steps": torch.zeros((), dtype=torch.int64), **moments}
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
         # m and v as in the paper
         steps = int(state["steps"]) + 1
         m, v = (state[name].to(direction) for name in ("momentum", "variance"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -42,12 +42,9 @@ class HeavyBall:
             raise CompositionError(f"HeavyBall.beside(groups={groups}) has nobody who steps: give 1 or more.")
         return HeavyBall(momentum if groups == 1 or not 0 <= momentum < 1 else max(0.0, momentum - (1 - 1 / groups)))
 
-    def among(self, workers: int) -> Self:
-        return self
-
     def initial(self, layout: Layout) -> State:
         return {"momentum": torch.zeros(layout.numel)}
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
         momentum = self.momentum * state["momentum"].to(direction.device) + direction
         return rate * momentum, {"momentum": momentum}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,13 +26,10 @@ class AsCombined:
     takes_rate: ClassVar = False
     takes_norm: ClassVar = True
 
-    def among(self, workers: int) -> Self:
-        return self
-
     def initial(self, layout: Layout) -> State:
         return {}
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
         return direction, state
 
 

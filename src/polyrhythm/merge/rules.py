@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -34,13 +34,10 @@ class Nesterov:
                 f"learning rate and a momentum of at least 0 and below 1."
             )
 
-    def among(self, workers: int) -> Self:
-        return self
-
     def initial(self, layout: Layout) -> State:
         return {"momentum": torch.zeros(layout.numel)}
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
         momentum = self.momentum * state["momentum"].to(direction.device) + direction
         return self.learning_rate * (direction + self.momentum * momentum), {"momentum": momentum}
 
@@ -71,14 +68,11 @@ class Adagrad:
         """True if it steps with the workers' learning rate."""
         return self.learning_rate is None
 
-    def among(self, workers: int) -> Self:
-        return self
-
     def initial(self, layout: Layout) -> State:
         """The sum of squares before the first step."""
         return {"sum": torch.full((layout.numel,), self.initial_sum)}
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
         squares = state["sum"].to(direction.device) + direction * direction
         eta = rate if self.learning_rate is None else self.learning_rate
         return eta * direction / (squares.sqrt() + self.epsilon), {"sum": squares}

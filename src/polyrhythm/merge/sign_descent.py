@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -30,11 +30,8 @@ class SignDescent:
         """True if it steps with the workers' learning rate."""
         return self.learning_rate is None
 
-    def among(self, workers: int) -> Self:
-        return self
-
     def initial(self, layout: Layout) -> State:
         return {}
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
         return (rate if self.learning_rate is None else self.learning_rate) * direction.sign(), state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -32,13 +32,10 @@ class SlowMomentum:
         if not self.alpha > 0 or not 0 <= self.beta < 1:
             raise CompositionError(f"{self} would not converge: give a positive alpha, and a beta of at least 0 and below 1.")
 
-    def among(self, workers: int) -> Self:
-        return self
-
     def initial(self, layout: Layout) -> State:
         return {"momentum": torch.zeros(layout.numel)}
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
         momentum = self.beta * state["momentum"].to(direction.device)
         if rate > 0:
             momentum = momentum + direction / rate

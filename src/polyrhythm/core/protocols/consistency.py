@@ -13,6 +13,8 @@ from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.traits import ConsistencyTraits
 
+_FAR = 2**40
+
 
 def _always(*situation: Any) -> bool:
     return True
@@ -54,6 +56,11 @@ class Conditions:
 
     may_merge: Callable[[float, float], bool] = _always
     """`may_merge(clock, mine)`: true if a worker at `mine` may already merge a contribution that a peer sent at `clock`."""
+
+    @property
+    def waits(self) -> bool:
+        """True if a worker that is far ahead of the slowest waits for it."""
+        return not self.may_proceed(_FAR, 0)
 
 
 class Consistency(Protocol):

@@ -153,14 +153,11 @@ class Rule(Protocol):
     def takes_norm(self) -> bool:
         """True if its steps depend on the norm of a direction: clipping has no effect on a rule that takes signs."""
 
-    def among(self, workers: int) -> Rule:
-        """The same optimizer for the contributions of so many workers; itself, where their number does not matter."""
-
     def initial(self, layout: Layout) -> State:
         """The state before the first step."""
 
-    def step(self, direction: Tensor, state: State, rate: float) -> tuple[Tensor, State]:
-        """The step (numel,) and the next state; `rate` is the learning rate of the senders' first parameter group.
+    def step(self, direction: Tensor, state: State, rate: float, workers: int = 1) -> tuple[Tensor, State]:
+        """The step (numel,) and the next state; `rate` is the learning rate of the first parameter group of the `workers` that contribute.
 
         The `ModelState` multiplies the step by the direction's scale, so it must be linear in the rule's learning rate.
         """

@@ -130,8 +130,8 @@ class ModelState:
         self.memory = direction.state
         device, rates = self.weights.device, rates_of(contributions)
         if self.rule is not None:
-            rule = self.rule.among(self._start.group.size)
-            step, self.state = rule.step(self.clip(direction.average().to(device)), self.state, rates[0] if rates else 0.0)
+            clipped, rate = self.clip(direction.average().to(device)), rates[0] if rates else 0.0
+            step, self.state = self.rule.step(clipped, self.state, rate, self._start.group.size)
             self.adopt(self.anchor - direction.scale * step)
         elif self.optimize is not None:
             self.optimize(direction.average().to(device), tuple(rate * direction.scale for rate in rates))

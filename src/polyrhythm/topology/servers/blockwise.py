@@ -19,8 +19,6 @@ from polyrhythm.topology.servers.server import Server
 from polyrhythm.topology.servers.server_records import Wanted
 from polyrhythm.topology.servers.server_requests import ServerRequests
 
-_FAR = 2**40
-
 
 @dataclass(frozen=True, slots=True)
 @checked
@@ -58,7 +56,7 @@ class _BlockwiseClient:
     offers = NOTHING
 
     def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
-        self.waits = not agreement.conditions.may_proceed(_FAR, 0)
+        self.waits = agreement.conditions.waits
         self.requests = requests
 
     async def establish(self, initial: InitialState) -> Response:
