@@ -61,7 +61,7 @@ class _Neighbour:
         self.coded = VectorEncoder(agreement, endpoint)
         self.group = endpoint.group
         self.port = endpoint.port
-        self.members = PresentMembers(endpoint, self._lose)
+        self.members = PresentMembers(endpoint)
         self.exchanges = 0
         self.initial: InitialState
 
@@ -80,9 +80,6 @@ class _Neighbour:
                 await self.port.send(self.group.members[rank], Message(topic, tensors=encoded.packet))
         received = await self.members.receive(topic, [self.group.members[rank] for rank in senders])
         return MixWeights([self.coded.decode(delivery.message.tensors) for delivery in received])
-
-    def _lose(self, name: str) -> None:
-        """Its neighbours mix one replica less."""
 
     async def finish(self) -> Response:
         return AdoptWeights(await self.members.mean(self.initial.weights()))

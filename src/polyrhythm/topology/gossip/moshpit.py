@@ -68,7 +68,7 @@ class _Member:
         self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
-        self.mail = PeerMail(endpoint, self._take, self._lose)
+        self.mail = PeerMail(endpoint, self._take)
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
         self.came: dict[tuple[str, str], Packet] = {}
         self.numbered = 0
@@ -133,16 +133,12 @@ class _Member:
         self.came[message.text, sender] = message.tensors
         self.mail.wake()
 
-    def _lose(self, name: str) -> None:
-        """Nothing more to do: `PeerMail` wakes those that wait for it."""
-
     async def finish(self) -> Response:
         await self.mail.finish()
         return AdoptWeights(await self.mail.mean(self.initial.weights()))
 
     async def drain(self, step: int) -> str:
-        await self.mail.drain()
-        return ""
+        return await self.mail.drain()
 
     def export(self) -> StateTree:
         return {"rounds": self.numbered}

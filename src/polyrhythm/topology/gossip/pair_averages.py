@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.merge import mixing
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
@@ -17,7 +16,7 @@ from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
-from polyrhythm.topology.gossip.partners import drawn
+from polyrhythm.topology.gossip.partners import Question
 from polyrhythm.topology.gossip.peer_mail import MAIL, PeerMail
 from polyrhythm.topology.gossip.vector_encoder import VectorEncoder
 from polyrhythm.topology.graphs.bipartite import BipartiteGraph
@@ -56,27 +55,23 @@ class PairAverages:
 class _Averager:
     """`held` (numel,) are the worker's weights as others see them, and `given` as the worker computes on; neither is ever written to.
 
-    `asked` is the worker whose answer is awaited, `sent` the weights that it got, and `answered` is open when it has come. `moved` is what
-    the worker's last step did, with the sign of a gradient.
+    `sent` are the weights that the worker got that was asked last. `moved` is what the worker's last step did, with the sign of a gradient.
     """
 
     offers = NOTHING
 
     def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
-        self.graph = graph
         self.coded = VectorEncoder(agreement, endpoint)
         self.coded.context = self.coded.context.changed(update=lambda: self.moved)
         self.merge = mixing(agreement.merge)
-        self.group = endpoint.group
         self.port = endpoint.port
-        self.mail = PeerMail(endpoint, self._take, self._lose)
+        self.question = Question(graph, endpoint)
+        self.mail = PeerMail(endpoint, self._take, self.question.lose)
         self.held: Tensor
         self.given: Tensor
         self.sent: Tensor
         self.moved: Tensor
         self.clock = 0
-        self.asked = ""
-        self.answered = Latch()
 
     async def establish(self, initial: InitialState) -> Response:
         self.coded.open(initial.model_state.layout)
@@ -88,8 +83,7 @@ class _Averager:
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         self.clock, self.moved = clock, self.given - value
         self.held = value.clone() if self.held is self.given else value + (self.held - self.given)
-        if not self.asked and (partner := drawn(self.graph, clock, self.group, self.mail.present, self.port.rng("partner"))):
-            self.asked, self.answered = partner, Latch()
+        if not self.question.asked and (partner := self.question.ask(clock, self.mail.present)):
             self.sent, message = self._encoded(_ASK)
             await self.port.send(partner, message)
         self.given = self.held
@@ -103,7 +97,7 @@ class _Averager:
             await self.port.send(sender, answer)
         else:
             self._mix(self.sent, theirs)
-            self._end()
+            self.question.end()
 
     def _encoded(self, text: str) -> tuple[Tensor, Message]:
         """The weights as they are now, as the receiver decodes them, and the message."""
@@ -116,17 +110,9 @@ class _Averager:
         mixed = self.merge.mix(mine, [theirs], context)
         self.held = mixed if self.held is mine else mixed + (self.held - mine)
 
-    def _lose(self, name: str) -> None:
-        if name == self.asked:
-            self._end()
-
-    def _end(self) -> None:
-        self.asked = ""
-        self.answered.open()
-
     async def _settle(self) -> None:
-        if self.asked:
-            await self.port.wait(self.answered)
+        if self.question.asked:
+            await self.port.wait(self.question.answered)
 
     async def finish(self) -> Response:
         await self._settle()
@@ -135,8 +121,7 @@ class _Averager:
 
     async def drain(self, step: int) -> str:
         await self._settle()
-        await self.mail.drain()
-        return ""
+        return await self.mail.drain()
 
     def export(self) -> StateTree:
         return {"codec": self.coded.state, "clock": self.clock, "held": self.held, "given": self.given}

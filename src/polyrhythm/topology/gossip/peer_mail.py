@@ -11,7 +11,7 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.topology import InitialState, WorkerEndpoint
-from polyrhythm.topology.gossip.present_members import PresentMembers
+from polyrhythm.topology.gossip.present_members import PresentMembers, unnoticed
 
 MAIL = "mail"
 """The topic of all that comes at any time, so that what one worker sends another is taken in the order in which it was sent."""
@@ -28,7 +28,7 @@ class PeerMail:
     none before the next checkpoint is written.
     """
 
-    def __init__(self, endpoint: WorkerEndpoint, take: Take, lost: Callable[[str], None]) -> None:
+    def __init__(self, endpoint: WorkerEndpoint, take: Take, lost: Callable[[str], None] = unnoticed) -> None:
         self.port = endpoint.port
         self.take = take
         self.lost = lost
@@ -75,10 +75,14 @@ class PeerMail:
         """Notify all others that this worker begins no exchange any more, and receive until they have done the same."""
         await self._meet(_FINISHED, self.finished)
 
-    async def drain(self) -> None:
-        """Notify all others that this worker begins no exchange before the next checkpoint, and receive until they have done the same."""
+    async def drain(self) -> str:
+        """Notify all others that this worker begins no exchange before the next checkpoint, and receive until they have done the same.
+
+        Returns no error: as `Channel.drain` has it.
+        """
         await self._meet(_DRAINED, self.drained)
         self.drained.clear()
+        return ""
 
     async def _meet(self, text: str, there: set[str]) -> None:
         for name in self.members.others:

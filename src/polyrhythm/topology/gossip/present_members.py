@@ -16,13 +16,17 @@ from polyrhythm.core.protocols.topology import InitialState, WorkerEndpoint
 _FIRST, _MEAN, _FINAL = "init", "mean", "mean.down"
 
 
+def unnoticed(name: str) -> None:
+    """Do nothing about a lost worker: its neighbours mix one replica less, in what it has not sent."""
+
+
 class PresentMembers:
     """`view` has the members that are left; `lost` is called with the name of one that is not.
 
     What goes down a tree is sent by the first worker to those whose parent is lost.
     """
 
-    def __init__(self, endpoint: WorkerEndpoint, lost: Callable[[str], None]) -> None:
+    def __init__(self, endpoint: WorkerEndpoint, lost: Callable[[str], None] = unnoticed) -> None:
         self.group = endpoint.group
         self.port = endpoint.port
         self.lost = lost

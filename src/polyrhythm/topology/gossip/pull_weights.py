@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
@@ -16,7 +15,7 @@ from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
-from polyrhythm.topology.gossip.partners import drawn
+from polyrhythm.topology.gossip.partners import Question
 from polyrhythm.topology.gossip.peer_mail import MAIL, PeerMail
 from polyrhythm.topology.gossip.vector_encoder import VectorEncoder
 from polyrhythm.topology.graphs.complete_graph import CompleteGraph
@@ -51,22 +50,19 @@ class PullWeights:
 
 
 class _Puller:
-    """`asked` is the worker whose answer is awaited, `theirs` its weights, and `answered` is open when they have come, or never will."""
+    """`theirs` are the weights with which the last question was answered."""
 
     offers = NOTHING
 
     def __init__(self, graph: Graph, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
-        self.graph = graph
         self.coded = VectorEncoder(agreement, endpoint)
-        self.group = endpoint.group
         self.port = endpoint.port
-        self.mail = PeerMail(endpoint, self._take, self._lose)
+        self.question = Question(graph, endpoint)
+        self.mail = PeerMail(endpoint, self._take, self.question.lose)
         self.initial: InitialState
         self.first: Tensor
         self.clock = 0
-        self.asked = ""
         self.theirs: list[Tensor] = []
-        self.answered = Latch()
 
     async def establish(self, initial: InitialState) -> Response:
         self.first = await self.mail.establish(initial)
@@ -77,38 +73,27 @@ class _Puller:
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         self.clock = clock
-        self.asked = drawn(self.graph, clock, self.group, self.mail.present, self.port.rng("partner"))
-        if not self.asked:
-            return MixWeights([])
-        self.theirs, self.answered = [], Latch()
-        await self.port.send(self.asked, Message(MAIL, text=_ASK))
-        await self.port.wait(self.answered)
+        self.theirs = []
+        if partner := self.question.ask(clock, self.mail.present):
+            await self.port.send(partner, Message(MAIL, text=_ASK))
+            await self.port.wait(self.question.answered)
         return MixWeights(self.theirs)
 
     async def _take(self, sender: str, message: Message) -> None:
         if message.text == _ANSWER:
             self.theirs = [self.coded.decode(message.tensors)]
-            self._end()
+            self.question.end()
             return
         weights = self.initial.weights() if self.clock else self.first  # which the worker may not have taken over yet
         packet = self.coded.encode(weights, self.clock, lambda: weights).packet
         await self.port.send(sender, Message(MAIL, text=_ANSWER, tensors=packet))
-
-    def _lose(self, name: str) -> None:
-        if name == self.asked:
-            self._end()
-
-    def _end(self) -> None:
-        self.asked = ""
-        self.answered.open()
 
     async def finish(self) -> Response:
         await self.mail.finish()
         return AdoptWeights(await self.mail.mean(self.initial.weights()))
 
     async def drain(self, step: int) -> str:
-        await self.mail.drain()
-        return ""
+        return await self.mail.drain()
 
     def export(self) -> StateTree:
         return {"codec": self.coded.state, "clock": self.clock}

@@ -109,7 +109,7 @@ class _PushSender:
         self.codec = packets(agreement.codec)
         self.group = endpoint.group
         self.port = endpoint.port
-        self.mail = PeerMail(endpoint, self._take, self._lose)
+        self.mail = PeerMail(endpoint, self._take)
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
         self.initial: InitialState
         self.layouts: Sequence[Layout] = ()
@@ -156,16 +156,12 @@ class _PushSender:
     async def _take(self, sender: str, message: Message) -> None:
         self.inbox[sender] = int(message.numbers[0]), message.tensors
 
-    def _lose(self, name: str) -> None:
-        """Nobody waits for it; what it has sent is as good as that of others."""
-
     async def finish(self) -> Response:
         await self.mail.finish()
         return await self.end(self.mail, self.initial)
 
     async def drain(self, step: int) -> str:
-        await self.mail.drain()
-        return ""
+        return await self.mail.drain()
 
     def export(self) -> StateTree:
         return {"codec": self.coded, "inbox": list(self.inbox.items())}

@@ -32,7 +32,7 @@ class TensorGossip:
         self.merge = mixing(agreement.merge)
         self.group = endpoint.group
         self.port = endpoint.port
-        self.members = PresentMembers(endpoint, self._lose)
+        self.members = PresentMembers(endpoint)
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
         self.offers = Offers(tensors=self)
         self.layouts: list[Layout] = []
@@ -82,9 +82,6 @@ class TensorGossip:
 
     def _at(self, number: int) -> ExchangeContext:
         return self.context.at(self.clock, lambda: self.weights.weights).range(self.starts[number], self.layouts[number])
-
-    def _lose(self, name: str) -> None:
-        """Its neighbours mix one replica less, in the tensors that it has not sent."""
 
     async def finish(self) -> Response:
         return AdoptWeights(await self.members.mean(InitialState(self.weights, "").weights()))
