@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c '
 BIN := .venv/bin
 NATIVE := src/polyrhythm/core/shared_memory/_native.c src/polyrhythm/core/shared_memory/_fixed_point.c src/polyrhythm/codec/kernels/_kernels.c
 
-.PHONY: demo test test-all test-engines mutants lint format docs install bench clean
+.PHONY: demo test test-all test-engines mutants lint format docs docs-tables install bench clean
 
 install: .venv/installed
 
@@ -55,6 +55,10 @@ lint: install
 format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# What pages state of the catalogue: tables of systems and pieces, and their numbers.
+docs-tables: install
+	$(BIN)/python docs/generate_tables.py
 
 .venv/docs-installed: .venv/installed requirements-docs.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.txt -r requirements-docs.txt

@@ -16,7 +16,7 @@ import pytest
 from polyrhythm.hardware.devices import DEVICES
 from polyrhythm.hardware.presets import PRESETS
 from polyrhythm.systems import SYSTEMS
-from polyrhythm.systems.paper_names import also_called
+from polyrhythm.systems.declaration import also_called
 from polyrhythm.tools import cli
 from polyrhythm.tools.cli.app import app
 from polyrhythm.tools.cli.complete import (

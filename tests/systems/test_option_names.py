@@ -10,7 +10,7 @@ import pytest
 
 from polyrhythm import systems
 from polyrhythm.errors import CompositionError
-from polyrhythm.systems.paper_names import also_called, paper_names_of
+from polyrhythm.systems.declaration import also_called, paper_names_of
 from polyrhythm.tools.cli.presets import compose, deal
 
 IDEAS: dict[str, frozenset[str]] = {

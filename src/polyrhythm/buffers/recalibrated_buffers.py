@@ -105,3 +105,6 @@ def _detached(value: Any) -> Any:
     if type(value) in (tuple, list):
         return type(value)(_detached(part) for part in value)
     return value
+
+
+EXAMPLES = (RecalibratedBuffers(4),)

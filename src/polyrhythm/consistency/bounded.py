@@ -44,3 +44,6 @@ class Bounded:
     def _near(self, mine: int, slowest: float) -> bool:
         """True while a worker is no more than `slack` steps ahead of the slowest."""
         return mine - slowest <= self.slack
+
+
+EXAMPLES = (Bounded(0), Bounded(3))

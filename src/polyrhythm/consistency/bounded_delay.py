@@ -47,3 +47,6 @@ class BoundedDelay:
 
 def _all(workers: int) -> int:
     return workers
+
+
+EXAMPLES = (BoundedDelay(), BoundedDelay(2), BoundedDelay(None))

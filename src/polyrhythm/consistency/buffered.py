@@ -36,3 +36,6 @@ class Buffered:
     def conditions(self) -> Conditions:
         """Those of `then`, with groups of `size`."""
         return replace(self.then.conditions, quorum=lambda workers: min(self.size, workers))
+
+
+EXAMPLES = (Buffered(2),)

@@ -39,3 +39,6 @@ class Intervals:
     def conditions(self) -> Conditions:
         """A worker exchanges at every step, as gradients that are not pushed accumulate."""
         return Conditions(pushes=lambda clock: clock % self.push == 0, must_read=lambda mine, known: mine % self.fetch == 0)
+
+
+EXAMPLES = (Intervals(), Intervals(push=2, fetch=3))

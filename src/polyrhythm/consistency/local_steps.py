@@ -63,3 +63,6 @@ class LocalSteps:
             pushes=lambda clock: any(map(then.pushes, since(clock))),
             must_read=lambda mine, known: any(then.must_read(step, known) for step in since(mine)),
         )
+
+
+EXAMPLES = (LocalSteps(1), LocalSteps(4), LocalSteps(Every(4, offset=1)))

@@ -45,3 +45,6 @@ class PacedLocalSteps:
 
     def _exchanges(self, context: ExchangeContext) -> bool:
         return context.clock % max(1, int(context.controls.value(ControlledSetting.LOCAL_STEPS, self.tau))) == 0
+
+
+EXAMPLES = (PacedLocalSteps(3),)

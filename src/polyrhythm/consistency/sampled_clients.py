@@ -66,3 +66,6 @@ class SampledClients:
 def _drawn(seed: int, number: int, workers: int, count: int) -> frozenset[int]:
     """The ranks that take part in round `number`, from 0."""
     return frozenset(rng.stream(seed, "clients", number).choice(workers, count, replace=False).tolist())
+
+
+EXAMPLES = (SampledClients(0.5, 2),)

@@ -37,3 +37,6 @@ class SoftSync:
     def conditions(self) -> Conditions:
         """Those of `then`, with groups of c = max(1, ⌊P / n⌋)."""
         return replace(self.then.conditions, quorum=lambda workers: max(1, workers // self.groups))
+
+
+EXAMPLES = (SoftSync(1), SoftSync(2))

@@ -47,3 +47,6 @@ class WarmStart:
     def conditions(self) -> Conditions:
         """Those of `then`."""
         return self.then.conditions
+
+
+EXAMPLES = (WarmStart(3),)

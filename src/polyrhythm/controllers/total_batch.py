@@ -32,3 +32,6 @@ class TotalBatch:
     def decide(self, measured: Measurements, state: State) -> tuple[Sequence[Decision], State]:
         """The same batch for all workers, at least 1 sample."""
         return (Decision(ControlledSetting.BATCH, max(1, round(self.samples / measured.group_size))),), state
+
+
+EXAMPLES = (TotalBatch(12),)

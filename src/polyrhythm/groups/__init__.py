@@ -1,10 +1,14 @@
 """Groups of workers, for exchanges in levels (`Hierarchical`): by where they run, by number, or by hand."""
 
-from polyrhythm.core.protocols.groups import Groups
-from polyrhythm.groups.by_location import ByHost, BySite
-from polyrhythm.groups.by_rank import Given, InGroups, OfSize
+from polyrhythm.core.protocols import declared
+from polyrhythm.groups.by_location import BySite as BySite
+from polyrhythm.groups.by_location import ByHost as ByHost
+from polyrhythm.groups.by_rank import OfSize as OfSize
+from polyrhythm.groups.by_rank import InGroups as InGroups
+from polyrhythm.groups.by_rank import Given as Given
+from polyrhythm.core.protocols.groups import Groups as Groups
 
-MEMBERS: tuple[Groups, ...] = (BySite(), ByHost(), OfSize(2), InGroups(2), Given(((0, 2), (1, 3))))
-"""One of each kind: the laws are tested over this list, with four workers."""
+MEMBERS = declared.members(globals())
+"""Examples of each piece, in the order in which messages propose them: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "ByHost", "BySite", "Given", "Groups", "InGroups", "OfSize"]
+__all__ = declared.names(globals())

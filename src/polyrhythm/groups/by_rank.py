@@ -63,3 +63,6 @@ class Given:
                 "and leave no group empty."
             )
         return [list(group) for group in self.ranks]
+
+
+EXAMPLES = (OfSize(2), InGroups(2), Given(((0, 2), (1, 3))))

@@ -64,3 +64,6 @@ class Consensus:
     def figures(self, state: State) -> Mapping[str, float]:
         """The primal residual: the distance of the worker from the consensus, relative to the norm of that."""
         return {"primal_residual": state[_RESIDUAL].item()}
+
+
+EXAMPLES = (Consensus(0.1),)

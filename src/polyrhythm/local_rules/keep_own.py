@@ -39,3 +39,6 @@ class KeepOwn:
     def go_on(self, agreed: Tensor, own: Tensor, sent: Tensor) -> Tensor:
         """The mixture α w + (1 - α) z."""
         return torch.lerp(agreed, own, self.part)
+
+
+EXAMPLES = (KeepOwn(0.5),)

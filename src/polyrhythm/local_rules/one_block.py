@@ -44,3 +44,6 @@ class OneBlock:
         kept = torch.full_like(gradient, -0.0)
         kept[start:end] = gradient[start:end]
         return kept
+
+
+EXAMPLES = (OneBlock(3),)

@@ -35,3 +35,6 @@ class Proximal:
     def correct(self, gradient: Tensor, context: ExchangeContext, state: State) -> Tensor:
         """g + mu (w - w0)."""
         return gradient - self.mu * context.moved
+
+
+EXAMPLES = (Proximal(0.1),)

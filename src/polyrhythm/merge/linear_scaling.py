@@ -53,3 +53,6 @@ class LinearScaling:
         k = float(workers if self.factor is None else self.factor)
         done = min(1.0, max(0, step - 1) / self.warmup) if self.warmup else 1.0
         return 1 + (k - 1) * done
+
+
+EXAMPLES = (LinearScaling(), LinearScaling(warmup=8))

@@ -70,3 +70,6 @@ class ProximalSGD:
             step = torch.where(over == weights - step, weights, step + over)  # zeros are exact
             step = torch.where((mean == 0) & mean.signbit(), weights.new_zeros(()), step)  # no worker has a gradient there
         return Direction(step, 1.0, 1.0, direction.state)
+
+
+EXAMPLES = (ProximalSGD(0.01, per_delay=0.1),)

@@ -3,25 +3,20 @@
 `Strategy(selected=...)` holds pairs of a selection and an exchange.
 """
 
-from polyrhythm.parameters.cheaper_as_factors import CheaperAsFactors
-from polyrhythm.parameters.dimensions import Dimensions
-from polyrhythm.parameters.fewer_as_factors import FewerAsFactors
-from polyrhythm.parameters.fragment import Fragment
-from polyrhythm.parameters.modules import Modules
-from polyrhythm.parameters.named import Named
-from polyrhythm.parameters.optionally import Optionally
-from polyrhythm.parameters.where import Where
+from polyrhythm.core.protocols import declared
+from polyrhythm.parameters.named import Named as Named
+from polyrhythm.parameters.modules import Modules as Modules
+from polyrhythm.parameters.dimensions import Dimensions as Dimensions
+from polyrhythm.parameters.where import Where as Where
+from polyrhythm.parameters.cheaper_as_factors import CheaperAsFactors as CheaperAsFactors
+from polyrhythm.parameters.fewer_as_factors import FewerAsFactors as FewerAsFactors
+from polyrhythm.parameters.optionally import Optionally as Optionally
+from polyrhythm.parameters.fragment import Fragment as Fragment
 
 MEMBERS = (
-    Named("*.weight"),
-    Modules("Linear"),
-    Dimensions(2),
-    Where(lambda candidate: candidate.parameter.numel() > 8),
-    CheaperAsFactors(2),
-    FewerAsFactors(2),
+    *declared.members(globals()),
     Optionally(Modules("Embedding")),
-    Fragment(1, 2),
 )
-"""One of each kind: the laws are tested over this list."""
+"""Examples of each piece, and compositions, in the order in which messages propose them: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "CheaperAsFactors", "Dimensions", "FewerAsFactors", "Fragment", "Modules", "Named", "Optionally", "Where"]
+__all__ = declared.names(globals())

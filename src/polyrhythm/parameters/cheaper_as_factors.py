@@ -40,3 +40,6 @@ class CheaperAsFactors:
         (outs, ins), others = shape, candidate.workers - 1
         # both sides times S / 2, so that they are whole numbers
         return self.servers * self.batch * others * (outs + ins) <= outs * ins * (others + self.servers - 1)
+
+
+EXAMPLES = (CheaperAsFactors(2),)

@@ -27,3 +27,6 @@ class Dimensions:
     def takes(self, candidate: ParameterInfo) -> bool:
         """True if it has enough dimensions and elements."""
         return candidate.parameter.dim() >= self.least and candidate.parameter.numel() >= self.elements
+
+
+EXAMPLES = (Dimensions(2),)

@@ -31,3 +31,6 @@ class FewerAsFactors:
         """True for weight and bias of such a layer."""
         shape = linear_shape(candidate)
         return shape is not None and self.batch * sum(shape) < shape[0] * shape[1]
+
+
+EXAMPLES = (FewerAsFactors(2),)

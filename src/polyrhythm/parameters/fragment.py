@@ -31,3 +31,6 @@ class Fragment:
     def takes(self, candidate: ParameterInfo) -> bool:
         """True if its module belongs to the fragment."""
         return candidate.place % self.count == self.index
+
+
+EXAMPLES = (Fragment(1, 2),)

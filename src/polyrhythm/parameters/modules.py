@@ -32,3 +32,6 @@ class Modules:
     def takes(self, candidate: ParameterInfo) -> bool:
         """True if its module is of one of these classes."""
         return any(kind.__name__ in self.kinds for kind in type(candidate.module).__mro__)
+
+
+EXAMPLES = (Modules("Linear"),)

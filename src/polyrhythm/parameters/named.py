@@ -33,3 +33,6 @@ class Named:
     def takes(self, candidate: ParameterInfo) -> bool:
         """True if one of the patterns matches its name."""
         return any(fnmatchcase(candidate.name, pattern) for pattern in self.patterns)
+
+
+EXAMPLES = (Named("*.weight"),)

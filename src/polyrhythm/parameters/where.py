@@ -25,3 +25,6 @@ class Where:
     def takes(self, candidate: ParameterInfo) -> bool:
         """True if the condition is true for it."""
         return bool(self.condition(candidate))
+
+
+EXAMPLES = (Where(lambda candidate: candidate.parameter.numel() > 8),)

@@ -3,11 +3,12 @@
 `Strategy(shuffle=...)` holds one. `worker.batches` and `worker.sampler` get their samples from it, by `core.training.data`.
 """
 
-from polyrhythm.shuffle.global_shuffle import GlobalShuffle
-from polyrhythm.shuffle.own_pace import OwnPace
-from polyrhythm.shuffle.ring_shuffle import RingShuffle
+from polyrhythm.core.protocols import declared
+from polyrhythm.shuffle.global_shuffle import GlobalShuffle as GlobalShuffle
+from polyrhythm.shuffle.ring_shuffle import RingShuffle as RingShuffle
+from polyrhythm.shuffle.own_pace import OwnPace as OwnPace
 
-MEMBERS = (GlobalShuffle(), RingShuffle(), OwnPace())
-"""One of each kind: the laws are tested over this list."""
+MEMBERS = declared.members(globals())
+"""Examples of each piece, in the order in which messages propose them: the laws are tested over this list."""
 
-__all__ = ["MEMBERS", "GlobalShuffle", "OwnPace", "RingShuffle"]
+__all__ = declared.names(globals())

@@ -15,58 +15,105 @@ import msgspec
 
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError, unknown
-from polyrhythm.systems.adaptive import ako, dlion, hong_chandra
-from polyrhythm.systems.asynchronous import deepspark, downpour, easgd, geeps, hogwild, softsync, ssp, strom
-from polyrhythm.systems.averaging import admm_sgd, dl4j_averaging, local_sgd, post_local_sgd, qsparse_local_sgd, slowmo
-from polyrhythm.systems.collective import adasum, collective_allreduce, d2l, firecaffe, parallel_sgd, yadan
-from polyrhythm.systems.compressed import demo, dgc, onebit_adam, powersgd_plus, qsgd, signsgd, terngrad
-from polyrhythm.systems.decentralized import choco_sgd, d_squared, decentralized, exact_diffusion, gradient_tracking, moshpit, noloco
-from polyrhythm.systems.elephas import elephas, elephas_asynchronous, elephas_hogwild
-from polyrhythm.systems.federated import fedadam, fedavg, fedbuff, fedprox
-from polyrhythm.systems.gossip import adpsgd, gossipgrad, gossiping_sgd, keuper_asgd, sgp
-from polyrhythm.systems.hierarchical import fifteen_pf, gaia, hierarchical, hybrid_groups, yu
-from polyrhythm.systems.hybrid import parallax, poseidon
-from polyrhythm.systems.key_ranges import li_ps
-from polyrhythm.systems.key_value_stores import mxnet, mxnet_async, mxnet_worker_update
-from polyrhythm.systems.large_batches import climate, large_minibatch
-from polyrhythm.systems.local import async_local_sgd, diloco, sparknet
-from polyrhythm.systems.lock_free import buckwild, dogwild
-from polyrhythm.systems.negotiated import bitvector, horovod
-from polyrhythm.systems.paper_names import also_called, canonical, paper_names_of
-from polyrhythm.systems.parameter_servers import asysg_con, asysg_incon, consgd, dynsgd, paine, zhang_asgd
-from polyrhythm.systems.partial import sparta
-from polyrhythm.systems.pipelined import pipe_sgd
-from polyrhythm.systems.rudra import rudra, rudra_adv, rudra_adv_star
-from polyrhythm.systems.servers import bigdl, byteps_async, project_adam
-from polyrhythm.systems.streaming import streaming_diloco
-from polyrhythm.systems.synchronous import allreduce, byteps, direct, onebit, powersgd, single, tree
-from polyrhythm.systems.thresholded import actors, actors_decentralised, actors_softsync, dl4j_sharing
+from polyrhythm.systems.declaration import also_called, canonical, declared, paper_names_of
+from polyrhythm.systems.synchronous import single as single
+from polyrhythm.systems.synchronous import allreduce as allreduce
+from polyrhythm.systems.synchronous import direct as direct
+from polyrhythm.systems.synchronous import tree as tree
+from polyrhythm.systems.asynchronous import downpour as downpour
+from polyrhythm.systems.asynchronous import ssp as ssp
+from polyrhythm.systems.asynchronous import softsync as softsync
+from polyrhythm.systems.local import sparknet as sparknet
+from polyrhythm.systems.asynchronous import easgd as easgd
+from polyrhythm.systems.synchronous import onebit as onebit
+from polyrhythm.systems.asynchronous import strom as strom
+from polyrhythm.systems.gossip import gossipgrad as gossipgrad
+from polyrhythm.systems.local import diloco as diloco
+from polyrhythm.systems.hierarchical import hierarchical as hierarchical
+from polyrhythm.systems.hierarchical import hybrid_groups as hybrid_groups
+from polyrhythm.systems.hierarchical import gaia as gaia
+from polyrhythm.systems.synchronous import powersgd as powersgd
+from polyrhythm.systems.hybrid import poseidon as poseidon
+from polyrhythm.systems.hybrid import parallax as parallax
+from polyrhythm.systems.asynchronous import hogwild as hogwild
+from polyrhythm.systems.synchronous import byteps as byteps
+from polyrhythm.systems.large_batches import large_minibatch as large_minibatch
+from polyrhythm.systems.large_batches import climate as climate
+from polyrhythm.systems.servers import byteps_async as byteps_async
+from polyrhythm.systems.servers import project_adam as project_adam
+from polyrhythm.systems.servers import bigdl as bigdl
+from polyrhythm.systems.parameter_servers import zhang_asgd as zhang_asgd
+from polyrhythm.systems.parameter_servers import paine as paine
+from polyrhythm.systems.parameter_servers import consgd as consgd
+from polyrhythm.systems.parameter_servers import dynsgd as dynsgd
+from polyrhythm.systems.parameter_servers import asysg_con as asysg_con
+from polyrhythm.systems.parameter_servers import asysg_incon as asysg_incon
+from polyrhythm.systems.rudra import rudra as rudra
+from polyrhythm.systems.rudra import rudra_adv as rudra_adv
+from polyrhythm.systems.rudra import rudra_adv_star as rudra_adv_star
+from polyrhythm.systems.key_value_stores import mxnet as mxnet
+from polyrhythm.systems.key_value_stores import mxnet_worker_update as mxnet_worker_update
+from polyrhythm.systems.key_value_stores import mxnet_async as mxnet_async
+from polyrhythm.systems.thresholded import dl4j_sharing as dl4j_sharing
+from polyrhythm.systems.thresholded import actors as actors
+from polyrhythm.systems.thresholded import actors_softsync as actors_softsync
+from polyrhythm.systems.thresholded import actors_decentralised as actors_decentralised
+from polyrhythm.systems.collective import d2l as d2l
+from polyrhythm.systems.collective import parallel_sgd as parallel_sgd
+from polyrhythm.systems.collective import firecaffe as firecaffe
+from polyrhythm.systems.collective import yadan as yadan
+from polyrhythm.systems.collective import collective_allreduce as collective_allreduce
+from polyrhythm.systems.collective import adasum as adasum
+from polyrhythm.systems.negotiated import horovod as horovod
+from polyrhythm.systems.negotiated import bitvector as bitvector
+from polyrhythm.systems.averaging import post_local_sgd as post_local_sgd
+from polyrhythm.systems.averaging import slowmo as slowmo
+from polyrhythm.systems.averaging import dl4j_averaging as dl4j_averaging
+from polyrhythm.systems.averaging import admm_sgd as admm_sgd
+from polyrhythm.systems.elephas import elephas as elephas
+from polyrhythm.systems.elephas import elephas_asynchronous as elephas_asynchronous
+from polyrhythm.systems.elephas import elephas_hogwild as elephas_hogwild
+from polyrhythm.systems.streaming import streaming_diloco as streaming_diloco
+from polyrhythm.systems.compressed import qsgd as qsgd
+from polyrhythm.systems.compressed import terngrad as terngrad
+from polyrhythm.systems.compressed import signsgd as signsgd
+from polyrhythm.systems.compressed import dgc as dgc
+from polyrhythm.systems.compressed import onebit_adam as onebit_adam
+from polyrhythm.systems.compressed import powersgd_plus as powersgd_plus
+from polyrhythm.systems.compressed import demo as demo
+from polyrhythm.systems.partial import sparta as sparta
+from polyrhythm.systems.pipelined import pipe_sgd as pipe_sgd
+from polyrhythm.systems.adaptive import ako as ako
+from polyrhythm.systems.adaptive import hong_chandra as hong_chandra
+from polyrhythm.systems.adaptive import dlion as dlion
+from polyrhythm.systems.hierarchical import fifteen_pf as fifteen_pf
+from polyrhythm.systems.hierarchical import yu as yu
+from polyrhythm.systems.gossip import adpsgd as adpsgd
+from polyrhythm.systems.gossip import sgp as sgp
+from polyrhythm.systems.gossip import gossiping_sgd as gossiping_sgd
+from polyrhythm.systems.gossip import keuper_asgd as keuper_asgd
+from polyrhythm.systems.asynchronous import deepspark as deepspark
+from polyrhythm.systems.lock_free import buckwild as buckwild
+from polyrhythm.systems.lock_free import dogwild as dogwild
+from polyrhythm.systems.decentralized import decentralized as decentralized
+from polyrhythm.systems.decentralized import d_squared as d_squared
+from polyrhythm.systems.decentralized import exact_diffusion as exact_diffusion
+from polyrhythm.systems.decentralized import gradient_tracking as gradient_tracking
+from polyrhythm.systems.federated import fedavg as fedavg
+from polyrhythm.systems.federated import fedprox as fedprox
+from polyrhythm.systems.federated import fedadam as fedadam
+from polyrhythm.systems.federated import fedbuff as fedbuff
+from polyrhythm.systems.local import async_local_sgd as async_local_sgd
+from polyrhythm.systems.asynchronous import geeps as geeps
+from polyrhythm.systems.decentralized import choco_sgd as choco_sgd
+from polyrhythm.systems.decentralized import noloco as noloco
+from polyrhythm.systems.decentralized import moshpit as moshpit
+from polyrhythm.systems.key_ranges import li_ps as li_ps
+from polyrhythm.systems.averaging import local_sgd as local_sgd
+from polyrhythm.systems.averaging import qsparse_local_sgd as qsparse_local_sgd
 
-SYSTEMS: dict[str, Callable[..., Strategy]] = {
-    preset.__name__.replace("_", "-"): preset
-    for preset in (
-        *(single, allreduce, direct, tree, downpour, ssp, softsync, sparknet, easgd, onebit, strom, gossipgrad, diloco),
-        *(hierarchical, hybrid_groups, gaia, powersgd, poseidon, parallax, hogwild, byteps),
-        *(large_minibatch, climate, byteps_async, project_adam, bigdl),
-        *(zhang_asgd, paine, consgd, dynsgd, asysg_con, asysg_incon, rudra, rudra_adv, rudra_adv_star),
-        *(mxnet, mxnet_worker_update, mxnet_async, dl4j_sharing, actors, actors_softsync, actors_decentralised),
-        *(d2l, parallel_sgd, firecaffe, yadan, collective_allreduce, adasum, horovod, bitvector),
-        *(post_local_sgd, slowmo, dl4j_averaging, admm_sgd, elephas, elephas_asynchronous, elephas_hogwild, streaming_diloco),
-        *(qsgd, terngrad, signsgd, dgc, onebit_adam, powersgd_plus, demo, sparta, pipe_sgd),
-        *(ako, hong_chandra, dlion),
-        *(fifteen_pf, yu),
-        *(adpsgd, sgp, gossiping_sgd, keuper_asgd, deepspark),
-        *(buckwild, dogwild),
-        *(decentralized, d_squared, exact_diffusion, gradient_tracking),
-        *(fedavg, fedprox, fedadam),
-        *(fedbuff, async_local_sgd),
-        geeps,
-        *(choco_sgd, noloco),
-        moshpit,
-        li_ps,
-        *(local_sgd, qsparse_local_sgd),
-    )
-}
+SYSTEMS: dict[str, Callable[..., Strategy]] = declared(globals())
+"""Every published system by its name, in the order of the imports: pages and searches keep it."""
 
 
 def find(name: str, **options: Any) -> Strategy:

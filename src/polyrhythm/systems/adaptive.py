@@ -9,11 +9,11 @@ from polyrhythm.core.protocols.controller import Controller, Fixed
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import BatchWeighted, Mean
 from polyrhythm.shuffle import OwnPace
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import KnowledgeTransfer, LinkExchange, PartialExchange
 
 
-@paper_names(partitions="parts")
+@system(Family.ADAPTIVE_PEERS, "(P − 1) M / p in P (P − 1) messages, p being each worker's partitions", partitions="parts")
 def ako(parts: int | None = None, slack: int | None = None) -> Strategy:
     """Partial gradient exchange without servers (Ako; Watcharapichat et al., SoCC 2016; TF.AKO).
 
@@ -31,7 +31,7 @@ def ako(parts: int | None = None, slack: int | None = None) -> Strategy:
     )
 
 
-@paper_names(partitions="parts")
+@system(Family.ADAPTIVE_PEERS, "at most (P − 1) M / p in P (P − 1) messages, p being the partitions for each link", partitions="parts")
 def hong_chandra(parts: int | None = None) -> Strategy:
     """Partial gradients over wide-area links, of a size for each (Hong and Chandra, 2018).
 
@@ -49,7 +49,11 @@ def hong_chandra(parts: int | None = None) -> Strategy:
     )
 
 
-@paper_names(transfer="transfer_period")
+@system(
+    Family.ADAPTIVE_PEERS,
+    "8 bytes for each element within N % of its tensor's largest, N being that of the link, in at most P (P − 1) messages",
+    transfer="transfer_period",
+)
 def dlion(percent: float | None = None, slack: int = 5, even: bool = False, transfer_period: int | None = 100) -> Strategy:
     """Batches by speed and, for each link, the largest elements that it carries (DLion; Hong and Chandra, HPDC 2021).
 

@@ -7,11 +7,13 @@ from polyrhythm.consistency import Asynchronous, Bounded, Intervals, LocalSteps,
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.local_rules import PlainSteps, RandomComponent
 from polyrhythm.merge import Adagrad, Elastic, Mean, OuterOptimizer, StalenessScaled, Sum
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllToAll, Server, SharedMemory
 
 
-@paper_names(
+@system(
+    Family.ASYNCHRONOUS_SERVERS,
+    "P M / push for the pushes and at most P M / fetch for weights: at most 2 P M in 2 P S messages",
     shards="servers",
     learning_rate="outer_learning_rate",
     push="push_period",
@@ -43,7 +45,7 @@ def downpour(
     return Strategy(name="downpour", consistency=consistency, topology=Server(servers), merge=adagrad)
 
 
-@paper_names(shards="servers")
+@system(Family.SERVERS, "2 P M in 2 P S messages", shards="servers")
 def geeps(slack: int = 0, servers: int = 2) -> Strategy:
     """A sharded parameter server for models that outgrow their memory (GeePS; Cui, Zhang, Ganger, Gibbons, Xing, EuroSys 2016).
 
@@ -54,7 +56,7 @@ def geeps(slack: int = 0, servers: int = 2) -> Strategy:
     return Strategy(name="geeps", consistency=LocalSteps(1, Bounded(slack)), topology=Server(servers), merge=Mean())
 
 
-@paper_names(shards="servers")
+@system(Family.ASYNCHRONOUS_SERVERS, "P M for the pushes, and M for each read: between P M and 2 P M", shards="servers")
 def ssp(slack: int = 3, servers: int = 1) -> Strategy:
     """Stale-synchronous parallel (Ho et al., NIPS 2013; Petuum, Xing et al., KDD 2015).
 
@@ -65,7 +67,11 @@ def ssp(slack: int = 3, servers: int = 1) -> Strategy:
     return Strategy(name="ssp", consistency=LocalSteps(1, Bounded(slack)), topology=Server(servers), merge=Mean())
 
 
-@paper_names(shards="servers")
+@system(
+    Family.ASYNCHRONOUS_SERVERS,
+    "P M for the pushes, and M for each response with a newer version: at most 2 P M in 2 P S messages",
+    shards="servers",
+)
 def softsync(groups: int = 1, servers: int = 1) -> Strategy:
     """n-softsync with staleness-dependent learning rates (Rudra; Gupta, Zhang, Wang, ICDM 2016; Zhang et al., IJCAI 2016).
 
@@ -75,7 +81,7 @@ def softsync(groups: int = 1, servers: int = 1) -> Strategy:
     return Strategy(name="softsync", consistency=SoftSync(groups), topology=Server(servers), merge=StalenessScaled())
 
 
-@paper_names(tau="period", beta="moving_rate", shards="servers")
+@system(Family.ASYNCHRONOUS_SERVERS, "2 P M / τ in 2 P S messages every τ steps", tau="period", beta="moving_rate", shards="servers")
 def easgd(period: int = 10, moving_rate: float = 0.9, servers: int = 1) -> Strategy:
     """Asynchronous elastic averaging (EASGD; Zhang, Choromanska, LeCun, NIPS 2015, arXiv:1412.6651).
 
@@ -85,7 +91,7 @@ def easgd(period: int = 10, moving_rate: float = 0.9, servers: int = 1) -> Strat
     return Strategy(name="easgd", consistency=LocalSteps(period, Asynchronous()), topology=Server(servers), merge=Elastic(moving_rate))
 
 
-@paper_names(tau="period", beta="moving_rate")
+@system(Family.ASYNCHRONOUS_SERVERS, "2 P M / τ in 2 P messages every τ steps", tau="period", beta="moving_rate")
 def deepspark(period: int = 10, moving_rate: float = 0.9) -> Strategy:
     """Elastic averaging through the driver of a Spark cluster (DeepSpark; Kim, Park, Jang, Yoon, 2016, arXiv:1602.08191).
 
@@ -96,6 +102,7 @@ def deepspark(period: int = 10, moving_rate: float = 0.9) -> Strategy:
     return Strategy(name="deepspark", consistency=LocalSteps(period, Asynchronous()), topology=Server(1), merge=Elastic(moving_rate))
 
 
+@system(Family.ASYNCHRONOUS_PEERS, "nothing")
 def hogwild(single: bool = False) -> Strategy:
     """Steps on shared weights without locks (Hogwild!; Niu, Recht, Ré, Wright, NIPS 2011).
 
@@ -110,7 +117,7 @@ def hogwild(single: bool = False) -> Strategy:
     return Strategy(name="hogwild", consistency=Asynchronous(), topology=SharedMemory(), merge=Sum(), local=local)
 
 
-@paper_names(tau="threshold")
+@system(Family.ASYNCHRONOUS_PEERS, "4 (P − 1) bytes for each element above τ of each worker, in P (P − 1) messages", tau="threshold")
 def strom(threshold: float = 4e-3, gaps: bool = False) -> Strategy:
     """Thresholded updates from everyone to everyone, asynchronously (Strom, Interspeech 2015).
 

@@ -7,11 +7,11 @@ from polyrhythm.consistency import LocalSteps, Switched
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.local_rules import AverageMoments, Consensus, PlainSteps, ResetMoments
 from polyrhythm.merge import Mean, OuterOptimizer, SlowMomentum
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AggregationTree, AllReduce, Direct, Ring
 
 
-@paper_names(tau="period")
+@system(Family.LOCAL_STEPS, "2 (P − 1) M / τ in 2 P (P − 1) messages every τ steps", tau="period")
 def local_sgd(period: int = 16) -> Strategy:
     """Averages of the weights every few steps (local SGD; Stich, ICLR 2019, arXiv:1805.09767).
 
@@ -22,7 +22,12 @@ def local_sgd(period: int = 16) -> Strategy:
     return Strategy(name="local-sgd", consistency=LocalSteps(period), topology=AllReduce(Ring()), merge=Mean())
 
 
-@paper_names(tau="period")
+@system(
+    Family.LOCAL_STEPS,
+    "P (P − 1) / τ times a bit for each element of the matrices and two means for each row, and 2 (P − 1) / τ times the vectors, in 3"
+    " P (P − 1) messages every τ steps",
+    tau="period",
+)
 def qsparse_local_sgd(period: int = 8, ratio: float | None = None) -> Strategy:
     """Local steps whose changes are sent in few bits (Qsparse-local-SGD; Basu, Data, Karakus, Diggavi, NeurIPS 2019, arXiv:1906.02367).
 
@@ -36,7 +41,7 @@ def qsparse_local_sgd(period: int = 8, ratio: float | None = None) -> Strategy:
     return Strategy(name="qsparse-local-sgd", consistency=LocalSteps(period), topology=AllReduce(Direct()), codec=codec, merge=Mean())
 
 
-@paper_names(tau="period")
+@system(Family.LOCAL_STEPS, "2 (P − 1) M in 2 P (P − 1) messages, after each of the first steps and then every τ steps", tau="period")
 def post_local_sgd(synchronous: int = 100, period: int = 8) -> Strategy:
     """Synchronous steps first, then local ones (post-local SGD; Lin, Stich, Patel, Jaggi, ICLR 2020, arXiv:1808.07217).
 
@@ -48,7 +53,13 @@ def post_local_sgd(synchronous: int = 100, period: int = 8) -> Strategy:
     return Strategy(name="post-local-sgd", consistency=LocalSteps(Switched(synchronous, period)), topology=AllReduce(Ring()), merge=Mean())
 
 
-@paper_names(tau="period", alpha="outer_learning_rate", beta="outer_momentum")
+@system(
+    Family.LOCAL_STEPS,
+    "2 (P − 1) M / τ in 2 P (P − 1) messages every τ steps",
+    tau="period",
+    alpha="outer_learning_rate",
+    beta="outer_momentum",
+)
 def slowmo(period: int = 12, outer_learning_rate: float = 1.0, outer_momentum: float = 0.7) -> Strategy:
     """Momentum over rounds of local steps (SlowMo; Wang, Tantia, Ballas, Rabbat, ICLR 2020, arXiv:1910.00643).
 
@@ -61,6 +72,11 @@ def slowmo(period: int = 12, outer_learning_rate: float = 1.0, outer_momentum: f
     return Strategy(name="slowmo", consistency=LocalSteps(period), topology=AllReduce(Ring()), merge=slow, local=ResetMoments())
 
 
+@system(
+    Family.LOCAL_STEPS,
+    "2 (P − 1) (M + U) / τ in 6 (P − 1) messages every τ steps, U being the bytes of the optimizer's state and a number a tensor; "
+    "plain SGD has no state, and 4 (P − 1) messages",
+)
 def dl4j_averaging(period: int = 5, depth: int = 2, save_updater: bool = True) -> Strategy:
     """Parameters and updater averaged over a tree (DL4J's ParameterAveragingTrainingMaster; Skymind, 2014, Deeplearning4j on Spark).
 
@@ -74,7 +90,7 @@ def dl4j_averaging(period: int = 5, depth: int = 2, save_updater: bool = True) -
     return Strategy(name="dl4j-averaging", consistency=LocalSteps(period), topology=tree, merge=Mean(), local=local)
 
 
-@paper_names(rho="proximal_weight", tau="period")
+@system(Family.LOCAL_STEPS, "2 (P − 1) M / τ in 2 (P − 1) messages every τ steps", rho="proximal_weight", tau="period")
 def admm_sgd(proximal_weight: float = 0.1, period: int = 10) -> Strategy:
     """Consensus ADMM with SGD for the local problems (Hegde and Usmani, Parallel and Distributed Deep Learning, Stanford CME 323, 2016).
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from polyrhythm.consistency import LocalSteps
 from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import Adasum, AllReduce, Direct, Keyed, Ring, Star, Tree
 
 
+@system(Family.ALL_REDUCE, "2 (P − 1) M in 2 (P − 1) messages, all of them over worker 0's line")
 def d2l() -> Strategy:
     """Synchronous SGD whose sums are made at worker 0 and copied back (Zhang, Lipton, Li, Smola, Dive into Deep Learning, 2023).
 
@@ -16,6 +18,7 @@ def d2l() -> Strategy:
     return Strategy(name="d2l", topology=AllReduce(Star()))
 
 
+@system(Family.ALL_REDUCE, "2 (P − 1) M in 2 (P − 1) messages, at most 2 ⌈log2 P⌉ of a worker")
 def parallel_sgd() -> Strategy:
     """Parallel SGD over a tree (Hegde and Usmani, Parallel and Distributed Deep Learning, Stanford, 2016, section 3).
 
@@ -25,6 +28,7 @@ def parallel_sgd() -> Strategy:
     return Strategy(name="parallel-sgd", topology=AllReduce(Tree()))
 
 
+@system(Family.ALL_REDUCE, "2 (P − 1) M in 2 (P − 1) messages")
 def firecaffe() -> Strategy:
     """Synchronous SGD over a reduction tree (FireCaffe; Iandola, Moskewicz, Ashraf, Keutzer, CVPR 2016, arXiv:1511.00175).
 
@@ -35,6 +39,7 @@ def firecaffe() -> Strategy:
     return Strategy(name="firecaffe", topology=AllReduce(Tree()))
 
 
+@system(Family.ALL_REDUCE, "2 (P − 1) M in 2 P (P − 1) messages")
 def yadan() -> Strategy:
     """Data parallelism of a few workers that exchange all with all (Yadan, Adams, Taigman, Ranzato, 2013, arXiv:1312.5853).
 
@@ -44,6 +49,7 @@ def yadan() -> Strategy:
     return Strategy(name="yadan", topology=AllReduce(Direct()))
 
 
+@system(Family.ALL_REDUCE, "2 (P − 1) M in 2 P (P − 1) messages a tensor")
 def collective_allreduce() -> Strategy:
     """Synchronous SGD with an all-reduce of each tensor (CollectiveAllReduceStrategy of TensorFlow 1.11, 2018; Abadi et al., OSDI 2016).
 
@@ -54,6 +60,7 @@ def collective_allreduce() -> Strategy:
     return Strategy(name="collective-allreduce", topology=Keyed(AllReduce(Ring())))
 
 
+@system(Family.ALL_REDUCE, "2 (P − 1) M, and less than 48 P log2 P bytes a tensor for dot products, where P is a power of two")
 def adasum() -> Strategy:
     """What workers' optimizers did, combined by pairs (Adasum; Maleki et al., MLSys 2021, arXiv:2006.02924).
 

@@ -24,9 +24,11 @@ from polyrhythm.codec import (
 )
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import FrozenAdam, OuterOptimizer, SignDescent
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllReduce, Ring
 
 
+@system(Family.FEW_BITS, "P (P − 1) B in P (P − 1) messages: 4 bits an element, and 4 bytes a bucket")
 def qsgd(levels: int = 7, bucket: int = 512) -> Strategy:
     """Gradients rounded at random to a few levels (QSGD; Alistarh, Grubic, Li, Tomioka, Vojnovic, NeurIPS 2017, arXiv:1610.02132).
 
@@ -36,6 +38,7 @@ def qsgd(levels: int = 7, bucket: int = 512) -> Strategy:
     return Strategy(name="qsgd", topology=AllReduce(Ring()), codec=StochasticLevels(levels, bucket))
 
 
+@system(Family.FEW_BITS, "P (P − 1) B in P (P − 1) messages: 2 bits an element, and 4 bytes a tensor")
 def terngrad(clip: float = 2.5) -> Strategy:
     """Gradients of three values a layer (TernGrad; Wen, Xu, Yan, Wu, Wang, Chen, Li, NeurIPS 2017, arXiv:1705.07878).
 
@@ -45,6 +48,7 @@ def terngrad(clip: float = 2.5) -> Strategy:
     return Strategy(name="terngrad", topology=AllReduce(Ring()), codec=Ternary(clip))
 
 
+@system(Family.FEW_BITS, "2 (P − 1) M / 32 in 2 P (P − 1) messages: one bit an element both ways")
 def signsgd(momentum: float = 0.0) -> Strategy:
     """Signs of gradients both ways, by majority vote (signSGD; Bernstein et al., ICML 2018 and ICLR 2019, arXiv:1810.05291).
 
@@ -57,6 +61,10 @@ def signsgd(momentum: float = 0.0) -> Strategy:
     return Strategy(name="signsgd", topology=AllReduce(Ring()), codec=codec, merge=OuterOptimizer(SignDescent()))
 
 
+@system(
+    Family.FEW_ELEMENTS,
+    "P (P − 1) times 8 bytes for each ratio of an element of every tensor, in P (P − 1) messages; more in the warm-up",
+)
 def dgc(ratio: float = 0.001, momentum: float = 0.9, warmup: int = 10, clip_norm: float | None = None) -> Strategy:
     """Deep gradient compression (DGC; Lin, Han, Mao, Wang, Dally, ICLR 2018, arXiv:1712.01887).
 
@@ -71,6 +79,7 @@ def dgc(ratio: float = 0.001, momentum: float = 0.9, warmup: int = 10, clip_norm
     return Strategy(name="dgc", topology=AllReduce(Ring()), codec=clipped)
 
 
+@system(Family.FEW_BITS, "2 (P − 1) M / 32 in 2 P (P − 1) messages, and 4 bytes a stripe and tensor; as `allreduce` in the warm-up")
 def onebit_adam(warmup: int = 20, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Strategy:
     """Adam, then one-bit momentum over a frozen variance (1-bit Adam; Tang et al., ICML 2021, arXiv:2102.02888).
 
@@ -83,6 +92,7 @@ def onebit_adam(warmup: int = 20, beta1: float = 0.9, beta2: float = 0.999, epsi
     return Strategy(name="onebit-adam", topology=AllReduce(Ring()), codec=codec, merge=adam)
 
 
+@system(Family.FEW_ELEMENTS, "as `powersgd` in one bucket; as `allreduce` while warming up and every `period` steps")
 def powersgd_plus(rank: int = 2, refresh_period: int = 50, warmup: int = 10) -> Strategy:
     """Low-rank gradients whose projection is found anew from time to time (PowerSGD+; Xie, Chen, Yuan, 2025, arXiv:2509.11254).
 
@@ -93,6 +103,7 @@ def powersgd_plus(rank: int = 2, refresh_period: int = 50, warmup: int = 10) -> 
     return Strategy(name="powersgd-plus", topology=AllReduce(Ring()), codec=codec)
 
 
+@system(Family.FEW_ELEMENTS, "P (P − 1) B in P (P − 1) messages: 6 bytes for each coefficient kept")
 def demo(kept: int = 32, chunk: int = 64, decay: float = 0.999) -> Strategy:
     """Momenta that stay apart but for their fast components (DeMo; Peng, Quesnelle, Kingma, 2024, arXiv:2411.19870).
 

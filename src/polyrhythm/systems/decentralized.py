@@ -7,12 +7,16 @@ from polyrhythm.consistency import LocalSteps
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.local_rules import CorrectedWeights, GossipNesterov, TrackedGradients
 from polyrhythm.merge import Mean
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import CompressedGossip, Gossip, Lazy, MetropolisHastings, Moshpit, RandomPairs, RingGraph, WeightedGossip
 from polyrhythm.topology.graphs.graph import Graph
 
 
-@paper_names(tau="period")
+@system(
+    Family.GRAPH,
+    "the degrees of all workers times M / τ, in as many messages every τ steps: on a ring 2 P M; at the end 2 (P − 1) M",
+    tau="period",
+)
 def decentralized(period: int = 1, graph: Graph | None = None) -> Strategy:
     """Decentralised SGD on a graph with Metropolis-Hastings weights (D-PSGD; Lian et al., NeurIPS 2017, arXiv:1705.09056).
 
@@ -25,7 +29,7 @@ def decentralized(period: int = 1, graph: Graph | None = None) -> Strategy:
     return Strategy(name="decentralized", consistency=LocalSteps(period), topology=topology, merge=Mean())
 
 
-@paper_names(stay="own_share")
+@system(Family.GRAPH, "as `decentralized`: on a ring 2 P M in 2 P messages; at the end 2 (P − 1) M", stay="own_share")
 def d_squared(own_share: float = 0.25, graph: Graph | None = None) -> Strategy:
     """Decentralised SGD in which differences between workers' data leave no bias (D²; Tang et al., ICML 2018, arXiv:1803.07068).
 
@@ -36,6 +40,7 @@ def d_squared(own_share: float = 0.25, graph: Graph | None = None) -> Strategy:
     return Strategy(name="d-squared", consistency=LocalSteps(1), topology=topology, merge=Mean(), local=CorrectedWeights())
 
 
+@system(Family.GRAPH, "as `decentralized`: on a ring 2 P M in 2 P messages; at the end 2 (P − 1) M")
 def exact_diffusion(graph: Graph | None = None) -> Strategy:
     """Adapt, correct, combine: diffusion without its bias (Yuan, Ying, Zhao, Sayed, IEEE Transactions on Signal Processing 2019, part I).
 
@@ -46,6 +51,7 @@ def exact_diffusion(graph: Graph | None = None) -> Strategy:
     return Strategy(name="exact-diffusion", consistency=LocalSteps(1), topology=topology, merge=Mean(), local=CorrectedWeights())
 
 
+@system(Family.GRAPH, "twice what `decentralized` sends: on a ring 4 P M in 4 P messages; at the end 2 (P − 1) M")
 def gradient_tracking(graph: Graph | None = None) -> Strategy:
     """Each worker steps on what tracks the mean gradient of all (DIGing; Nedic, Olshevsky, Shi, SIAM Journal on Optimization 2017).
 
@@ -56,7 +62,12 @@ def gradient_tracking(graph: Graph | None = None) -> Strategy:
     return Strategy(name="gradient-tracking", consistency=LocalSteps(1), topology=topology, merge=Mean(), local=TrackedGradients())
 
 
-@paper_names(gamma="mixing_rate", tau="period")
+@system(
+    Family.GRAPH,
+    "the degrees of all workers times B / τ, in as many messages every τ steps: on a ring 2 P B; at the end 2 (P − 1) M",
+    gamma="mixing_rate",
+    tau="period",
+)
 def choco_sgd(ratio: float = 0.1, mixing_rate: float = 0.3, period: int = 1, graph: Graph | None = None) -> Strategy:
     """Decentralised SGD with compressed messages (CHOCO-SGD; Koloskova, Stich, Jaggi, ICML 2019, arXiv:1902.00340).
 
@@ -68,7 +79,14 @@ def choco_sgd(ratio: float = 0.1, mixing_rate: float = 0.3, period: int = 1, gra
     return Strategy(name="choco-sgd", consistency=LocalSteps(period), topology=topology, codec=TopK(ratio), merge=Mean())
 
 
-@paper_names(tau="period", alpha="outer_momentum", beta="outer_learning_rate", gamma="mixing_rate")
+@system(
+    Family.GRAPH,
+    "2 P M / τ in 2 P messages every τ steps, for an even number of workers",
+    tau="period",
+    alpha="outer_momentum",
+    beta="outer_learning_rate",
+    gamma="mixing_rate",
+)
 def noloco(period: int = 20, outer_momentum: float = 0.5, outer_learning_rate: float = 0.7, mixing_rate: float = 0.7) -> Strategy:
     """Local steps, then a step with momentum over random pairs instead of all (NoLoCo; Kolehmainen et al., 2025, arXiv:2506.10911).
 
@@ -80,7 +98,11 @@ def noloco(period: int = 20, outer_momentum: float = 0.5, outer_learning_rate: f
     return Strategy(name="noloco", consistency=LocalSteps(period), topology=Gossip(RandomPairs()), merge=Mean(), local=rule)
 
 
-@paper_names(tau="period")
+@system(
+    Family.GRAPH,
+    "2 P (n − 1) / n M in 2 P (n − 1) messages every τ steps and round, with n workers on a line of the grid; at the end 2 (P − 1) M",
+    tau="period",
+)
 def moshpit(period: int = 1, dimensions: int = 2, rounds: int = 1) -> Strategy:
     """Averages over groups on a virtual grid (Moshpit SGD; Ryabinin, Gorbunov, Plokhotnyuk, Pekhimenko, NeurIPS 2021, arXiv:2103.03239).
 

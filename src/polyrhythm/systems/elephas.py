@@ -5,11 +5,11 @@ from __future__ import annotations
 from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Adagrad, Mean, OuterOptimizer, Sum
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import Server, SharedMemory
 
 
-@paper_names(tau="period")
+@system(Family.LOCAL_STEPS, "2 P M / τ in 2 P messages every τ steps", tau="period")
 def elephas(period: int = 20) -> Strategy:
     """Partitions train by themselves, then the driver applies the mean of their deltas (Elephas; Pumperla, 2015, its synchronous mode).
 
@@ -19,7 +19,7 @@ def elephas(period: int = 20) -> Strategy:
     return Strategy(name="elephas", consistency=LocalSteps(period), topology=Server(1), merge=Mean())
 
 
-@paper_names(tau="period", learning_rate="outer_learning_rate")
+@system(Family.ASYNCHRONOUS_SERVERS, "2 P M / τ in 2 P messages every τ steps", tau="period", learning_rate="outer_learning_rate")
 def elephas_asynchronous(period: int = 1, outer_learning_rate: float | None = None, initial_sum: float = 0.0) -> Strategy:
     """Deltas go to a driver that locks its weights, where a second optimizer takes them (Elephas; Pumperla, 2015, asynchronous mode).
 
@@ -32,6 +32,7 @@ def elephas_asynchronous(period: int = 1, outer_learning_rate: float | None = No
     return Strategy(name="elephas-asynchronous", consistency=LocalSteps(period, Asynchronous()), topology=Server(1), merge=adagrad)
 
 
+@system(Family.ASYNCHRONOUS_PEERS, "nothing")
 def elephas_hogwild() -> Strategy:
     """Deltas are written to weights that nobody locks (Elephas; Pumperla, 2015, its mode "hogwild").
 

@@ -6,11 +6,11 @@ from polyrhythm.consistency import Buffered, LocalSteps, SampledClients
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.local_rules import Proximal
 from polyrhythm.merge import Adam, OuterOptimizer, PolynomialStaleness, SampleMean
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import Server
 
 
-@paper_names(tau="period")
+@system(Family.FEDERATED, "2 M for each worker that is drawn, in 2 messages of each every τ steps", tau="period")
 def fedavg(fraction: float = 0.5, period: int = 10) -> Strategy:
     """Federated averaging (McMahan, Moore, Ramage, Hampson, Agüera y Arcas, AISTATS 2017, arXiv:1602.05629, algorithm 1).
 
@@ -21,7 +21,7 @@ def fedavg(fraction: float = 0.5, period: int = 10) -> Strategy:
     return Strategy(name="fedavg", consistency=SampledClients(fraction, period), topology=Server(), merge=SampleMean())
 
 
-@paper_names(tau="period", mu="proximal_weight")
+@system(Family.FEDERATED, "as `fedavg`", tau="period", mu="proximal_weight")
 def fedprox(fraction: float = 0.5, period: int = 10, proximal_weight: float = 0.1) -> Strategy:
     """Federated averaging whose local steps are pulled back (FedProx; Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, MLSys 2020).
 
@@ -34,7 +34,7 @@ def fedprox(fraction: float = 0.5, period: int = 10, proximal_weight: float = 0.
     )
 
 
-@paper_names(tau="period", learning_rate="outer_learning_rate", adaptivity="epsilon")
+@system(Family.FEDERATED, "as `fedavg`", tau="period", learning_rate="outer_learning_rate", adaptivity="epsilon")
 def fedadam(fraction: float = 0.5, period: int = 10, outer_learning_rate: float = 0.03, epsilon: float = 1e-3) -> Strategy:
     """Federated averaging with Adam at the server (FedAdam; Reddi, Charles, Zaheer et al., ICLR 2021, arXiv:2003.00295, algorithm 2).
 
@@ -46,7 +46,7 @@ def fedadam(fraction: float = 0.5, period: int = 10, outer_learning_rate: float 
     return Strategy(name="fedadam", consistency=SampledClients(fraction, period), topology=Server(), merge=outer)
 
 
-@paper_names(tau="period")
+@system(Family.FEDERATED, "2 P M / τ in 2 P messages every τ steps", tau="period")
 def fedbuff(buffer: int = 2, period: int = 10, power: float = 0.5) -> Strategy:
     """Asynchronous federated averaging with a buffer (FedBuff; Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek, Huba, AISTATS 2022).
 

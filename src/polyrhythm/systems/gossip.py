@@ -6,10 +6,11 @@ from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Mean, ParzenGate
 from polyrhythm.shuffle import RingShuffle
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import Deferred, Dissemination, Gossip, PairAverages, PullWeights, PushParts, PushSum, PushWeights
 
 
+@system(Family.GOSSIP, "P M and P D in 2 P messages; at the end 2 (P − 1) M")
 def gossipgrad(rotate: bool = True, layerwise: bool = False) -> Strategy:
     """Gossip with partner rotation and a ring shuffle of samples (GossipGraD; Daily et al., 2018, arXiv:1803.05880).
 
@@ -24,7 +25,11 @@ def gossipgrad(rotate: bool = True, layerwise: bool = False) -> Strategy:
     return Strategy(name="gossipgrad", consistency=LocalSteps(1), topology=topology, merge=Mean(), shuffle=RingShuffle())
 
 
-@paper_names(tau="period")
+@system(
+    Family.GOSSIP,
+    "at most P M / τ, in P messages every τ steps: a question and an answer for each worker of even rank; at the end 2 (P − 1) M",
+    tau="period",
+)
 def adpsgd(period: int = 1) -> Strategy:
     """Asynchronous averages of pairs (AD-PSGD; Lian, Zhang, Zhang, Liu, ICML 2018, arXiv:1710.06952).
 
@@ -36,7 +41,7 @@ def adpsgd(period: int = 1) -> Strategy:
     return Strategy(name="adpsgd", consistency=LocalSteps(period, Asynchronous()), topology=PairAverages(), merge=Mean())
 
 
-@paper_names(tau="period")
+@system(Family.GOSSIP, "P M / τ in P messages every τ steps; at the end 2 (P − 1) M", tau="period")
 def sgp(overlap: int = 0, period: int = 1) -> Strategy:
     """Stochastic gradient push (SGP; Assran, Loizou, Ballas, Rabbat, ICML 2019, arXiv:1811.10792).
 
@@ -49,7 +54,7 @@ def sgp(overlap: int = 0, period: int = 1) -> Strategy:
     return Strategy(name="sgp", consistency=LocalSteps(period), topology=PushSum(graph, overlap), merge=Mean())
 
 
-@paper_names(tau="period")
+@system(Family.GOSSIP, "P M / τ in P messages every τ steps, and with pull as many short ones; at the end 2 (P − 1) M", tau="period")
 def gossiping_sgd(period: int = 10, pull: bool = False) -> Strategy:
     """Gossiping SGD, by push or pull (Jin, Yuan, Iandola, Keutzer, 2016, arXiv:1611.04581).
 
@@ -61,7 +66,7 @@ def gossiping_sgd(period: int = 10, pull: bool = False) -> Strategy:
     return Strategy(name="gossiping-sgd", consistency=LocalSteps(period, Asynchronous()), topology=topology, merge=Mean())
 
 
-@paper_names(tau="period", rate="mixing_rate")
+@system(Family.GOSSIP, "P M / (n τ) for n parts, in P messages every τ steps", tau="period", rate="mixing_rate")
 def keuper_asgd(period: int = 1, parts: int = 8, mixing_rate: float = 1.0) -> Strategy:
     """Asynchronous SGD with one-sided sends and a Parzen gate (ASGD; Keuper, Pfreundt, MLHPC 2015, arXiv:1505.04956).
 

@@ -7,10 +7,11 @@ from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
 from polyrhythm.core.strategy import Exchange, Hierarchical, Leaders, Strategy, Stripes
 from polyrhythm.groups import InGroups, OfSize
 from polyrhythm.merge import HeavyBall, Mean, OuterOptimizer, Sum
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllReduce, AsAgreed, ByLayer, Direct, Overlay, Ring, RoundTrips, SelectiveBarrier, Server
 
 
+@system(Family.ALL_REDUCE, "2 (G − 1) M between G groups, and 3 (P − G) M inside them")
 def hierarchical(groups: str | int = "site", stripes: bool = False) -> Strategy:
     """Synchronous SGD over an all-reduce in each group and one among groups (Horovod's hierarchical all-reduce; Jia et al., 2018).
 
@@ -28,6 +29,7 @@ def hierarchical(groups: str | int = "site", stripes: bool = False) -> Strategy:
     return Strategy(name="hierarchical", exchange=levels)
 
 
+@system(Family.GOSSIP, "2 G M between G groups' roots and the servers, and 3 (P − G) M inside the groups")
 def hybrid_groups(groups: int = 4, servers: int = 4) -> Strategy:
     """Lockstep in groups, asynchronous servers among them (after Kurth et al., Deep Learning at 15PF, SC 2017, section III-E).
 
@@ -43,6 +45,7 @@ def hybrid_groups(groups: int = 4, servers: int = 4) -> Strategy:
     return Strategy(name="hybrid-groups", exchange=levels)
 
 
+@system(Family.GOSSIP, "as `hybrid-groups`")
 def fifteen_pf(groups: int = 4, servers: int = 4, momentum: float = 0.9) -> Strategy:
     """Lockstep in groups, and a server for each layer among them (Kurth et al., Deep Learning at 15PF, SC 2017, section III-E).
 
@@ -64,6 +67,7 @@ def fifteen_pf(groups: int = 4, servers: int = 4, momentum: float = 0.9) -> Stra
     return Strategy(name="fifteen-pf", exchange=levels)
 
 
+@system(Family.GOSSIP, "2 P M between workers and the servers of G groups, and 2 G M between these and the root")
 def yu(group_size: int = 2, slack: int = 0) -> Strategy:
     """Two levels of parameter servers (after Yu, Jiang, Chi, 2016; contents unverified: groups have servers of their own).
 
@@ -79,7 +83,13 @@ def yu(group_size: int = 2, slack: int = 0) -> Strategy:
     return Strategy(name="yu", exchange=levels)
 
 
-@paper_names(share="mean_share", lead="site_slack")
+@system(
+    Family.GOSSIP,
+    "at each site 2 P M among its workers and server; between sites 8 bytes for each significant element and other site; with hubs "
+    "for each element that is significant at one of a hub's sites, and other hub and site of its group",
+    share="mean_share",
+    lead="site_slack",
+)
 def gaia(
     threshold: float = 0.01,
     floor: float = 1e-3,

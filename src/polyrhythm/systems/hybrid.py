@@ -5,9 +5,15 @@ from __future__ import annotations
 from polyrhythm.codec import Rows, SufficientFactors
 from polyrhythm.core.strategy import Exchange, Strategy
 from polyrhythm.parameters import CheaperAsFactors, Modules, Optionally
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllReduce, ChangedRows, Ring, Server
 
 
+@system(
+    Family.SERVERS,
+    "4 P (P − 1) K (m + n) bytes for each linear layer of m outputs, n inputs and K samples that goes as factors; 2 P times the bytes"
+    " of the rest",
+)
 def poseidon(batch: int = 32, servers: int = 1) -> Strategy:
     """Each layer in the cheaper of two ways: factors to all workers, or gradients to servers (Poseidon; Zhang et al., USENIX ATC 2017).
 
@@ -20,6 +26,11 @@ def poseidon(batch: int = 32, servers: int = 1) -> Strategy:
     return Strategy(name="poseidon", selected=[(Optionally(CheaperAsFactors(batch, servers)), factors)], topology=Server(servers))
 
 
+@system(
+    Family.SERVERS,
+    "each worker's rows with a gradient to the servers, and P times the rows that any of them changed back; 2 (P − 1) times the bytes"
+    " of the rest",
+)
 def parallax(servers: int = 1) -> Strategy:
     """Rows of embeddings through servers, everything else through an all-reduce (Parallax; Kim et al., EuroSys 2019, arXiv:1808.02621).
 

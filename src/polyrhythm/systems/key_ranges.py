@@ -6,11 +6,17 @@ from polyrhythm.codec import KKT, FeatureBlocks, KeyList, RandomSkip
 from polyrhythm.consistency import BoundedDelay
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import ProximalSGD
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import ChangedRows, ServerRing, ZerosInBits
 
 
-@paper_names(delay="slack", blocks="parts")
+@system(
+    Family.ASYNCHRONOUS_SERVERS,
+    "what is not zero or filtered, and a bit for each key that ever was not, of which the list is sent once; back the rows that have "
+    "changed, and for each replica what a step has changed",
+    delay="slack",
+    blocks="parts",
+)
 def li_ps(
     slack: int | None = 2,
     servers: int = 2,

@@ -7,9 +7,11 @@ from polyrhythm.consistency import Asynchronous
 from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Mean
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import ByKey, Deferred, ServedSums, Server
 
 
+@system(Family.SERVERS, "P B for the pushes and P M for the weights, in 2 P S messages: 2 P M without a codec")
 def mxnet(servers: int = 1, threshold: float | None = None, largest: int = 1_000_000) -> Strategy:
     """Parameters in a store of keys that workers push to and pull from in lockstep (MXNet's `dist_sync`; Chen et al., 2015).
 
@@ -22,6 +24,7 @@ def mxnet(servers: int = 1, threshold: float | None = None, largest: int = 1_000
     return Strategy(name="mxnet", topology=Server(servers, division=ByKey(largest)), codec=_two_bits(threshold))
 
 
+@system(Family.SERVERS, "P B for the pushes and P M for the sums, in 2 P messages a tensor, and 2 P S for one that is cut")
 def mxnet_worker_update(servers: int = 1, threshold: float | None = None, largest: int = 1_000_000) -> Strategy:
     """The same store, but servers only sum, and workers run the optimizer (MXNet's `update_on_kvstore=False`; Chen et al., 2015).
 
@@ -33,6 +36,7 @@ def mxnet_worker_update(servers: int = 1, threshold: float | None = None, larges
     return Strategy(name="mxnet-worker-update", topology=topology, codec=_two_bits(threshold))
 
 
+@system(Family.ASYNCHRONOUS_SERVERS, "as `mxnet`")
 def mxnet_async(servers: int = 1, threshold: float | None = None, largest: int = 1_000_000) -> Strategy:
     """The same store, but each push is applied when it arrives (MXNet's `dist_async`; Chen et al., 2015).
 

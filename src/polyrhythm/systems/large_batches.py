@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from polyrhythm.core.strategy import Exchange, Hierarchical, Leaders, Strategy, Stripes
 from polyrhythm.merge import LARC, LinearScaling
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllReduce, Delayed, Direct, Ring, Tree
 
 
+@system(Family.ALL_REDUCE, "2 (P − 1) M in 2 P (P − 1) messages")
 def large_minibatch(warmup: int = 30) -> Strategy:
     """An all-reduce with a learning rate that grows to P times that of one worker (Goyal et al., 2017, arXiv:1706.02677).
 
@@ -20,7 +21,11 @@ def large_minibatch(warmup: int = 30) -> Strategy:
     return Strategy(name="large-minibatch", topology=AllReduce(Ring()), merge=LinearScaling(warmup))
 
 
-@paper_names(lag="delay")
+@system(
+    Family.ALL_REDUCE,
+    "2 (G − 1) M between G groups, and 3 (P − G) M inside them; with stripes 2 (G − 1) M too, over the lines of all members",
+    lag="delay",
+)
 def climate(groups: str | int = "site", delay: int = 1, trust: float = 0.02, stripes: bool = False) -> Strategy:
     """Sums inside hosts, then across, used a step late, under layer-wise rates (Kurth et al., Exascale Deep Learning for Climate, SC 2018).
 

@@ -6,11 +6,11 @@ from polyrhythm.consistency import LocalSteps, PacedLocalSteps
 from polyrhythm.controllers import LocalStepShares
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import DelayedNesterov, Mean, Nesterov, OuterOptimizer
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllReduce, Ring, Server
 
 
-@paper_names(tau="period")
+@system(Family.LOCAL_STEPS, "2 P M / τ in 2 P messages every τ steps", tau="period")
 def sparknet(period: int = 10) -> Strategy:
     """Local SGD with periodic averaging at a driver (SparkNet; Moritz, Nishihara, Stoica, Jordan, ICLR 2016, arXiv:1511.06051).
 
@@ -21,7 +21,7 @@ def sparknet(period: int = 10) -> Strategy:
     return Strategy(name="sparknet", consistency=LocalSteps(period), topology=Server(1), merge=Mean())
 
 
-@paper_names(tau="period")
+@system(Family.LOCAL_STEPS, "2 (P − 1) M / τ in 2 P (P − 1) messages every τ steps", tau="period")
 def diloco(period: int = 20, outer_learning_rate: float = 0.7, outer_momentum: float = 0.9) -> Strategy:
     """Many local steps, then one outer Nesterov step on the mean update (DiLoCo; Douillard et al., 2023, arXiv:2311.08105).
 
@@ -32,7 +32,14 @@ def diloco(period: int = 20, outer_learning_rate: float = 0.7, outer_momentum: f
     return Strategy(name="diloco", consistency=LocalSteps(period), topology=AllReduce(Ring()), merge=outer)
 
 
-@paper_names(tau="period", learning_rate="outer_learning_rate", momentum="outer_momentum", every="momentum_period")
+@system(
+    Family.FEDERATED,
+    "2 M for each exchange of a worker, in 2 messages; and 4 numbers to each other worker for each decision",
+    tau="period",
+    learning_rate="outer_learning_rate",
+    momentum="outer_momentum",
+    every="momentum_period",
+)
 def async_local_sgd(
     period: int = 10, outer_learning_rate: float = 0.7, outer_momentum: float = 0.9, momentum_period: int | None = None
 ) -> Strategy:

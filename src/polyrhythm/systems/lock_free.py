@@ -5,10 +5,11 @@ from __future__ import annotations
 from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Sum
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import FixedPointMemory, LossyStreams
 
 
+@system(Family.ASYNCHRONOUS_PEERS, "nothing")
 def buckwild(bits: int = 8, headroom: float = 4.0, least: float = 1.0) -> Strategy:
     """As hogwild, with weights of 8 or 16 bits and unbiased rounding (Buckwild!; De Sa, Zhang, Olukotun, Ré, NIPS 2015, section 3).
 
@@ -22,7 +23,12 @@ def buckwild(bits: int = 8, headroom: float = 4.0, least: float = 1.0) -> Strate
     return Strategy(name="buckwild", consistency=LocalSteps(1, Asynchronous()), topology=memory, merge=Sum())
 
 
-@paper_names(nbytes="piece_bytes", refresh="refresh_period")
+@system(
+    Family.ASYNCHRONOUS_PEERS,
+    "P (P − 1) M in datagrams, at most; less where steps are faster than the network; at the end 3 (P − 1) M",
+    nbytes="piece_bytes",
+    refresh="refresh_period",
+)
 def dogwild(piece_bytes: int = 8192, refresh_period: int = 4) -> Strategy:
     """Weights that workers stream to each other in datagrams, which may be lost (Dogwild!; Noel, Osindero, NIPS workshop, 2014).
 

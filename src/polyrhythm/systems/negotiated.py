@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from polyrhythm.core.strategy.strategy import Strategy
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllReduce, BitVector, Fused, Neighbours, ResponseCache, Ring
 
 
-@paper_names(fusion_bytes="bucket_bytes")
+@system(
+    Family.ALL_REDUCE,
+    "2 (P − 1) M, fused tensors padded to multiples of P, and 2 (P − 1) short messages over worker 0's line a cycle",
+    fusion_bytes="bucket_bytes",
+)
 def horovod(bucket_bytes: int = 64 * 2**20, cycle_seconds: float = 0.001) -> Strategy:
     """Ring all-reduces of fused tensors, in an order that a coordinator negotiates (Horovod; Sergeev and Del Balso, 2018).
 
@@ -20,7 +24,11 @@ def horovod(bucket_bytes: int = 64 * 2**20, cycle_seconds: float = 0.001) -> Str
     return Strategy(name="horovod", topology=Fused(AllReduce(Ring()), bucket_bytes, cycle_seconds, ResponseCache()))
 
 
-@paper_names(fusion_bytes="bucket_bytes")
+@system(
+    Family.ALL_REDUCE,
+    "2 (P − 1) M, fused tensors padded to multiples of P, and P ⌈log2 P⌉ short messages a cycle",
+    fusion_bytes="bucket_bytes",
+)
 def bitvector(bucket_bytes: int = 64 * 2**20, cycle_seconds: float = 0.001, group: int = 4) -> Strategy:
     """As `horovod`, but readiness is an all-reduce of bits without a coordinator (Laanait et al., 2019, arXiv:1909.11150).
 

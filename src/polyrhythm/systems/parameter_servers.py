@@ -6,10 +6,11 @@ from polyrhythm.consistency import Asynchronous, Bounded, Buffered, LocalSteps, 
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.local_rules import OneBlock
 from polyrhythm.merge import Mean, Sum, VersionedMean
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import Blockwise, Server
 
 
+@system(Family.ASYNCHRONOUS_SERVERS, "P M for the pushes and P M for the weights, in 2 P S messages")
 def zhang_asgd(servers: int = 1) -> Strategy:
     """Asynchronous SGD with a server that steps on each gradient when it comes (Zhang, Zhang, You, Zheng, Xu, ICASSP 2013).
 
@@ -20,7 +21,11 @@ def zhang_asgd(servers: int = 1) -> Strategy:
     return Strategy(name="zhang-asgd", consistency=Asynchronous(), topology=Server(servers), merge=Sum())
 
 
-@paper_names(n_sync="period")
+@system(
+    Family.ASYNCHRONOUS_SERVERS,
+    "2 P M / n_sync in 2 P S messages every n_sync steps, after the warm start of one worker",
+    n_sync="period",
+)
 def paine(period: int = 10, warm_start: int = 20, servers: int = 1) -> Strategy:
     """Clients that exchange every `period` minibatches, after a warm start (Paine, Jin, Yang, Lin, Huang, arXiv:1312.6186, 2013).
 
@@ -32,7 +37,12 @@ def paine(period: int = 10, warm_start: int = 20, servers: int = 1) -> Strategy:
     return Strategy(name="paine", consistency=consistency, topology=Server(servers), merge=Sum())
 
 
-@paper_names(tau="period", shards="servers")
+@system(
+    Family.ASYNCHRONOUS_SERVERS,
+    "P M / τ for the pushes, and M for each read: between P M and 2 P M every τ steps",
+    tau="period",
+    shards="servers",
+)
 def consgd(period: int = 10, slack: int = 3, servers: int = 1) -> Strategy:
     """Local updates with a constant global learning rate (ConSGD; Jiang, Cui, Zhang, Yu, SIGMOD 2017).
 
@@ -43,7 +53,7 @@ def consgd(period: int = 10, slack: int = 3, servers: int = 1) -> Strategy:
     return Strategy(name="consgd", consistency=LocalSteps(period, Bounded(slack * period)), topology=Server(servers), merge=Mean())
 
 
-@paper_names(tau="period", shards="servers")
+@system(Family.ASYNCHRONOUS_SERVERS, "as `consgd`", tau="period", shards="servers")
 def dynsgd(period: int = 10, slack: int = 3, servers: int = 1) -> Strategy:
     """Local updates with a dynamic learning rate: the mean of each clock, revised (DynSGD; Jiang, Cui, Zhang, Yu, SIGMOD 2017).
 
@@ -53,7 +63,7 @@ def dynsgd(period: int = 10, slack: int = 3, servers: int = 1) -> Strategy:
     return Strategy(name="dynsgd", consistency=LocalSteps(period, Bounded(slack * period)), topology=Server(servers), merge=VersionedMean())
 
 
-@paper_names(gradients="buffer")
+@system(Family.ASYNCHRONOUS_SERVERS, "as `softsync`", gradients="buffer")
 def asysg_con(buffer: int = 2) -> Strategy:
     """Asynchronous SGD with consistent reads (AsySG-con; Lian, Huang, Li, Liu, NIPS 2015, arXiv:1506.08272, algorithm 1).
 
@@ -63,7 +73,11 @@ def asysg_con(buffer: int = 2) -> Strategy:
     return Strategy(name="asysg-con", consistency=Buffered(buffer), topology=Server(), merge=Sum())
 
 
-@paper_names(blocks="parts")
+@system(
+    Family.ASYNCHRONOUS_SERVERS,
+    "P M / S for the pushes to one of S blocks, or two, and at most P M for the blocks that have changed",
+    blocks="parts",
+)
 def asysg_incon(parts: int = 4) -> Strategy:
     """Asynchronous SGD with inconsistent reads (AsySG-incon; Lian, Huang, Li, Liu, NIPS 2015, arXiv:1506.08272, algorithm 2).
 

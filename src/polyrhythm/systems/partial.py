@@ -5,11 +5,11 @@ from __future__ import annotations
 from polyrhythm.codec import SharedK
 from polyrhythm.consistency import LocalSteps
 from polyrhythm.core.strategy.strategy import Strategy
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AverageWeights, Ring
 
 
-@paper_names(tau="period")
+@system(Family.FEW_ELEMENTS, "2 (P − 1) M · ratio in 2 P (P − 1) messages; at the end 2 (P − 1) M", tau="period")
 def sparta(ratio: float = 0.005, period: int = 1) -> Strategy:
     """Sparse parameter averaging (SPARTA; Beton, Baioumy, van der Ouderaa, Reed, Howes, Cheema, 2025, openreview stFPf3gzq1).
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from polyrhythm.core.protocols.algorithm import Algorithm
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllReduce, CompressedRing, Delayed, EightBits, Ring, Truncated
 
 _RINGS: dict[int, Algorithm] = {32: Ring(), 16: CompressedRing(Truncated()), 8: CompressedRing(EightBits())}
 
 
+@system(Family.LATE, "2 (P − 1) M · bits / 32 in 2 P (P − 1) messages")
 def pipe_sgd(width: int = 2, bits: int = 16, warmup: int = 10) -> Strategy:
     """Pipelined SGD with compression inside the ring (Pipe-SGD; Li, Yu, Li, Avestimehr, Kim, Schwing, NeurIPS 2018, arXiv:1811.03619).
 

@@ -11,9 +11,11 @@ from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
 from polyrhythm.groups import OfSize
 from polyrhythm.merge import Mean, SquareRootScaling
 from polyrhythm.shuffle import GlobalShuffle, OwnPace
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import BroadcastTree, Server
 
 
+@system(Family.ASYNCHRONOUS_SERVERS, "as `softsync`")
 def rudra(groups: int = 1, samples: int | None = None, reference: int | None = None) -> Strategy:
     """Learners around one parameter server (Rudra-base; Gupta, Zhang, Wang, ICDM 2016, arXiv:1509.04210).
 
@@ -32,6 +34,7 @@ def rudra(groups: int = 1, samples: int | None = None, reference: int | None = N
     )
 
 
+@system(Family.ASYNCHRONOUS_SERVERS, "2 P M between learners and aggregators at most, and 2 P / group_size M between these and the root")
 def rudra_adv(group_size: int = 2, groups: int = 1) -> Strategy:
     """Aggregators between learners and the parameter server (Rudra-adv; Gupta, Zhang, Wang, ICDM 2016, arXiv:1509.04210).
 
@@ -48,6 +51,10 @@ def rudra_adv(group_size: int = 2, groups: int = 1) -> Strategy:
     return Strategy(name="rudra-adv", exchange=levels)
 
 
+@system(
+    Family.ASYNCHRONOUS_SERVERS,
+    "P M and P / group_size M for pushes; for weights M for each newer version that a learner or aggregator gets",
+)
 def rudra_adv_star(group_size: int = 2, groups: int = 1, fan_out: int = 2) -> Strategy:
     """As `rudra-adv`, with weights that are broadcast over trees (Rudra-adv*; Gupta, Zhang, Wang, ICDM 2016, arXiv:1509.04210).
 

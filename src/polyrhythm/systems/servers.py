@@ -9,10 +9,11 @@ from polyrhythm.consistency import Asynchronous, LocalSteps
 from polyrhythm.core.strategy import Exchange, Strategy
 from polyrhythm.merge import Sum
 from polyrhythm.parameters import FewerAsFactors, Optionally
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import BlockStore, Server
 
 
+@system(Family.ASYNCHRONOUS_SERVERS, "P M for the pushes and P M for the weights, in 2 P S messages")
 def byteps_async(servers: int = 1) -> Strategy:
     """Asynchronous training in which servers only add (BytePS; Jiang, Zhu, Lan, Yi, Cui, Guo, OSDI 2020, section 5).
 
@@ -23,6 +24,11 @@ def byteps_async(servers: int = 1) -> Strategy:
     return Strategy(name="byteps-async", consistency=LocalSteps(1, Asynchronous()), topology=Server(servers), merge=Sum())
 
 
+@system(
+    Family.ASYNCHRONOUS_SERVERS,
+    "4 P K (m + n) bytes for each linear layer of m outputs, n inputs and K samples that goes as factors, and P times the bytes of "
+    "the rest; back, P M",
+)
 def project_adam(batch: int = 32, servers: int = 1) -> Strategy:
     """Asynchronous servers that multiply out the gradients of linear layers (Project Adam; Chilimbi et al., OSDI 2014, section 3.3).
 
@@ -40,7 +46,12 @@ def project_adam(batch: int = 32, servers: int = 1) -> Strategy:
     )
 
 
-@paper_names(late="retry_seconds")
+@system(
+    Family.SERVERS,
+    "P M for the gradients and P M for the weights, and between a slice and the worker beside it (P + 1) M and what the optimizer "
+    "remembers, in 2 P (P + 1) messages; on top, P + 1 short ones to or from the driver for each slice",
+    late="retry_seconds",
+)
 def bigdl(retry_seconds: float = 30.0, compressed: bool = False) -> Strategy:
     """Synchronous SGD as two jobs of stateless tasks over a block store (BigDL; Dai et al., SoCC 2019, arXiv:1804.05839).
 

@@ -10,13 +10,19 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.local_rules import KeepOwn
 from polyrhythm.merge import Nesterov, OuterOptimizer
 from polyrhythm.parameters import Fragment
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllReduce, Delayed, Ring
 
 _MOST_PARTS = 1000
 
 
-@paper_names(tau="period", fragments="parts", own="own_share")
+@system(
+    Family.LOCAL_STEPS,
+    "2 (P − 1) B / τ; every τ steps 2 P (P − 1) messages for each fragment",
+    tau="period",
+    fragments="parts",
+    own="own_share",
+)
 def streaming_diloco(
     period: int = 20, parts: int = 3, delay: int = 1, own_share: float = 0.5, outer_learning_rate: float = 0.4, full_precision: bool = False
 ) -> Strategy:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from polyrhythm.codec import ErrorFeedback, LowRank, OneBit, PerTensor, Striped, Warmup
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Adagrad, Mean, OuterOptimizer
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllReduce, Alone, Bucketed, Deferred, Delayed, Direct, Ring, Summation, Tree
 
 
+@system(Family.BASELINE, "nothing")
 def single() -> Strategy:
     """One worker trains alone; the baseline that the others are measured against."""
     return Strategy(name="single", topology=Alone())
 
 
+@system(Family.ALL_REDUCE, "2 (P − 1) M in 2 P (P − 1) messages")
 def allreduce() -> Strategy:
     """Synchronous SGD over a ring all-reduce (Horovod; Sergeev and Del Balso, 2018, arXiv:1802.05799).
 
@@ -21,6 +24,7 @@ def allreduce() -> Strategy:
     return Strategy(name="allreduce", topology=AllReduce(Ring()))
 
 
+@system(Family.ALL_REDUCE, "2 (P − 1) M in 2 P (P − 1) messages")
 def direct() -> Strategy:
     """Synchronous SGD over a direct all-reduce, everyone to everyone (Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 4).
 
@@ -30,11 +34,13 @@ def direct() -> Strategy:
     return Strategy(name="direct", topology=AllReduce(Direct()))
 
 
+@system(Family.ALL_REDUCE, "2 (P − 1) M in 2 (P − 1) messages")
 def tree() -> Strategy:
     """Synchronous SGD over a reduction tree (FireCaffe; Iandola, Moskewicz, Ashraf, Keutzer, CVPR 2016, arXiv:1511.00175)."""
     return Strategy(name="tree", topology=AllReduce(Tree()))
 
 
+@system(Family.FEW_BITS, "2 (P − 1) B in 2 P (P − 1) messages; as `allreduce` while warming up")
 def onebit(warmup: int = 10, double_buffering: bool = False, adagrad: bool = False) -> Strategy:
     """1-bit SGD with error feedback on both legs (Seide, Fu, Droppo, Li, Yu, Interspeech 2014).
 
@@ -49,6 +55,7 @@ def onebit(warmup: int = 10, double_buffering: bool = False, adagrad: bool = Fal
     return Strategy(name="onebit", topology=topology, codec=codec, merge=OuterOptimizer(Adagrad()) if adagrad else Mean())
 
 
+@system(Family.FEW_ELEMENTS, "2 (P − 1) B in 4 P (P − 1) messages a bucket; as `allreduce` while warming up")
 def powersgd(rank: int = 2, warmup: int = 10, bucket_bytes: int = 25 * 2**20) -> Strategy:
     """Low-rank gradients with error feedback and warm start (PowerSGD; Vogels, Karimireddy, Jaggi, NeurIPS 2019, arXiv:1905.13727).
 
@@ -61,6 +68,11 @@ def powersgd(rank: int = 2, warmup: int = 10, bucket_bytes: int = 25 * 2**20) ->
     return Strategy(name="powersgd", topology=Bucketed(AllReduce(Ring()), bucket_bytes), codec=codec)
 
 
+@system(
+    Family.SERVERS,
+    "2 P (1 − (P − k) / (P² + k P − 2 k)) M with k spare machines: 2 (P − 1) M for none, 2 P M for P; 2 P (P − 1 + k) messages a "
+    "tensor or piece of one",
+)
 def byteps(spares: int = 0, piece_bytes: int = 4 * 2**20) -> Strategy:
     """Synchronous SGD over a summation service, tensor by tensor (BytePS; Jiang, Zhu, Lan, Yi, Cui, Guo, OSDI 2020).
 

@@ -6,11 +6,18 @@ from polyrhythm.codec import AdaptiveThreshold, ClippedFeedback, ErrorFeedback, 
 from polyrhythm.consistency import Asynchronous, LocalSteps, SoftSync
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.merge import Mean, Sum
-from polyrhythm.systems.paper_names import paper_names
+from polyrhythm.systems.declaration import Family, system
 from polyrhythm.topology import AllToAll, Mirrors, Server
 
 
-@paper_names(tau="threshold", fewest="min_ratio", most="max_ratio", every="clip_period")
+@system(
+    Family.ASYNCHRONOUS_PEERS,
+    "4 (P − 1) bytes for each element above tau of each worker, at most M / 16, in P (P − 1) messages",
+    tau="threshold",
+    fewest="min_ratio",
+    most="max_ratio",
+    every="clip_period",
+)
 def dl4j_sharing(
     threshold: float = 1e-3, min_ratio: float = 1e-4, max_ratio: float = 1e-2, quanta: float = 5.0, clip_period: int = 5
 ) -> Strategy:
@@ -26,6 +33,7 @@ def dl4j_sharing(
     return Strategy(name="dl4j-sharing", consistency=LocalSteps(1, Asynchronous()), topology=AllToAll(), codec=codec, merge=Mean())
 
 
+@system(Family.ASYNCHRONOUS_SERVERS, "2 P M in 2 P S messages")
 def actors(servers: int = 1) -> Strategy:
     """Asynchronous replicas of actors and a central server (Addair, Machine Learning Model Training with Actors, 2017).
 
@@ -36,6 +44,7 @@ def actors(servers: int = 1) -> Strategy:
     return Strategy(name="actors", consistency=Asynchronous(), topology=Server(servers), merge=Mean())
 
 
+@system(Family.ASYNCHRONOUS_SERVERS, "P M for the pushes, and M for each response with a newer version: at most 2 P M in 2 P S messages")
 def actors_softsync(groups: int = 2, servers: int = 1) -> Strategy:
     """The same server, but it waits for a subset of the replicas (Addair, Machine Learning Model Training with Actors, 2017).
 
@@ -44,7 +53,7 @@ def actors_softsync(groups: int = 2, servers: int = 1) -> Strategy:
     return Strategy(name="actors-softsync", consistency=SoftSync(groups), topology=Server(servers), merge=Mean())
 
 
-@paper_names(tau="threshold")
+@system(Family.ASYNCHRONOUS_PEERS, "8 (P − 1) bytes for each element that reaches tau, in P (P − 1) messages", tau="threshold")
 def actors_decentralised(threshold: float = 0.01) -> Strategy:
     """Replicas that apply all of their own, and send others what is large (Addair, Machine Learning Model Training with Actors, 2017).
 

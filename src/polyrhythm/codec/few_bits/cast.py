@@ -57,3 +57,6 @@ class Cast:
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return torch.zeros(layout.numel)
+
+
+EXAMPLES = (Cast(torch.float16), Cast(torch.bfloat16))

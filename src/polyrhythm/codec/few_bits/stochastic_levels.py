@@ -71,3 +71,6 @@ class StochasticLevels(StatelessCodec):
         """Buckets as rows, the last one padded with zeros."""
         rows = math.ceil(len(value) / self.bucket)
         return F.pad(value, (0, rows * self.bucket - len(value))).view(rows, self.bucket)
+
+
+EXAMPLES = (StochasticLevels(7, bucket=16), StochasticLevels(1, bucket=512))

@@ -67,3 +67,6 @@ class Ternary(StatelessCodec):
         for view, scale in zip(layout.views(values), scales, strict=True):
             view.mul_(scale)
         return values
+
+
+EXAMPLES = (Ternary(), Ternary(float("inf")))

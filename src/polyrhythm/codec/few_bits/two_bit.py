@@ -54,3 +54,6 @@ class TwoBit(StatelessCodec):
         """Plus or minus one quantum, or zero, for each element."""
         words, like = packet
         return unpack_signs(words, like.new_tensor([self.threshold]), layout.numel)
+
+
+EXAMPLES = (TwoBit(0.5),)

@@ -89,3 +89,6 @@ def _reduce(tensors: Sequence[Tensor], like: Tensor) -> Generator[CollectiveRequ
     total: Tensor = yield AllReduceRequest(flat)
     parts = torch.split(total, [tensor.numel() for tensor in tensors])
     return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+EXAMPLES = (LowRank(1),)

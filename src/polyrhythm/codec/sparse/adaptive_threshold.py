@@ -88,3 +88,6 @@ class AdaptiveThreshold(SparseCodec):
         """The elements of the packet, and zeros elsewhere."""
         body, size = packet
         return unpack_signs(body, size, layout.numel) if body.dtype == torch.uint8 else spread(self.entries(packet), layout)
+
+
+EXAMPLES = (AdaptiveThreshold(0.5), AdaptiveThreshold(3.0, fewest=0.01, most=0.2))

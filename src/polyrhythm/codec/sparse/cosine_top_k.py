@@ -131,3 +131,6 @@ def _cosines(size: int, dtype: torch.dtype) -> Tensor:
 def _divisor(number: int, most: int) -> int:
     """The largest divisor of `number` that is not above `most`; 1 of zero."""
     return next(k for k in range(min(number, most), 0, -1) if number % k == 0) if number else 1
+
+
+EXAMPLES = (CosineTopK(4096),)

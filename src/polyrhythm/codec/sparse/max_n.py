@@ -65,3 +65,6 @@ def _relative(value: Tensor, layout: Layout) -> Tensor:
         whole = torch.ones_like(part) if not largest < torch.inf else torch.zeros_like(part)
         parts.append((part / largest if 0 < largest < torch.inf else whole).flatten())
     return torch.cat(parts) if parts else value.abs()
+
+
+EXAMPLES = (MaxN(50),)

@@ -32,3 +32,6 @@ class RandomK(ChosenElements):
 
     def choose(self, value: Tensor, layout: Layout, context: ExchangeContext) -> Tensor:
         return drawn(context.draw, self.ratio, value.numel())
+
+
+EXAMPLES = (RandomK(0.1), RandomK(1.0))

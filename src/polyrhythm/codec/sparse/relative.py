@@ -65,3 +65,6 @@ class Relative(ChosenElements):
             for part, own in zip(np.split(sizes, ends[:-1]), np.split(weights, ends[:-1]), strict=True):
                 np.maximum(part, self.share * own.mean() if len(own) else 0.0, out=part)
         return sizes
+
+
+EXAMPLES = (Relative(0.5, floor=0.1), Relative(0), Relative(0.5, decay=0.0, share=1.0))

@@ -48,3 +48,6 @@ class SharedK:
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return torch.zeros(layout.numel)
+
+
+EXAMPLES = (SharedK(0.1),)

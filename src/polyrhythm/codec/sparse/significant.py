@@ -39,3 +39,6 @@ class Significant(ChosenElements):
     def choose(self, value: Tensor, layout: Layout, context: ExchangeContext) -> Tensor:
         """NaN is sent too, so that receivers see it."""
         return not_below(value, self.threshold)
+
+
+EXAMPLES = (Significant(0.5), Significant(0))

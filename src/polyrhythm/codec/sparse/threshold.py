@@ -69,3 +69,6 @@ class Threshold(SparseCodec):
 
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         return spread(self.entries(packet), layout)
+
+
+EXAMPLES = (Threshold(0.5),)

@@ -47,3 +47,6 @@ def _largest(value: Tensor, count: int) -> Tensor:
         equal = (~(value.index_select(0, indices).abs() > bound)).nonzero().view(-1)
         indices = torch.from_numpy(np.delete(indices.numpy(), equal[-surplus:].numpy()))
     return indices
+
+
+EXAMPLES = (TopK(0.1), TopK(1.0))

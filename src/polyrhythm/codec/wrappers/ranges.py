@@ -71,3 +71,6 @@ class Ranges:
     def residual(self, state: State, layout: Layout) -> Tensor:
         """The accumulated values that were not sent yet."""
         return state["residual"]
+
+
+EXAMPLES = (Ranges(3),)

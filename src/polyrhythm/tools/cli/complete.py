@@ -29,7 +29,7 @@ def system_names() -> tuple[str, ...]:
 
 
 def option_names(system: str) -> dict[str, tuple[str, ...]]:
-    """The options of a system, each with its other names: the keywords of the decorator `paper_names`. Empty for an unknown system."""
+    """The options of a system, each with its other names: the keywords of the decorator `system`. Empty for an unknown system."""
     if system not in _systems():
         return {}
     function = _systems()[system]

@@ -16,7 +16,7 @@ from polyrhythm.core.strategy import Exchange
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.systems import SYSTEMS, find
-from polyrhythm.systems.paper_names import also_called, paper_names_of
+from polyrhythm.systems.declaration import also_called, paper_names_of
 from polyrhythm.systems.published_verdicts import verdict_on
 from polyrhythm.tools.cli.pairs import convert
 

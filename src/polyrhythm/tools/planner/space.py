@@ -8,7 +8,7 @@ from inspect import signature
 from typing import Any, Protocol
 
 from polyrhythm.systems import SYSTEMS
-from polyrhythm.systems.paper_names import also_called
+from polyrhythm.systems.declaration import also_called
 from polyrhythm.tools.planner.candidate import ALONE, Candidate, Pairs
 from polyrhythm.tools.planner.lengths import Length
 from polyrhythm.tools.planner.scenario import BATCHES, Scenario, is_positive

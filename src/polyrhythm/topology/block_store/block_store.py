@@ -68,3 +68,6 @@ class _Slices:
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """The rank of a server among the servers is its slice."""
         return BlockServer(endpoint, self.late).live()
+
+
+EXAMPLES = (BlockStore(), BlockStore(2))

@@ -154,3 +154,6 @@ def cut(layout: Layout, nbytes: int, itemsize: int) -> list[Layout]:
             parts.append(Layout(layout.names[start:end], layout.shapes[start:end]))
             end, size = start, 0
     return parts
+
+
+EXAMPLES = (Bucketed(AllReduce(), nbytes=32),)

@@ -65,3 +65,6 @@ class Fused:
         tuner = self.tuning.tuner(Knobs(self.nbytes, self.cycle_seconds), endpoint.port, endpoint.group)
         cycles = Cycles(endpoint, self.topology.algorithm, negotiator, self.groups, tuner)
         return TensorChannel(agreement, endpoint, self.topology.algorithm, cycles)
+
+
+EXAMPLES = (Fused(AllReduce(), nbytes=64),)

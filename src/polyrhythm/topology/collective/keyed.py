@@ -69,3 +69,6 @@ class _AtOnce:
 
     def restore(self, state: StateTree) -> None:
         return None
+
+
+EXAMPLES = (Keyed(AllReduce()),)

@@ -243,3 +243,6 @@ class _StreamingChannel:
     def states(self) -> list[tuple[State, Tensor]]:
         """Nothing is encoded, and nothing kept back from the worker's own weights."""
         return []
+
+
+EXAMPLES = (LossyStreams(nbytes=64, refresh=2),)

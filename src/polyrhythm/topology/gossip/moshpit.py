@@ -158,3 +158,6 @@ def _mean(values: Sequence[Tensor]) -> Tensor:
     """The mean of `values`; elements that are equal everywhere keep their bits."""
     first = values[0]
     return first - sum(((first - other) for other in values[1:]), torch.zeros_like(first)) / len(values)
+
+
+EXAMPLES = (Moshpit(), Moshpit(dimensions=3, rounds=3))

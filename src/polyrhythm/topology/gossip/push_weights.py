@@ -172,3 +172,6 @@ class _PushSender:
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [(state, self.codec.residual(state, part)) for state, part in zip(self.coded, self.layouts, strict=True)]
+
+
+EXAMPLES = (PushWeights(), PushParts(parts=3))

@@ -93,3 +93,6 @@ class _Ring:
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         settings = RoleSettings(agreement, self.ring.responses, self.ring.lists)
         return RingServer(settings, endpoint, self.ring.replicas).live()
+
+
+EXAMPLES = (ServerRing(2, replicas=1),)

@@ -84,3 +84,6 @@ class _BlockwiseClient:
 
     def states(self) -> list[tuple[State, Tensor]]:
         return self.requests.states()
+
+
+EXAMPLES = (Blockwise(3),)

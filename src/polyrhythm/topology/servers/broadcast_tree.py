@@ -146,3 +146,6 @@ class _TreeClient:
 
     def states(self) -> list[tuple[State, Tensor]]:
         return self.requests.states()
+
+
+EXAMPLES = (BroadcastTree(), BroadcastTree(1))

@@ -82,3 +82,6 @@ class _Shards:
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """The rank of a server among the servers is its shard."""
         return ServerShard(agreement, endpoint, self.responses).live()
+
+
+EXAMPLES = (Server(1), Server(3))

@@ -74,3 +74,6 @@ class Deferred:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         return self.topology.deferred(agreement, endpoint)
+
+
+EXAMPLES = (Deferred(Summation(0)), Deferred(Summation(1, nbytes=16)))

@@ -73,3 +73,6 @@ class _Sums:
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         return SumServer(endpoint, DecodedSums(agreement, endpoint)).live()
+
+
+EXAMPLES = (ServedSums(2, ByKey(largest=10)),)

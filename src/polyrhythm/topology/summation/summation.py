@@ -80,3 +80,6 @@ class _Spares:
 
     def serve(self, agreement: Agreement, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         return SumServer(endpoint, StretchSums(endpoint)).live()
+
+
+EXAMPLES = (Summation(0), Summation(1, nbytes=16))
