@@ -19,7 +19,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.core.records.metrics import Target
-from polyrhythm.workloads.load import load
+from polyrhythm.workloads.load import load_workload
 
 TARGET = Target("bits", 3.6)
 BATCH = 256
@@ -48,7 +48,7 @@ ALL: list[tuple[str, pr.Strategy | str, int, int]] = [
 
 def seconds(strategy: pr.Strategy | str, workers: int, batch: int, seed: int, given: argparse.Namespace) -> float:
     """Virtual seconds until the target was reached; infinite where it was not."""
-    job = load("chars-gpt", {"learning_rate": str(given.rate), "batch_size": str(batch // workers)})
+    job = load_workload("chars-gpt", {"learning_rate": str(given.rate), "batch_size": str(batch // workers)})
     on = pr.Simulator(network=given.network, devices="raspberry-pi-4", seed=seed)
     found = TARGET.first_reached(pr.run(job, workers=workers, strategy=strategy, on=on, seed=seed).outcome)
     return float("inf") if found is None else found.time

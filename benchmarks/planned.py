@@ -35,7 +35,7 @@ from polyrhythm.tools.measuring.calibrate import device_profile
 from polyrhythm.tools.planner.limited import Limited
 from polyrhythm.tools.planner.plan import PlanRequest
 from polyrhythm.tools.planner.verify import Verification
-from polyrhythm.workloads.load import load
+from polyrhythm.workloads.load import load_workload
 
 RIVALS = ("ddp", "ddp-fp16", "ddp-powersgd-2", "local-sgd-8", "local-sgd-16", "local-sgd-32", "hivemind-local")
 SEEDS = (0, 1, 2)
@@ -64,7 +64,7 @@ JOBS = {
 def chosen(task: str, network: str, budget: float | None) -> dict[str, Any]:
     """The planner's answer for as many workers as the task has, on this machine's processors."""
     planned, workers = JOBS[task], TASKS[task].workers
-    train = load(planned.job, planned.settings)
+    train = load_workload(planned.job, planned.settings)
     profile = device_profile(train, workers=workers)
     print(
         f"a step takes {1e3 * sum(profile.seconds_per_step) / len(profile.seconds_per_step):.1f} ms with {workers} workers", file=sys.stderr
@@ -73,7 +73,7 @@ def chosen(task: str, network: str, budget: float | None) -> dict[str, Any]:
         planned.target, network, profile, (workers,), settings=planned.settings, budget=budget or planned.budget, jobs=CORES
     )
     with board(1, wanted=False) as line:
-        planner = request.planner(load(planned.job), planned.job, request.pool_with(line))
+        planner = request.planner(load_workload(planned.job), planned.job, request.pool_with(line))
         plan = planner.plan()
         print(pr.plan_text(plan), file=sys.stderr, flush=True)
         plan = Verification(planner.found, planner.pool, lambda name, problem: print(name, problem, file=sys.stderr)).correct(
@@ -99,7 +99,7 @@ def host(task: str, choice: Mapping[str, Any], seed: int, out: Path) -> None:
     """One host of the lab, as a script of a user has it."""
     torch.set_num_threads(1)
     planned, workers = JOBS[task], TASKS[task].workers
-    train = load(planned.job, {**planned.settings, **choice["settings"], **({"epochs": 1000} if task == "digits" else {})})
+    train = load_workload(planned.job, {**planned.settings, **choice["settings"], **({"epochs": 1000} if task == "digits" else {})})
     TASKS[task].data()  # before the clock begins
     steps = int(LONGER * choice["samples"] / workers / TASKS[task].batch) + 1
     strategy = pr.systems.find(choice["system"], **choice["options"])
@@ -127,7 +127,7 @@ def real(task: str, network: str, choice: Mapping[str, Any]) -> list[float]:
 def race(task: str, network: str, choice: Mapping[str, Any], seeds: Sequence[int], cap: float | None) -> list[dict[str, Any]]:
     """Heats of the choice and of the rivals."""
     way = " ".join([choice["system"], *(f"{key}={json.dumps(value)}" for key, value in choice["options"].items())])
-    rates = {**_rates(TASKS[task]), way: choice["settings"].get("learning_rate", load(JOBS[task].job).learning_rate)}
+    rates = {**_rates(TASKS[task]), way: choice["settings"].get("learning_rate", load_workload(JOBS[task].job).learning_rate)}
     longest = cap or CAPS.get(network, 60.0)
     heats = [
         Heat(task, name, seed, rates.get(name, TASKS[task].rates[0]), min(longest, SHORT.get(name, longest)))

@@ -44,7 +44,7 @@ from polyrhythm.tools.planner.search import Search
 from polyrhythm.tools.planner.space import Space
 from polyrhythm.tools.pools.pools import Done, Pool
 from polyrhythm.tools.pools.run_pool import RunPool
-from polyrhythm.workloads.load import load as load_workload
+from polyrhythm.workloads.load import load_workload
 
 SEED = 29
 NETWORKS = ("lan", "cloud", "home", "slow", "wan-3", "wan-11")

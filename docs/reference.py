@@ -68,7 +68,7 @@ _HIDDEN = "".join(f"      {option}\n" for option in ("show_root_heading: false",
 
 def public_names(module: str) -> list[str]:
     """The public names that live in `module`, which is below `polyrhythm`: of the root, or of a package that the root has."""
-    own = sorted(name for name, (home, _) in polyrhythm._HOMES.items() if home == f"polyrhythm.{module}")
+    own = sorted(name for name, home in polyrhythm._HOMES.items() if home == f"polyrhythm.{module}")
     if module not in polyrhythm._PACKAGES:
         return own
     package = importlib.import_module(f"polyrhythm.{module}")

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from polyrhythm.tools.planner.table import plan_text as plan_text
     from polyrhythm.tools.recipes.recipe import lint_recipe as lint_recipe
     from polyrhythm.tools.recipes.recipe_check import check_recipe as check_recipe
-    from polyrhythm.workloads.load import load as load_workload  # noqa: F401
+    from polyrhythm.workloads.load import load_workload as load_workload
 
 _PACKAGES = (
     *("buffers", "codec", "consistency", "controllers", "errors", "groups", "hardware", "launchers", "local_rules"),
@@ -81,9 +81,9 @@ _PLACES = {
     "tools.planner.table": "plan_text",
     "tools.recipes.recipe": "lint_recipe",
     "tools.recipes.recipe_check": "check_recipe",
+    "workloads.load": "load_workload",
 }
-_HOMES = {name: (f"polyrhythm.{place}", name) for place, names in _PLACES.items() for name in names.split()}
-_HOMES["load_workload"] = ("polyrhythm.workloads.load", "load")
+_HOMES = {name: f"polyrhythm.{place}" for place, names in _PLACES.items() for name in names.split()}
 
 __all__ = sorted([*_HOMES, *_PACKAGES])
 
@@ -93,8 +93,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"polyrhythm.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'polyrhythm' has no attribute {name!r}{_remedy(name)}")
-    module, called = _HOMES[name]
-    value = getattr(importlib.import_module(module), called)
+    value = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

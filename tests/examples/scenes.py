@@ -15,7 +15,7 @@ from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator import Simulator
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.run import run
-from polyrhythm.workloads.load import load
+from polyrhythm.workloads.load import load_workload
 
 ORIGINALS = Path(__file__).parent / "originals"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -89,7 +89,7 @@ def _print_of(sample: Iterable[Any]) -> str:
 
 def trained(path: Path, system: str, on: Runtime, folder: Path, seed: int = 1) -> Run:
     """What one epoch of the script gives, and into `folder` what its workers were given."""
-    return run(Noting(load(str(path), {}), folder), workers=WORKERS, strategy=system, on=on, seed=seed)
+    return run(Noting(load_workload(str(path), {}), folder), workers=WORKERS, strategy=system, on=on, seed=seed)
 
 
 def check(script: Script, outcome: Run, folder: Path) -> None:

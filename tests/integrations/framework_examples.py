@@ -14,7 +14,7 @@ from polyrhythm.core.kernel.job import Runtime
 from polyrhythm.core.simulator import Simulator
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.run import run
-from polyrhythm.workloads.load import load
+from polyrhythm.workloads.load import load_workload
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "frameworks"
 ORIGINALS = EXAMPLES / "originals"
@@ -47,7 +47,7 @@ def loss_in(text: str) -> float:
 def trained(name: str, system: str = "allreduce", on: Runtime = VIRTUAL, workers: int = WORKERS) -> Run:
     """One epoch of the example."""
     with _arguments(BATCH):
-        return run(load(str(EXAMPLES / f"{name}.py"), {}), workers=workers, strategy=system, on=on, seed=1)
+        return run(load_workload(str(EXAMPLES / f"{name}.py"), {}), workers=workers, strategy=system, on=on, seed=1)
 
 
 def _arguments(batch_size: int) -> Any:

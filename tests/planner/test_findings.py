@@ -27,7 +27,7 @@ from polyrhythm.tools.planner.space import Space
 from polyrhythm.tools.planner.table import plan_text
 from polyrhythm.tools.planner.tasks import TIME_IS_UP
 from polyrhythm.tools.planner.words import sentences
-from polyrhythm.workloads.load import load as load_workload
+from polyrhythm.workloads.load import load_workload
 
 from .jobs import NETWORK, WIDTH, InTurn, data, findings, least_squares, planner, search
 

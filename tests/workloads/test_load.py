@@ -14,7 +14,7 @@ import pytest
 
 from polyrhythm.core.job_files.script import arguments
 from polyrhythm.errors import ScriptEnded, UnknownNameError, WorkloadError
-from polyrhythm.workloads import CharsGpt, DigitsCnn, load
+from polyrhythm.workloads import CharsGpt, DigitsCnn, load_workload
 
 
 def job(folder: Path, text: str, name: str = "job.py") -> str:
@@ -25,16 +25,16 @@ def job(folder: Path, text: str, name: str = "job.py") -> str:
 
 def refused(path: str, *words: str, settings: dict[str, str] | None = None) -> None:
     with pytest.raises(WorkloadError) as caught:
-        load(path, settings or {})
+        load_workload(path, settings or {})
     for word in words:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_name_gives_the_bundled_workload_with_its_settings_changed() -> None:
-    assert load("digits-cnn", {}) == DigitsCnn()
-    assert load("digits-cnn", {"epochs": "5", "learning_rate": "1e-2"}) == DigitsCnn(epochs=5, learning_rate=0.01)
-    assert load("chars-gpt", {"samples": "320"}) == CharsGpt(samples=320)
+    assert load_workload("digits-cnn", {}) == DigitsCnn()
+    assert load_workload("digits-cnn", {"epochs": "5", "learning_rate": "1e-2"}) == DigitsCnn(epochs=5, learning_rate=0.01)
+    assert load_workload("chars-gpt", {"samples": "320"}) == CharsGpt(samples=320)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_and_how_to_give_a_file() -> None:
@@ -43,9 +43,9 @@ def test_an_unknown_name_is_refused_with_the_nearest_and_how_to_give_a_file() ->
 
 def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="'epochs'"):
-        load("digits-cnn", {"epoch": "5"})
+        load_workload("digits-cnn", {"epoch": "5"})
     with pytest.raises(UnknownNameError, match="There are"):  # name is no setting, though the class has it
-        load("digits-cnn", {"name": "mine"})
+        load_workload("digits-cnn", {"name": "mine"})
 
 
 @pytest.mark.parametrize(("name", "text"), [("epochs", "five"), ("epochs", "5.5"), ("learning_rate", "fast"), ("epochs", "")])
@@ -61,7 +61,7 @@ def test_a_setting_with_which_nothing_trains_is_refused(name: str, text: str) ->
 
 
 def test_a_file_gives_its_train(tmp_path: Path) -> None:
-    train = load(job(tmp_path, "def train(worker):\n    return worker.rank + 40\n"), {})
+    train = load_workload(job(tmp_path, "def train(worker):\n    return worker.rank + 40\n"), {})
 
     class Two:
         rank = 2
@@ -72,24 +72,24 @@ def test_a_file_gives_its_train(tmp_path: Path) -> None:
 def test_a_file_may_import_what_lies_next_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "model_beside_the_job.py").write_text("answer = 42\n")
-    train = load(job(tmp_path, "from model_beside_the_job import answer\ndef train(worker):\n    return answer\n"), {})
+    train = load_workload(job(tmp_path, "from model_beside_the_job import answer\ndef train(worker):\n    return answer\n"), {})
     assert train(None) == 42  # type: ignore[arg-type]
 
 
 def test_a_file_is_not_run_as_the_main_program(tmp_path: Path) -> None:
-    load(job(tmp_path, "def train(worker):\n    pass\nif __name__ == '__main__':\n    raise SystemExit(1)\n"), {})
+    load_workload(job(tmp_path, "def train(worker):\n    pass\nif __name__ == '__main__':\n    raise SystemExit(1)\n"), {})
 
 
 def test_a_file_leaves_no_compiled_copy(tmp_path: Path) -> None:
-    load(job(tmp_path, "def train(worker):\n    pass\n"), {})
+    load_workload(job(tmp_path, "def train(worker):\n    pass\n"), {})
     assert [path.name for path in tmp_path.iterdir()] == ["job.py"]
 
 
 def test_two_files_of_one_name_are_two_jobs_and_a_changed_file_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    first = load(job(tmp_path, "def train(worker):\n    return 1\n"), {})
-    second = load(job(tmp_path / "other", "def train(worker):\n    return 2\n"), {})
-    third = load(job(tmp_path, "def train(worker):\n    return 3\n"), {})
+    first = load_workload(job(tmp_path, "def train(worker):\n    return 1\n"), {})
+    second = load_workload(job(tmp_path / "other", "def train(worker):\n    return 2\n"), {})
+    third = load_workload(job(tmp_path, "def train(worker):\n    return 3\n"), {})
     assert [train(None) for train in (first, second, third)] == [1, 2, 3]  # type: ignore[arg-type]
 
 
@@ -112,13 +112,13 @@ train = Mine()
 
 def test_a_dataclass_object_in_a_file_takes_settings(tmp_path: Path) -> None:
     path = job(tmp_path, DATACLASS_JOB)
-    assert load(path, {"steps": "7", "label": "x=y", "fast": "Yes"})(None) == (7, "x=y", True)  # type: ignore[arg-type]
+    assert load_workload(path, {"steps": "7", "label": "x=y", "fast": "Yes"})(None) == (7, "x=y", True)  # type: ignore[arg-type]
     refused(path, "fast must be true or false", settings={"fast": "maybe"})
     refused(path, "cannot be given here", settings={"table": "1"})
 
 
 def test_what_a_file_defines_can_travel_to_another_process(tmp_path: Path) -> None:
-    train = load(job(tmp_path, DATACLASS_JOB), {"steps": "9"})
+    train = load_workload(job(tmp_path, DATACLASS_JOB), {"steps": "9"})
     packed = cloudpickle.dumps(train)
     for name in [name for name in sys.modules if name.startswith("polyrhythm_job_")]:
         del sys.modules[name]  # as in a process that never loaded the file
@@ -137,20 +137,20 @@ def train(worker, lr=0.1, epochs: int = 3, clip: "float | None" = None, fast=Fal
 
 def test_keyword_parameters_with_defaults_are_settings(tmp_path: Path) -> None:
     path = job(tmp_path, FUNCTION_JOB)
-    assert load(path)(None) == (0.1, 3, None, False, "a", None)  # type: ignore[arg-type]
+    assert load_workload(path)(None) == (0.1, 3, None, False, "a", None)  # type: ignore[arg-type]
     given = {"lr": "1", "epochs": "5", "clip": "0.5", "fast": "yes", "label": "7", "free": "2"}
-    changed = load(path, given)(None)  # type: ignore[arg-type]
+    changed = load_workload(path, given)(None)  # type: ignore[arg-type]
     assert changed == (1.0, 5, 0.5, True, "7", 2)
     assert [type(value) for value in changed] == [float, int, float, bool, str, int]  # type: ignore[attr-defined]
-    assert load(path, {"clip": "none", "free": "text"})(None)[2::3] == (None, "text")  # type: ignore[arg-type, index]
+    assert load_workload(path, {"clip": "none", "free": "text"})(None)[2::3] == (None, "text")  # type: ignore[arg-type, index]
 
 
 def test_settings_of_a_function_are_refused_as_those_of_a_dataclass_are(tmp_path: Path) -> None:
     path = job(tmp_path, FUNCTION_JOB)
     with pytest.raises(UnknownNameError, match="Did you mean 'epochs'"):
-        load(path, {"epoch": "5"})
+        load_workload(path, {"epoch": "5"})
     with pytest.raises(UnknownNameError, match="There are"):  # the worker is given by us
-        load(path, {"worker": "5"})
+        load_workload(path, {"worker": "5"})
     refused(path, "epochs must be a whole number", settings={"epochs": "2.5"})
     refused(path, "clip must be a number or none", settings={"clip": "much"})
     refused(path, "fast must be true or false", settings={"fast": "maybe"})
@@ -159,16 +159,16 @@ def test_settings_of_a_function_are_refused_as_those_of_a_dataclass_are(tmp_path
 
 def test_annotations_that_cannot_be_looked_up_leave_the_types_of_the_defaults(tmp_path: Path) -> None:
     path = job(tmp_path, "def train(worker: 'NoSuchType', epochs: int = 3):\n    return epochs\n")
-    assert load(path, {"epochs": "4"})(None) == 4  # type: ignore[arg-type]
+    assert load_workload(path, {"epochs": "4"})(None) == 4  # type: ignore[arg-type]
 
 
 def test_values_of_their_own_types_are_taken_as_they_are(tmp_path: Path) -> None:
-    assert load("digits-cnn", {"epochs": 5}) == DigitsCnn(epochs=5)
-    assert load(job(tmp_path, FUNCTION_JOB), {"lr": 0.5})(None)[0] == 0.5  # type: ignore[arg-type, index]
+    assert load_workload("digits-cnn", {"epochs": 5}) == DigitsCnn(epochs=5)
+    assert load_workload(job(tmp_path, FUNCTION_JOB), {"lr": 0.5})(None)[0] == 0.5  # type: ignore[arg-type, index]
 
 
 def test_a_function_with_settings_is_distinguished_by_them_and_travels(tmp_path: Path) -> None:
-    train = load(job(tmp_path, FUNCTION_JOB), {"lr": "0.5", "epochs": "7"})
+    train = load_workload(job(tmp_path, FUNCTION_JOB), {"lr": "0.5", "epochs": "7"})
     assert repr(train) == "train(epochs=7, lr=0.5)"
     packed = cloudpickle.dumps(train)
     del sys.modules["polyrhythm_job_job"]
@@ -177,14 +177,14 @@ def test_a_function_with_settings_is_distinguished_by_them_and_travels(tmp_path:
 
 def test_another_function_is_named_after_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = job(tmp_path, "def fit(worker, lr=0.1):\n    return lr\n")
-    assert load(f"{path}:fit", {"lr": "0.5"})(None) == 0.5  # type: ignore[arg-type]
+    assert load_workload(f"{path}:fit", {"lr": "0.5"})(None) == 0.5  # type: ignore[arg-type]
     refused(f"{path}:fti", "defines no fti", f"{path}:fit")
     refused(path, "defines no train", ":NAME")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "package_of_the_user").mkdir()
     (tmp_path / "package_of_the_user" / "module.py").write_text("def fit(worker):\n    return 3\n")
-    assert load("package_of_the_user.module:fit")(None) == 3  # type: ignore[arg-type]
+    assert load_workload("package_of_the_user.module:fit")(None) == 3  # type: ignore[arg-type]
     refused("package_of_the_user.modul:fit", "no module 'package_of_the_user.modul'")
     (tmp_path / "package_of_the_user" / "broken.py").write_text("\n1 / 0\n")
     refused("package_of_the_user.broken:fit", "package_of_the_user.broken, line 2", "ZeroDivisionError")
@@ -196,7 +196,7 @@ def test_a_file_that_parses_arguments_finds_its_own(tmp_path: Path) -> None:
     path = job(tmp_path, text + "def train(worker):\n    return lr\n")
     before = sys.argv
     with arguments(path, ["--lr", "0.5"]):
-        assert load(path)(None) == 0.5  # type: ignore[arg-type]
+        assert load_workload(path)(None) == 0.5  # type: ignore[arg-type]
     assert sys.argv is before
 
 
@@ -213,7 +213,7 @@ def test_a_file_that_refuses_its_arguments_reports_the_reason_itself(
     path = job(tmp_path, "import argparse\nargparse.ArgumentParser().parse_args()\ndef train(worker):\n    pass\n")
     for word, code in (("--lr", 2), ("--help", 0)):
         with arguments(path, [word]), pytest.raises(ScriptEnded) as caught:
-            load(path)
+            load_workload(path)
         assert caught.value.code == code
         assert "usage: job.py" in "".join(capsys.readouterr())
         assert pickle.loads(pickle.dumps(caught.value)).code == code
@@ -223,7 +223,7 @@ def test_a_file_that_refuses_its_arguments_reports_the_reason_itself(
 def test_a_call_that_would_train_while_the_file_is_imported_is_refused(tmp_path: Path, call: str) -> None:
     text = "import polyrhythm as pr\ndef train(worker):\n    pass\ndef main():\n    {}\n{}\n"
     refused(job(tmp_path, text.format(call, "main()")), "line 5", call[:6], "train twice", "__main__")
-    load(job(tmp_path, text.format(call, 'if __name__ == "__main__":\n    main()')))
+    load_workload(job(tmp_path, text.format(call, 'if __name__ == "__main__":\n    main()')))
 
 
 def test_a_missing_file_is_refused_with_the_nearest(tmp_path: Path) -> None:
@@ -284,5 +284,5 @@ def test_a_train_that_cannot_be_called_with_a_worker_is_refused(tmp_path: Path, 
 
 def test_no_message_shows_a_traceback_of_ours(tmp_path: Path) -> None:
     with pytest.raises(WorkloadError) as caught:
-        load(job(tmp_path, "1 / 0\n"), {})
+        load_workload(job(tmp_path, "1 / 0\n"), {})
     assert not re.search(r"Traceback|load\.py", str(caught.value))

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from polyrhythm.core.protocols.buffers import Keeper
 from polyrhythm.core.protocols.modes import Modes, modes, set_modes
 from polyrhythm.core.settings import checked
+from polyrhythm.core.torch_private import BatchNorm
 from polyrhythm.errors import CompositionError
 
 
@@ -58,7 +58,7 @@ class _Recent:
     def __init__(self, model: nn.Module, most: int) -> None:
         self.model = model
         self.calls: deque[_Call] = deque(maxlen=most)
-        self.layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.running_mean is not None]
+        self.layers = [layer for layer in model.modules() if isinstance(layer, BatchNorm) and layer.running_mean is not None]
         if self.layers:
             model.register_forward_pre_hook(self._note, with_kwargs=True)
 
@@ -88,7 +88,7 @@ class _Recent:
                 self.model(*call.arguments, **call.named)
 
 
-def _end(layer: _BatchNorm, momentum: float | None, before: list[Tensor]) -> None:
+def _end(layer: BatchNorm, momentum: float | None, before: list[Tensor]) -> None:
     """Restore the momentum of `layer`, and its statistics too if no call reached it."""
     layer.momentum = momentum
     assert layer.num_batches_tracked is not None

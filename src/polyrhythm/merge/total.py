@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols.merge import AnyContribution
+from polyrhythm.core.torch_private import without_dispatch
 from polyrhythm.errors import WireError
 
 _IN_NUMPY = (torch.float32, torch.float64)
@@ -42,7 +43,7 @@ def sum_of(contributions: Sequence[AnyContribution]) -> Tensor:
 
 def _add_range(result: Tensor, begin: Tensor, values: Tensor) -> None:
     """Add `values` to `result` from `begin` on, by numpy: for a few elements it takes a tenth of torch's time, which is mostly dispatch."""
-    with torch._C._DisableTorchDispatch():
+    with without_dispatch():
         array, start = result.numpy(), begin.numpy()[0]
         if not 0 <= start <= len(array) - len(values):
             raise WireError(f"A range of {len(values)} elements from {start} on came for a vector of {len(array)}: it is left out.")

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import (
+from torch.distributed.distributed_c10d import (  # type: ignore[attr-defined]
     AllgatherOptions,
     AllreduceCoalescedOptions,
     AllreduceOptions,
@@ -36,6 +36,7 @@ from torch._C._distributed_c10d import (
 )  # fmt: skip
 
 from polyrhythm.core.shared_memory import MemoryGroup
+from polyrhythm.core.torch_private import backward_pass, timeout_of
 from polyrhythm.process_group import check
 from polyrhythm.process_group.collectives import Collectives
 from polyrhythm.process_group.operations import reduction
@@ -222,7 +223,7 @@ class PolyrhythmGroup(dist.ProcessGroup):
     def _issue(self, name: str, body: CollectiveBody, outputs: Any, opts: _Options) -> dist.Work:
         seconds = opts.timeout.total_seconds()
         if seconds <= 0:  # not given
-            seconds = self._gloo.options._timeout.total_seconds()
+            seconds = timeout_of(self._gloo)
         call = CollectiveCall(body, name, outputs, seconds)
         return self._queue.later(call) if opts.asyncOp and not _called_by_a_hook() else self._queue.now(call)
 
@@ -233,7 +234,7 @@ def _called_by_a_hook() -> bool:
     That is a communication hook of DistributedDataParallel. It may chain further collectives to the future, as PowerSGD does; these
     must come in the same order at all ranks, whichever is faster. So it finds the future done, and continues in the caller's thread.
     """
-    return torch._C._current_graph_task_id() >= 0 and _caller_module() == dist.distributed_c10d.__name__
+    return backward_pass() >= 0 and _caller_module() == dist.distributed_c10d.__name__
 
 
 def _caller_module() -> str:

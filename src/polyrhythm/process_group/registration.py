@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroupGloo, Store, _DistributedBackendOptions
-from torch.distributed import ProcessGroup
+from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo, Store  # type: ignore[attr-defined]
 
+from polyrhythm.core.torch_private import number_collectives
 from polyrhythm.process_group.process_group import PolyrhythmGroup
 from polyrhythm.process_group.rendezvous import rendezvous
 
@@ -21,7 +22,7 @@ def register() -> None:
         dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
 
 
-def create(options: _DistributedBackendOptions, _unused: object = None) -> ProcessGroup | Backend:
+def create(options: Any, _unused: object = None) -> ProcessGroup | ProcessGroupGloo:
     """The group of those who call this with the same store. All come to the same result on whether they share memory."""
     # one store may see several groups of this name, one after another: what the last one wrote there is not for this one
     number = options.store.add(f"meetings/{options.group_rank}", 1)
@@ -35,7 +36,7 @@ def create(options: _DistributedBackendOptions, _unused: object = None) -> Proce
     return PolyrhythmGroup(options.store, shared, gloo, names)
 
 
-def _gloo(options: _DistributedBackendOptions, store: Store) -> ProcessGroupGloo:
+def _gloo(options: Any, store: Store) -> ProcessGroupGloo:
     gloo = ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
-    gloo._set_sequence_number_for_group()
+    number_collectives(gloo)
     return gloo

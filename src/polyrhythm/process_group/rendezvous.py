@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from torch._C._distributed_c10d import Store
+from torch.distributed import Store  # type: ignore[attr-defined]
 
 from polyrhythm.core.shared_memory import SharedSegment, can_share
 from polyrhythm.errors import RunError

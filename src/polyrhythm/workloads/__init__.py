@@ -5,7 +5,7 @@ from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
 from polyrhythm.workloads.ising import Ising
 from polyrhythm.workloads.lasso import Lasso
-from polyrhythm.workloads.load import load
+from polyrhythm.workloads.load import load_workload
 from polyrhythm.workloads.matrix_factorization import MatrixFactorization
 from polyrhythm.workloads.registry import WORKLOADS, find
 from polyrhythm.workloads.sparse_logistic import SparseLogistic
@@ -27,5 +27,5 @@ __all__ = [
     "WorkloadWorker",
     "Xor",
     "find",
-    "load",
+    "load_workload",
 ]

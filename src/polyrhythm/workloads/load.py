@@ -21,7 +21,7 @@ from polyrhythm.workloads.registry import WORKLOADS, find
 _USUAL = "train"
 
 
-def load(job: str, settings: Mapping[str, Any] | None = None) -> Train:
+def load_workload(job: str, settings: Mapping[str, Any] | None = None) -> Train:
     """The training function of `job`, with its settings overridden by `settings`, such as {"epochs": 5} or, as text, {"epochs": "5"}.
 
     `job` is a bundled workload's name, "train.py", "train.py:function" or "package.module:function"; settings are the keyword parameters

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from polyrhythm.core.torch_private import dispatch_mode
 from polyrhythm.errors import WorkloadError
 
 aten = torch.ops.aten
@@ -42,11 +43,11 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @property
     def is_on_top(self) -> bool:
         """True if it counts, and no mode of the program's own is on top of it."""
-        return _get_current_dispatch_mode() is self
+        return dispatch_mode() is self
 
     def refuse_if_covered(self) -> None:
         """Refuse to stop counting where the program has put another mode on top, which would be taken off in its place."""
-        if _get_current_dispatch_mode() is not self:
+        if dispatch_mode() is not self:
             raise WorkloadError(
                 "A worker of the simulator cannot communicate inside its own TorchDispatchMode, because all workers share one thread. "
                 "Leave the mode first, or give the simulator's devices a measured profile, so that it need not count operations."

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from polyrhythm.core.torch_private import backward_pass, put_saved_tensor_hooks, take_saved_tensor_hooks
 from polyrhythm.errors import WorkloadError
 
 
@@ -31,9 +32,7 @@ class ThreadState:
         torch.autocast_decrement_nesting()
         if self._depth:
             self._leave_autocast()
-        while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(True)) is not None:
-            torch._C._autograd._pop_saved_tensors_default_hooks()
-            self._saving.append(hooks)
+        self._saving += take_saved_tensor_hooks()
 
     def load(self) -> None:
         """Put the state back on the thread, which has the usual one."""
@@ -45,8 +44,7 @@ class ThreadState:
             torch.set_autocast_cache_enabled(self._cached)
             for _ in range(self._depth):
                 torch.autocast_increment_nesting()
-        while self._saving:
-            torch._C._autograd._push_saved_tensors_default_hooks(*self._saving.pop())
+        put_saved_tensor_hooks(self._saving)
 
     def _leave_autocast(self) -> None:
         """The cache of cast weights is emptied at nesting 0, so another program must not start out inside this one's nesting.
@@ -71,7 +69,7 @@ def refuse_unsafe_places() -> None:
             "A worker of the simulator cannot communicate inside torch.inference_mode(), because all workers share one thread. "
             "Leave it first, or use torch.no_grad()."
         )
-    if torch._C._current_graph_task_id() != -1:
+    if backward_pass() != -1:
         raise WorkloadError(
             "A worker of the simulator cannot communicate inside backward(), because all workers share one thread. "
             "Let the hook only note what is to be sent, and send it in optimizer.step()."

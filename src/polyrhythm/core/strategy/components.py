@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.tensors import without_gradient
+from polyrhythm.core.torch_private import sparse_indices, sparse_values
 
 
 class Components:
@@ -16,7 +17,7 @@ class Components:
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self.parameters = [parameter for parameter in parameters if parameter.grad is not None]
         self.grads = [each.grad.coalesce() if each.grad.is_sparse else each.grad for each in self.parameters if each.grad is not None]
-        self.values = [grad._values() if grad.is_sparse else grad for grad in self.grads]
+        self.values = [sparse_values(grad) if grad.is_sparse else grad for grad in self.grads]
         self.flat = torch.cat([values.detach().reshape(-1) for values in self.values])
 
     def put(self, flat: Tensor) -> None:
@@ -34,4 +35,4 @@ class Components:
 def _with_rows(grad: Tensor, values: Tensor) -> Tensor:
     """A sparse gradient with the rows of `grad` and other values; rows of zeros are dropped."""
     left = values.reshape(len(values), -1).ne(0).any(dim=1)
-    return torch.sparse_coo_tensor(grad._indices()[:, left], values[left], grad.shape, is_coalesced=True, check_invariants=False)
+    return torch.sparse_coo_tensor(sparse_indices(grad)[:, left], values[left], grad.shape, is_coalesced=True, check_invariants=False)

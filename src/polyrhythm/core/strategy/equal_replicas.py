@@ -20,6 +20,7 @@ from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.watching.drift import processor, rounding
 from polyrhythm.core.strategy.watching.written import keeps_writes, sampled_places, started_elsewhere
+from polyrhythm.core.torch_private import NormBase, version
 
 _LONGEST = 60
 """Characters of a value that a message shows."""
@@ -153,7 +154,7 @@ class EqualReplicas:
         return options if first else {name: text for name, text in options.items() if name in _OF_THE_USER - self._own}
 
     def _versions(self) -> dict[str, int]:
-        return {name: buffer._version for name, buffer in self.model.named_buffers() if not buffer.is_inference()}
+        return {name: version(buffer) for name, buffer in self.model.named_buffers() if not buffer.is_inference()}
 
     def _loaded(self, optimizer: torch.optim.Optimizer) -> None:
         self._loads += 1
@@ -189,7 +190,7 @@ def _sampled(tensor: Tensor, remedy: str) -> Sketch:
 
 def _running(model: nn.Module, name: str) -> bool:
     """True if the buffer is a statistic of batches, which forward passes write."""
-    return isinstance(model.get_submodule(name.rpartition(".")[0]), nn.modules.batchnorm._NormBase)
+    return isinstance(model.get_submodule(name.rpartition(".")[0]), NormBase)
 
 
 def _remembered(optimizer: torch.optim.Optimizer) -> dict[str, list[Tensor]]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from polyrhythm.core.strategy.same_memory import laid
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, without_gradient
+from polyrhythm.core.torch_private import add_to_each
 from polyrhythm.errors import CompositionError
 
 
@@ -71,7 +72,7 @@ class Parameters:
                 firsts.append(parts[-1][:1])
             parameter.grad = grad
         if firsts:
-            torch._foreach_add_(firsts, 0.0)  # a gradient of -0.0 is one too
+            add_to_each(firsts, 0.0)  # a gradient of -0.0 is one too
         return parts
 
     def present(self) -> list[Tensor]:

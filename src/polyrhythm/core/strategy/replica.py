@@ -33,6 +33,7 @@ from polyrhythm.core.strategy.unused_state import UnusedState
 from polyrhythm.core.strategy.watching.alike import Attached, begin_alike
 from polyrhythm.core.strategy.watching.constraints import Constraint, Constraints
 from polyrhythm.core.strategy.watching.step_watch import StepWatch
+from polyrhythm.core.torch_private import mark_stepped, mark_wrapped_by_scheduler, take_scale_of_scaler
 from polyrhythm.core.trees import StateTree
 
 
@@ -120,11 +121,9 @@ class Replica:
 
     def _take_over(self, stepping: Callable[[], None]) -> None:
         step = attached_step(self.optimizer, self.watch, stepping, self.settle)
-        # Learning-rate schedulers wrap step() to see that it was called, and warn when it is replaced; ours notifies them itself.
-        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+        mark_wrapped_by_scheduler(step)  # it notifies schedulers itself
         self.optimizer.step = MethodType(step, self.optimizer)  # type: ignore[method-assign]
-        # A GradScaler then hands its scale to step() instead of deciding by itself; step() can refuse with a reason.
-        self.optimizer._step_supports_amp_scaling = True  # type: ignore[attr-defined]
+        take_scale_of_scaler(self.optimizer)  # and refuse it, with a reason
 
     def clip(self, norm: float) -> None:
         """Clip the gradient of the next step to `norm`, in place of the norm that was given at attaching."""
@@ -240,7 +239,7 @@ class Replica:
 
     def _restore_optimizer(self, state: StateTree) -> None:
         self.unused.restore(state["optimizer"])
-        self.optimizer._opt_called = True  # type: ignore[attr-defined]  # a scheduler that catches up would warn that no step was taken
+        mark_stepped(self.optimizer)  # before a scheduler catches up
 
     def settle(self) -> None:
         """Take all steps that wait for the next forward pass; called between steps."""

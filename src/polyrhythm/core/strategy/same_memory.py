@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from polyrhythm.core.torch_private import address_of_storage, holders_of_storage
 from polyrhythm.errors import CompositionError
 
 _LAID = WeakTensorKeyDictionary()
@@ -28,7 +28,7 @@ def refuse_same_memory(model: nn.Module, trained: Collection[int]) -> None:
     by_storage: dict[int, list[tuple[str, Tensor]]] = {}
     for name, tensor in _distinct(model):
         if tensor.numel() and tensor.layout == torch.strided:
-            by_storage.setdefault(_address(tensor), []).append((name, tensor))
+            by_storage.setdefault(address_of_storage(tensor), []).append((name, tensor))
     for aliases in by_storage.values():
         if any(id(tensor) in trained for _, tensor in aliases):
             _refuse_overlap(aliases, trained)
@@ -45,7 +45,7 @@ def seen_elsewhere(model: nn.Module) -> list[str]:
 
 
 def _is_seen(parameter: Tensor) -> bool:
-    return parameter.nbytes == parameter.untyped_storage().nbytes() and _holders(parameter) > 1
+    return parameter.nbytes == parameter.untyped_storage().nbytes() and holders_of_storage(parameter) > 1
 
 
 def _distinct(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -77,20 +77,8 @@ def _refuse_holder(aliases: list[tuple[str, Tensor]]) -> None:
     """Refuse a parameter that is part of a larger tensor in use. If nobody holds that any more it is harmless: some layers are made so."""
     name, first = aliases[0]
     part = len(aliases) > 1 or first.nbytes < first.untyped_storage().nbytes()
-    if part and _holders(first) > len(aliases) and _address(first) not in {_address(flat) for flat in _LAID}:
+    if part and holders_of_storage(first) > len(aliases) and address_of_storage(first) not in {address_of_storage(flat) for flat in _LAID}:
         raise CompositionError(
             f"{name} is a part of a larger tensor that is still in use, and worker.attach would give it separate memory, so that the two "
             "would have nothing to do with each other any more: give the parameter a copy (`.clone()`), or write to the parameter itself."
         )
-
-
-def _address(tensor: Tensor) -> int:
-    storage: Any = tensor.untyped_storage()
-    return int(storage._cdata)
-
-
-def _holders(tensor: Tensor) -> int:
-    """The number of tensors that have this memory."""
-    storage: Any = tensor.untyped_storage()
-    count: int = torch._C._storage_Use_Count(storage._cdata)
-    return count - 1

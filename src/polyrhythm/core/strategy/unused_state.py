@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
+from polyrhythm.core.torch_private import version
 from polyrhythm.errors import CompositionError
 
 _Marks = list[tuple[int, int]]
@@ -85,7 +86,7 @@ class UnusedState:
     def _now(self) -> _Marks:
         """The identity of each tensor, and the number of writes to it."""
         return [
-            (id(value), value._version if isinstance(value, Tensor) else 0)
+            (id(value), version(value) if isinstance(value, Tensor) else 0)
             for each in self.optimizers
             for state in each.states()
             for value in state.values()

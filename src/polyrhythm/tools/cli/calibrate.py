@@ -126,7 +126,7 @@ def _timed(job: str | None, timing: _Timing) -> Callable[[], Profile] | None:
     from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.presets import compose
     from polyrhythm.tools.measuring.calibrate import APART, device_profile
-    from polyrhythm.workloads import load
+    from polyrhythm.workloads import load_workload
 
     if job is None:
         if given := timing.given():
@@ -140,7 +140,7 @@ def _timed(job: str | None, timing: _Timing) -> Callable[[], Profile] | None:
     if timing.options and timing.system is None:
         raise CompositionError("--option needs a --system, and none was given: name the system, or leave the option out.")
     strategy = APART if timing.system is None else compose(timing.system, pairs(timing.options, "--option"))
-    train = load(job, pairs(timing.settings, "--set"))
+    train = load_workload(job, pairs(timing.settings, "--set"))
     return lambda: device_profile(train, workers=workers, steps=steps, seed=timing.seed or 0, strategy=strategy)
 
 

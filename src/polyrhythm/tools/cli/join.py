@@ -45,12 +45,12 @@ def join(
     from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.prepare import own_arguments
     from polyrhythm.tools.cli.presets import compose
-    from polyrhythm.workloads.load import load
+    from polyrhythm.workloads.load import load_workload
 
     sys.excepthook = _show_users_part
     strategy = compose(system, pairs(own.options or [], "--option"))
     with reserved(as_json), own_arguments(job, arguments or []):
-        train = load(job, pairs(own.settings or [], "--set"))
+        train = load_workload(job, pairs(own.settings or [], "--set"))
         worker = training.join(strategy, seed=seed, directory=out, timeout=timeout, checkpoints=checkpoints.wanted(), bind=bind)
         try:
             train(worker)

@@ -17,7 +17,7 @@ from polyrhythm.tools.cli.pairs import pairs
 from polyrhythm.tools.cli.prepare import own_arguments
 from polyrhythm.tools.cli.presets import compose
 from polyrhythm.tools.cli.runtimes import runtime
-from polyrhythm.workloads.load import file_of, is_bundled, load
+from polyrhythm.workloads.load import file_of, is_bundled, load_workload
 
 _LONGEST_NAME = 40
 
@@ -49,7 +49,7 @@ class LaunchRequest:
                 )
         elif is_bundled(self.job) or (file := file_of(self.job)) is None or file.exists():
             with own_arguments(self.job, self.arguments):
-                load(self.job, pairs(settings, "--set"))
+                load_workload(self.job, pairs(settings, "--set"))
 
     @property
     def is_script(self) -> bool:

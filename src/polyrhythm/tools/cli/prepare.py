@@ -28,7 +28,7 @@ from polyrhythm.tools.cli.groups import RuntimeOptions
 from polyrhythm.tools.cli.planned_run import COMMAND, PlannedRun
 from polyrhythm.tools.cli.record import COMPARISON
 from polyrhythm.tools.cli.runtimes import runtime, settled
-from polyrhythm.workloads.load import file_of, is_bundled, load
+from polyrhythm.workloads.load import file_of, is_bundled, load_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def prepared(given_options: Typed) -> Iterator[Prepared]:
     """
     runtime(given_options.where, 0)
     with own_arguments(given_options.job, given_options.arguments):
-        yield Prepared(given_options, load(given_options.job), _facts(given_options))
+        yield Prepared(given_options, load_workload(given_options.job), _facts(given_options))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.watching.written import UnwatchedWeights
 from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.torch_private import no_torch_function
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CompositionError
 
@@ -106,7 +107,7 @@ def _refuse_unknown_sizes(attached: tuple[Replica, ...]) -> None:
 class _Zeros(Tensor):
     """Zeros that stay so: a copy of them is themselves. What is computed with them is an ordinary tensor."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = no_torch_function()
 
     def clone(self, **options: Any) -> Tensor:
         return self

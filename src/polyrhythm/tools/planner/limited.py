@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from polyrhythm.core.job_files.settings import Train
+from polyrhythm.core.torch_private import mark_wrapped_by_scheduler
 from polyrhythm.core.training.evaluation import Moments, every_moment
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import PolyrhythmError
@@ -110,7 +111,7 @@ class _Limits:
                 raise _Over
             return result
 
-        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers would warn of a step that they have not wrapped
+        mark_wrapped_by_scheduler(step)
         optimizer.step = MethodType(step, optimizer)  # type: ignore[method-assign]
         return attached
 

@@ -12,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from polyrhythm.core.kernel.events import AnyEvent, Stepped
 from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.core.torch_private import sparse_indices, sparse_values
 from polyrhythm.core.training.run import attempt
 from polyrhythm.core.training.work import Train
 from polyrhythm.core.training.worker import Worker
@@ -54,7 +55,7 @@ def held(worker: Worker) -> int:
 
 def _stored(value: Tensor) -> tuple[Tensor, ...]:
     """The tensors that store it: of a sparse gradient its rows and their places."""
-    return (value,) if value.layout == torch.strided else (value._indices(), value._values())
+    return (value,) if value.layout == torch.strided else (sparse_indices(value), sparse_values(value))
 
 
 @dataclass(slots=True)

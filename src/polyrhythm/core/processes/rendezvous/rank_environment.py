@@ -9,12 +9,11 @@ import os
 from dataclasses import dataclass, field
 
 import torch.distributed as dist
-from torch.distributed import Store  # type: ignore[attr-defined]
-from torch.distributed.distributed_c10d import _get_default_store
 
 from polyrhythm.core.processes.rendezvous.found import Found
 from polyrhythm.core.processes.rendezvous.launchers import LAUNCHERS, LauncherVariables, Variables
 from polyrhythm.core.processes.rendezvous.places import MeetingPlace, RankZero
+from polyrhythm.core.torch_private import default_store
 from polyrhythm.errors import CompositionError
 
 
@@ -53,11 +52,6 @@ def launched_rank() -> int:
         if launcher.describes(os.environ):
             return launcher.ranked(os.environ)[0]
     return find_rank_environment(os.environ).rank
-
-
-def default_store() -> Store:
-    """The store through which the process group was made."""
-    return _get_default_store()
 
 
 def _refuse_half(launcher: LauncherVariables, given: Variables) -> None:

@@ -10,6 +10,7 @@ import torch
 from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.core.processes.system.signals import DeferredSignals
 from polyrhythm.core.processes.transport.loop import Callback, EventLoop
+from polyrhythm.core.torch_private import has_modes
 
 
 def drive(loop: EventLoop, first: Callback, completion: Completion, fail: Callable[[BaseException], None]) -> bool:
@@ -34,10 +35,4 @@ def drive(loop: EventLoop, first: Callback, completion: Completion, fail: Callab
 
 def serves_alike(device: str) -> bool:
     """True if coroutines compute in this thread as in any other: a program's autocast, default device or CUDA stream is its own."""
-    return not (
-        device != "cpu"
-        or torch.is_inference_mode_enabled()
-        or torch._C._is_any_autocast_enabled()
-        or torch._C._len_torch_function_stack()
-        or torch._C._len_torch_dispatch_stack()
-    )
+    return not (device != "cpu" or torch.is_inference_mode_enabled() or has_modes())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from polyrhythm.core.strategy.gradients import Parameters
+from polyrhythm.core.torch_private import version
 from polyrhythm.errors import WorkloadError
 
 
@@ -22,7 +23,7 @@ class Departure:
     @property
     def untouched(self) -> bool:
         """True if the parameter still has the gradient that has left."""
-        return self.parameter.grad is self.grad and (self.grad is None or self.grad._version == self.version)
+        return self.parameter.grad is self.grad and (self.grad is None or version(self.grad) == self.version)
 
 
 class Arrivals:
@@ -56,7 +57,7 @@ class Arrivals:
 
     def leave(self, parameters: Sequence[nn.Parameter]) -> None:
         """Note that the gradients of some parameters have been sent, and must not change until `optimizer.step()`."""
-        self._left += [Departure(p, p.grad, 0 if p.grad is None else p.grad._version) for p in parameters]
+        self._left += [Departure(p, p.grad, 0 if p.grad is None else version(p.grad)) for p in parameters]
 
     def refuse_changes(self) -> None:
         """Raise WorkloadError if gradients that have left are not those that `optimizer.step()` finds."""

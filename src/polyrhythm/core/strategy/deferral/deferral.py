@@ -14,15 +14,15 @@ from polyrhythm.core.strategy.deferral.arrivals import Arrivals
 from polyrhythm.core.strategy.deferral.deferred_steps import DEFERRED_STEPS, DeferredSteps
 from polyrhythm.core.strategy.deferral.waiting_places import WaitingPlaces
 from polyrhythm.core.strategy.local_part import LocalPart
+from polyrhythm.core.torch_private import break_graph_at
 from polyrhythm.errors import WorkloadError
 
 Waiting = TypeVar("Waiting", bound=Callable[..., None])
 
 
 def _uncompiled(waiting: Waiting) -> Waiting:
-    """`waiting`, at which torch.compile breaks the graph; `torch.compiler.disable` would cost microseconds at every call of a module."""
-    waiting._torchdynamo_disable = True  # type: ignore[attr-defined]
-    waiting._torchdynamo_disable_msg = "the forward pass waits for what other workers send"  # type: ignore[attr-defined]
+    """`waiting`, at which torch.compile breaks the graph."""
+    break_graph_at(waiting, "the forward pass waits for what other workers send")
     return waiting
 
 

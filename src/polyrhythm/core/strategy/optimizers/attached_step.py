@@ -10,10 +10,10 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch.optim import optimizer as hooks
 
 from polyrhythm.core.strategy.optimizers.step_arguments import StepArguments, without_arguments
 from polyrhythm.core.strategy.watching.step_watch import STEPS, StepWatch
+from polyrhythm.core.torch_private import is_wrapped_by_scheduler, mark_stepped, step_post_hooks, step_pre_hooks
 from polyrhythm.errors import CompositionError
 
 Step = Callable[..., Any]
@@ -31,19 +31,19 @@ def attached_step(optimizer: torch.optim.Optimizer, watch: StepWatch, stepping: 
         given: tuple[Any, ...] = (optimizer, *others)
         watch.inside += 1
         try:
-            for before in (*hooks._global_optimizer_pre_hooks.values(), *optimizer._optimizer_step_pre_hooks.values()):
+            for before in step_pre_hooks(optimizer):
                 if before is not STEPS.hook and (replaced := before(optimizer, given, options)) is not None:
                     given, options = replaced
             closure = arguments.closure(given[1:], options) if given[1:] or options else None
             if getattr(optimizer, "grad_scale", None) is not None or getattr(optimizer, "found_inf", None) is not None:
                 raise _scaled()
-            optimizer._opt_called = True  # type: ignore[attr-defined]
+            mark_stepped(optimizer)
             loss = None
             if closure is not None:  # once: optimizers that need several evaluations were refused when they were attached
                 with torch.enable_grad():
                     loss = closure()
             stepping()
-            following = (*optimizer._optimizer_step_post_hooks.values(), *hooks._global_optimizer_post_hooks.values())
+            following = step_post_hooks(optimizer)
             if following:
                 settle()
             for after in following:
@@ -103,7 +103,7 @@ def refuse_replaced(optimizer: torch.optim.Optimizer, once: bool) -> None:
 def _of_class(optimizer: torch.optim.Optimizer) -> Step | None:
     """The step of its class, if it has no other; a learning-rate scheduler's wrapper is looked through."""
     own: Any = vars(optimizer).get("step")
-    if own is not None and getattr(own, "_wrapped_by_lr_sched", False):
+    if own is not None and is_wrapped_by_scheduler(own):
         own = getattr(own, "__wrapped__", own)
     of_class: Step = type(optimizer).step
     return of_class if own is None or own is of_class else None

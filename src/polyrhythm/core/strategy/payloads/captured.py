@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.protocols.factors import Factors
+from polyrhythm.core.torch_private import version
 
 
 class CapturedLayer:
@@ -64,9 +65,9 @@ class CapturedLayer:
     def _settle(self, parameter: Tensor) -> None:
         self.settled += self.pending
         self.pending = []
-        self.version = 0 if parameter.grad is None else parameter.grad._version
+        self.version = 0 if parameter.grad is None else version(parameter.grad)
 
     def _drop_cleared(self) -> None:
         grad = self.parameter.grad
-        if grad is None or (grad._version != self.version and not grad.any()):
+        if grad is None or (version(grad) != self.version and not grad.any()):
             self.settled = []

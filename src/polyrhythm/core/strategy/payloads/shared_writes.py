@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.strategy.local_part import LocalPart
+from polyrhythm.core.torch_private import sparse_indices
 
 
 class SharedWritesPayload:
@@ -44,7 +45,7 @@ class SharedWritesPayload:
         for parameter, start, rows in zip(self.local.parameters.parameters, self.starts, self.all_rows, strict=True):
             grad = parameter.grad
             if grad is not None:
-                found.append(torch.unique(grad._indices()[0]) + start if grad.is_sparse else rows)
+                found.append(torch.unique(sparse_indices(grad)[0]) + start if grad.is_sparse else rows)
         return torch.cat(found)
 
     def rest(self) -> None:

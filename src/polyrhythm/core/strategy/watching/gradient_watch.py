@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.strategy.watching.step_watch import StepWatch
+from polyrhythm.core.torch_private import backward_pass, version
 from polyrhythm.errors import WorkloadError
 
 
@@ -90,7 +91,7 @@ class GradientWatch:
             )
 
     def _pass(self, parameters: Iterable[Tensor]) -> None:
-        self._before |= {id(each): (each.grad, each.grad._version) for each in parameters if each.grad is not None}
+        self._before |= {id(each): (each.grad, version(each.grad)) for each in parameters if each.grad is not None}
 
     def _parameters(self) -> Iterable[Tensor]:
         return (each for watch in self.watches for each in watch.parameters)
@@ -98,8 +99,8 @@ class GradientWatch:
     def _has_gradient(self, parameter: Tensor) -> bool:
         if parameter.grad is None:
             return False
-        grad, version = self._before.get(id(parameter), (None, 0))
-        return parameter.grad is not grad or parameter.grad._version != version
+        grad, before = self._before.get(id(parameter), (None, 0))
+        return parameter.grad is not grad or version(parameter.grad) != before
 
 
 _OTHER_GRADIENTS = "Gradients that are not for training are computed before worker.attach or after worker.finish()."
@@ -110,6 +111,6 @@ def _next_number() -> int:
     found: list[int] = []
     with torch.inference_mode(False), torch.enable_grad():
         probe = torch.zeros((), device="cpu", requires_grad=True)
-        probe.register_hook(lambda _: found.append(torch._C._current_graph_task_id()))  # type: ignore[no-untyped-call]
+        probe.register_hook(lambda _: found.append(backward_pass()))  # type: ignore[no-untyped-call]
         probe.backward(torch.ones((), device="cpu"))  # type: ignore[no-untyped-call]
     return found[0]

@@ -13,6 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from polyrhythm.core.strategy.gradients import Parameters
 from polyrhythm.core.strategy.watching.drift import is_put_back
+from polyrhythm.core.torch_private import version
 from polyrhythm.core.weights.wrapped_optimizer import advice
 from polyrhythm.errors import WorkloadError
 
@@ -172,7 +173,7 @@ class StepWatch:
             raise WorkloadError(self._sentence("The weights have changed"))
 
     def _versions(self) -> int:
-        return sum([each._version for each in self.parameters])
+        return sum([version(each) for each in self.parameters])
 
     def _sample(self) -> list[Tensor]:
         return [flat[:: max(1, len(flat) // _SAMPLE) | 1].clone() for flat in map(Parameters.values, self.shares)]

@@ -6,7 +6,6 @@ Each part has a `HandWrites`, and notes there all writes of the library; constra
 from __future__ import annotations
 
 from itertools import accumulate
-from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,6 +15,7 @@ from polyrhythm.core.protocols.topology import Agreement
 from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
 from polyrhythm.core.strategy.gradients import Parameters
 from polyrhythm.core.strategy.watching.drift import is_put_back
+from polyrhythm.core.torch_private import version
 from polyrhythm.errors import CompositionError
 
 _WHOLE = 8
@@ -23,7 +23,6 @@ _WHOLE = 8
 _SMALL = 1 << 14
 """The number of elements up to which every look compares all."""
 _SPREAD = 64
-_WRITES = attrgetter("_version")
 """Torch's count of the writes to a tensor."""
 _CONSTRAIN = "for a bound on weights that is to hold after every step call worker.constrain(function) once."
 _INTEGERS = {4: torch.int32, 8: torch.int64}
@@ -84,7 +83,7 @@ class WatchedWeights:
 
     def _look(self, whole: bool) -> _Seen:
         flat = self.parameters.flat
-        versions = sum(map(_WRITES, self.parameters.parameters))
+        versions = sum(map(version, self.parameters.parameters))
         total = int(flat.view(_INTEGERS[flat.element_size()]).sum(dtype=torch.int64).item()) if whole else None
         if not flat.is_cpu:
             return _Seen(versions, b"", total)

@@ -14,6 +14,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from polyrhythm.core import rng
 from polyrhythm.core.protocols.shuffle import Batch
+from polyrhythm.core.torch_private import end_processes, take_iterator
 from polyrhythm.core.training.data.sampling import order_of
 from polyrhythm.errors import DataError
 
@@ -102,15 +103,14 @@ class Loads:
             raise
         finally:
             if self.options["num_workers"] and not keep:
-                copy._iterator = None
-                batches._shutdown_workers()
+                take_iterator(copy)
+                end_processes(batches)
 
     def end(self, copy: DataLoader[Any]) -> None:
         """End the processes that `copy` has kept for its next pass."""
-        kept: Any = copy._iterator
-        copy._iterator = None
+        kept = take_iterator(copy)
         if kept is not None:
-            kept._shutdown_workers()
+            end_processes(kept)
 
 
 def indexed(data: Any) -> Any:

@@ -7,13 +7,12 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-from torch.utils.data._utils.pin_memory import pin_memory
 
 from polyrhythm.core import rng
 from polyrhythm.core.columns.batch_iterator import BatchIterator, Dividing, IteratesBatches
 from polyrhythm.core.protocols.sharded import Rows, ShardedSource, ShardRequest
+from polyrhythm.core.torch_private import no_loader, pinned
 from polyrhythm.core.training.data.loader import Loads, refuse_own_ways
-from polyrhythm.core.training.data.stream import no_loader
 from polyrhythm.errors import DataError
 
 
@@ -57,7 +56,7 @@ class LoadedShards:
     def batch(self, rows: Rows) -> Any:
         """The source's batch of `rows`, in pinned memory if the loader has that option."""
         batch = self.source.batch(rows)
-        return pin_memory(batch) if self.loads.options["pin_memory"] else batch  # type: ignore[no-untyped-call]
+        return pinned(batch) if self.loads.options["pin_memory"] else batch
 
     def close(self) -> None:
         """End the processes that persist between epochs."""

@@ -11,11 +11,10 @@ from itertools import islice
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
-from torch.utils.data._utils import worker as process_of_a_loader
-from torch.utils.data._utils.pin_memory import pin_memory
 
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.protocols.shuffle import Batch
+from polyrhythm.core.torch_private import no_loader, pinned
 from polyrhythm.core.training.data.loader import Loads, length, refuse_own_ways
 from polyrhythm.errors import DataError
 
@@ -74,7 +73,7 @@ class LoaderStream:
         if self.whole:
             return length(samples[0]), samples[0]
         batch = self.collate(list(samples))
-        return len(samples), pin_memory(batch) if self.loads.options["pin_memory"] else batch  # type: ignore[no-untyped-call]
+        return len(samples), pinned(batch) if self.loads.options["pin_memory"] else batch
 
 
 class StreamShard(IterableDataset[Any]):
@@ -103,16 +102,6 @@ class StreamShard(IterableDataset[Any]):
             if len(dealt) < size:
                 return
             yield dealt
-
-
-@contextmanager
-def no_loader() -> Iterator[None]:
-    """Let torch's `get_worker_info()` return None, as outside of a loader's processes."""
-    kept, process_of_a_loader._worker_info = process_of_a_loader._worker_info, None
-    try:
-        yield
-    finally:
-        process_of_a_loader._worker_info = kept
 
 
 def alone(data: Iterable[Any]) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from functools import partial
 from types import BuiltinMethodType, CellType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+from polyrhythm.core.torch_private import batches_given
 from polyrhythm.core.training.callers import is_ours, users
 
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
@@ -64,7 +65,7 @@ def position(value: Any) -> Position | None:
         return Position(0, [repr(value)])
     if type(value).__module__ in ("builtins", "itertools"):
         return _reduced(value)
-    yielded = getattr(value, "_num_yielded", None)  # of a DataLoader's
+    yielded = batches_given(value)
     return Position(0, (), known=False) if yielded is None else Position(yielded, ())
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.core.torch_private import version
+
 Node = dict[str, Any]
 """Its `kind`, and what is of that kind: a `value`, or `items` and, where these have names, their `keys`."""
 
@@ -55,7 +57,7 @@ def fingerprint(node: Node) -> bytes:
         if isinstance(value, Tensor):
             counted = each["kind"] == "tensor" and not value.is_inference()  # so every change of it has a number
             flat = value.reshape(-1)[:: max(1, value.numel() // (_SAMPLE if counted else MOST_BYTES))]
-            digest.update(repr((tuple(value.shape), value.dtype, counted and (value._version, value.data_ptr()))).encode())
+            digest.update(repr((tuple(value.shape), value.dtype, counted and (version(value), value.data_ptr()))).encode())
             digest.update(content_of(flat).numpy().tobytes())
         if each["kind"] == "iterator" and value is None:
             digest.update(os.urandom(16))  # it may have advanced

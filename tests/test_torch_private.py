@@ -1,0 +1,342 @@
+"""Every private name of torch that the library uses still does what it is used for, and no other module uses one."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from polyrhythm.core import torch_private
+
+SOURCE = Path(torch_private.__file__).parents[1]
+TESTED: set[str] = set()
+
+
+def uses(function: str, name: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Decorator of the test of `function`: whatever fails, the message is that torch has changed its private `name`."""
+    TESTED.add(function)
+
+    def decorate(test: Callable[[], None]) -> Callable[[], None]:
+        @wraps(test)
+        def run() -> None:
+            try:
+                test()
+            except (Exception, AssertionError) as problem:
+                pytest.fail(f"torch {torch.__version__} has dropped or changed {name}, which torch_private.{function} needs: {problem!r}")
+
+        return run
+
+    return decorate
+
+
+def sgd() -> torch.optim.SGD:
+    return torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+
+
+def sparse() -> torch.Tensor:
+    return torch.sparse_coo_tensor(torch.tensor([[0, 0]]), torch.tensor([1.0, 2.0]), (2,), check_invariants=False)
+
+
+class Counting(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, given: Any = (), options: Any = None) -> Any:
+        self.calls += 1
+        return function(*given, **(options or {}))
+
+
+@uses("version", "Tensor._version")
+def test_writes_are_counted() -> None:
+    tensor = torch.zeros(2)
+    before = torch_private.version(tensor)
+    tensor.add_(1)
+    assert torch_private.version(tensor) == before + 1
+
+
+@uses("sparse_indices", "Tensor._indices")
+def test_indices_are_read_of_what_is_not_coalesced() -> None:
+    assert torch_private.sparse_indices(sparse()).tolist() == [[0, 0]]
+
+
+@uses("sparse_values", "Tensor._values")
+def test_values_are_the_memory_of_a_sparse_tensor() -> None:
+    tensor = sparse()
+    torch_private.sparse_values(tensor).mul_(2)
+    assert torch_private.sparse_values(tensor).tolist() == [2.0, 4.0]
+
+
+@uses("add_to_each", "torch._foreach_add_")
+def test_a_number_is_added_to_each_tensor() -> None:
+    tensors = [torch.zeros(1), torch.ones(2)]
+    torch_private.add_to_each(tensors, 1.0)
+    assert [tensor.tolist() for tensor in tensors] == [[1.0], [2.0, 2.0]]
+
+
+@uses("mark_stepped", "Optimizer._opt_called")
+def test_a_scheduler_does_not_warn_of_an_optimizer_that_is_marked_as_stepped() -> None:
+    for marked in (False, True):
+        optimizer = sgd()
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        if marked:
+            torch_private.mark_stepped(optimizer)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            scheduler.step()
+        assert bool(found) != marked
+
+
+@uses("mark_wrapped_by_scheduler", "_wrapped_by_lr_sched")
+def test_a_scheduler_does_not_warn_of_a_step_that_is_marked_as_wrapped() -> None:
+    for marked in (False, True):
+        optimizer = sgd()
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+
+        def step(*_: Any) -> None: ...
+
+        if marked:
+            torch_private.mark_wrapped_by_scheduler(step)
+        optimizer.step = step
+        torch_private.mark_stepped(optimizer)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            scheduler.step()
+        assert bool(found) != marked
+
+
+@uses("is_wrapped_by_scheduler", "_wrapped_by_lr_sched")
+def test_the_wrapper_of_a_scheduler_is_known() -> None:
+    optimizer = sgd()
+    assert not torch_private.is_wrapped_by_scheduler(optimizer.step)
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    assert torch_private.is_wrapped_by_scheduler(optimizer.step)
+
+
+@uses("take_scale_of_scaler", "_step_supports_amp_scaling")
+def test_a_scaler_hands_its_scale_to_a_step_that_takes_it() -> None:
+    optimizer, scaler, seen = sgd(), torch.amp.GradScaler("cpu"), list[Any]()
+    torch_private.take_scale_of_scaler(optimizer)
+    optimizer.step = lambda *_, **__: seen.append(optimizer.grad_scale)
+    scaler.scale(optimizer.param_groups[0]["params"][0].sum()).backward()
+    scaler.step(optimizer)
+    assert seen[0] is not None
+
+
+@uses("step_pre_hooks", "_optimizer_step_pre_hooks and _global_optimizer_pre_hooks")
+def test_hooks_before_steps_are_found() -> None:
+    optimizer, own, everywhere = sgd(), print, repr
+    optimizer.register_step_pre_hook(own)
+    handle = register_optimizer_step_pre_hook(everywhere)
+    assert torch_private.step_pre_hooks(optimizer)[-2:] == (everywhere, own)
+    handle.remove()
+
+
+@uses("step_post_hooks", "_optimizer_step_post_hooks and _global_optimizer_post_hooks")
+def test_hooks_after_steps_are_found() -> None:
+    optimizer, own, everywhere = sgd(), print, repr
+    optimizer.register_step_post_hook(own)
+    handle = register_optimizer_step_post_hook(everywhere)
+    found = torch_private.step_post_hooks(optimizer)
+    handle.remove()
+    assert found[0] is own
+    assert everywhere in found
+
+
+@uses("backward_pass", "torch._C._current_graph_task_id")
+def test_a_backward_pass_has_a_number() -> None:
+    found, leaf = list[int](), torch.zeros((), requires_grad=True)
+    leaf.register_hook(lambda _: found.append(torch_private.backward_pass()))
+    for _ in range(2):
+        leaf.mul(1).backward()
+    assert found[1] == found[0] + 1
+    assert torch_private.backward_pass() == -1
+
+
+@uses("take_saved_tensor_hooks", "_top_saved_tensors_default_hooks and _pop_saved_tensors_default_hooks")
+def test_hooks_of_saved_tensors_are_taken_off_the_thread() -> None:
+    with torch.autograd.graph.saved_tensors_hooks(_fails, _fails):
+        taken = torch_private.take_saved_tensor_hooks()
+        (torch.zeros(2, requires_grad=True) ** 2).sum().backward()
+        assert taken == [(_fails, _fails)]
+        torch_private.put_saved_tensor_hooks(taken)
+
+
+@uses("put_saved_tensor_hooks", "_push_saved_tensors_default_hooks")
+def test_hooks_of_saved_tensors_are_put_back() -> None:
+    hooks = [(_same, _same), (_fails, _fails)]
+    torch_private.put_saved_tensor_hooks(hooks.copy())
+    assert torch_private.take_saved_tensor_hooks() == hooks
+
+
+def _fails(_: Any) -> Any:
+    raise AssertionError("a hook of another program")
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@uses("has_modes", "_is_any_autocast_enabled, _len_torch_function_stack and _len_torch_dispatch_stack")
+def test_modes_of_the_thread_are_seen() -> None:
+    assert not torch_private.has_modes()
+    for mode in (torch.autocast("cpu", torch.bfloat16), torch.device("cpu"), Counting()):
+        with mode:
+            assert torch_private.has_modes()
+
+
+@uses("dispatch_mode", "_get_current_dispatch_mode")
+def test_the_innermost_dispatch_mode_is_found() -> None:
+    with Counting(), Counting() as inner:
+        assert torch_private.dispatch_mode() is inner
+    assert torch_private.dispatch_mode() is None
+
+
+@uses("without_dispatch", "torch._C._DisableTorchDispatch")
+def test_a_dispatch_mode_does_not_see_what_is_done_without_dispatch() -> None:
+    with Counting() as mode:
+        with torch_private.without_dispatch():
+            torch.zeros(2).numpy()
+        assert mode.calls == 0
+        torch.zeros(2)
+        assert mode.calls == 1
+
+
+@uses("no_torch_function", "torch._C._disabled_torch_function_impl")
+def test_results_of_a_tensor_without_torch_function_are_plain() -> None:
+    class Named(torch.Tensor):
+        __torch_function__ = torch_private.no_torch_function()
+
+    assert type(torch.zeros(2).as_subclass(Named) + 1) is torch.Tensor
+
+
+@uses("address_of_storage", "UntypedStorage._cdata")
+def test_views_have_the_storage_of_their_tensor() -> None:
+    tensor = torch.zeros(4)
+    assert torch_private.address_of_storage(tensor) == torch_private.address_of_storage(tensor[1:])
+    assert torch_private.address_of_storage(tensor) != torch_private.address_of_storage(tensor.clone())
+
+
+@uses("holders_of_storage", "torch._C._storage_Use_Count")
+def test_tensors_that_have_the_same_memory_are_counted() -> None:
+    tensor = torch.zeros(4)
+    alone = torch_private.holders_of_storage(tensor)
+    view = tensor[1:]
+    assert torch_private.holders_of_storage(tensor) == alone + 1 == torch_private.holders_of_storage(view)
+
+
+@uses("break_graph_at", "_torchdynamo_disable")
+def test_the_compiler_leaves_a_function_alone() -> None:
+    def waiting() -> None: ...
+
+    torch_private.break_graph_at(waiting, "it waits")
+    disabled = torch.compiler.disable(lambda: None, reason="as torch's own decorator marks it")
+    assert vars(waiting).keys() <= vars(disabled).keys()
+
+
+@uses("take_iterator", "DataLoader._iterator")
+def test_the_iterator_of_persistent_processes_is_taken() -> None:
+    loader = DataLoader([1, 2], num_workers=1, persistent_workers=True)
+    made = iter(loader)
+    kept = torch_private.take_iterator(loader)
+    torch_private.end_processes(made)
+    assert kept is made
+    assert torch_private.take_iterator(loader) is None
+
+
+@uses("end_processes", "_shutdown_workers")
+def test_the_processes_of_a_loader_end() -> None:
+    iterator: Any = iter(DataLoader([1, 2], num_workers=1))
+    torch_private.end_processes(iterator)
+    assert not any(process.is_alive() for process in iterator._workers)
+
+
+@uses("batches_given", "_num_yielded")
+def test_batches_of_an_iterator_are_counted() -> None:
+    iterator = iter(DataLoader([1, 2, 3]))
+    next(iterator)
+    assert torch_private.batches_given(iterator) == 1
+    assert torch_private.batches_given(iter([])) is None
+
+
+class Infos(IterableDataset[bool]):
+    def __iter__(self) -> Iterator[bool]:
+        yield get_worker_info() is None
+        with torch_private.no_loader():
+            yield get_worker_info() is None
+        yield get_worker_info() is None
+
+
+@uses("no_loader", "torch.utils.data._utils.worker._worker_info")
+def test_a_process_of_a_loader_is_as_none() -> None:
+    assert [batch.item() for batch in DataLoader(Infos(), num_workers=1)] == [False, True, False]
+
+
+@uses("pinned", "torch.utils.data._utils.pin_memory")
+def test_structures_are_kept_when_they_are_pinned() -> None:
+    assert torch_private.pinned({"a": ("text", [1])}) == {"a": ("text", [1])}
+
+
+@uses("default_store", "_get_default_store")
+def test_the_store_of_the_process_group_is_found() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    torch_private.default_store().set("polyrhythm", "here")
+    there = torch_private.default_store().get("polyrhythm")
+    dist.destroy_process_group()
+    assert there == b"here"
+
+
+@uses("number_collectives", "_set_sequence_number_for_group")
+def test_the_collectives_of_gloo_are_numbered() -> None:
+    gloo = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timeout=timedelta(seconds=5))
+    torch_private.number_collectives(gloo)
+    assert gloo._get_sequence_number_for_group() == 0
+
+
+@uses("timeout_of", "ProcessGroupGloo.Options._timeout")
+def test_the_timeout_of_gloo_is_read() -> None:
+    assert torch_private.timeout_of(dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timeout=timedelta(seconds=5))) == 5.0
+
+
+@uses("BatchNorm", "_BatchNorm and _NormBase")
+def test_layers_with_statistics_of_batches_have_one_class() -> None:
+    assert isinstance(nn.BatchNorm2d(1), torch_private.BatchNorm)
+    assert isinstance(nn.InstanceNorm1d(1), torch_private.NormBase)
+    assert not isinstance(nn.LayerNorm(1), torch_private.NormBase)
+
+
+def test_every_function_has_a_test() -> None:
+    own = {name for name, each in inspect.getmembers(torch_private, inspect.isfunction) if each.__module__ == torch_private.__name__}
+    assert {*own, "version", "BatchNorm"} == TESTED
+
+
+def test_no_other_module_uses_a_private_name_of_torch() -> None:
+    private = {name for name, _ in private_names(Path(torch_private.__file__))}
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path != Path(torch_private.__file__):
+            found = [name for name, of in private_names(path) if of.startswith("torch") or (name in private and of not in ("self", "cls"))]
+            assert not found, f"{path.relative_to(SOURCE)} uses {found}: put it into core/torch_private.py"
+
+
+def private_names(path: Path) -> Iterator[tuple[str, str]]:
+    """The private attributes that a module uses, and private names that it imports from torch, each with what it is taken of."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            yield node.attr, ast.unparse(node.value)
+        if isinstance(node, ast.Constant) and node.value == "_version":
+            yield node.value, "torch"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            yield from ((alias.name, node.module or "") for alias in node.names if alias.name.startswith("_"))
