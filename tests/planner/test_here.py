@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from polyrhythm.hardware.devices import Device, Profile, load, to_json
+from polyrhythm.hardware.devices import Device, Profile, device_json, load
 from polyrhythm.tools.planner.here import NAME, fitted, machine_here
 
 X = torch.randn(512, 8, generator=torch.Generator().manual_seed(0))
@@ -60,7 +60,7 @@ def test_a_job_with_a_batch_is_timed_with_two_of_them_and_gets_more_epochs_to_be
     assert machine.name == NAME
     assert machine.overhead_seconds == pytest.approx(0.001, rel=0.1)
     path = tmp_path / "device.json"
-    path.write_text(to_json(machine))
+    path.write_text(device_json(machine))
     assert load(path) == machine
 
 

@@ -83,7 +83,7 @@ class Claim:
         if self.kind is ClaimKind.EFFECT and admitted:
             raise CompositionError(
                 f"The claim {self.paper!r} would be reproduced by no effect at all, a {self.figure!r} of {null:g}: give bounds without "
-                "it, or say kind=Kind.NO_WORSE, or kind=Kind.VALUE where no two arms are compared."
+                "it, or say kind=ClaimKind.NO_WORSE, or kind=ClaimKind.VALUE where no two arms are compared."
             )
         if self.kind is ClaimKind.NO_WORSE and not admitted:
             raise CompositionError(f"The claim {self.paper!r} is to be one of no difference, and its bounds leave out {null:g}.")

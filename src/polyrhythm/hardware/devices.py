@@ -187,7 +187,7 @@ def load_all(path_or_name: str | Path) -> tuple[tuple[Machine, ...], tuple[Pace,
     return machines, tuple(written.paces), None if written.server is None else _machine(written.server, path)
 
 
-def to_json(machine: Machine) -> str:
+def device_json(machine: Machine) -> str:
     """The description of `machine`, as a file for `load`."""
     written: object = machine
     if isinstance(machine, Device):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -23,14 +23,11 @@ class Steps:
     `drawn` are the batches since the last step, which are counted where a strategy has workers skip steps.
     """
 
-    def __init__(
-        self, context: WorkerContext, models: Models, tables: Mapping[str, CommonState], state: WorkerState, between: Callable[[], None]
-    ) -> None:
+    def __init__(self, context: WorkerContext, models: Models, tables: Mapping[str, CommonState], state: WorkerState) -> None:
         self.context = context
         self.models = models
         self.tables = tables
         self.state = state
-        self.between = between
         self.data: Data
         self.drawn = 0
         self.finished = False

@@ -71,7 +71,7 @@ class Worker(ObservedWorker):
         self._together = Together(collective, group, replicas, context.perform)
         self._tables = Tables(plan, context, self._models)
         self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen, self._between)
-        self._steps = Steps(context, self._models, self._tables.states, self._state, self._between)
+        self._steps = Steps(context, self._models, self._tables.states, self._state)
         self._data = self._steps.data = Data(
             strategy.shuffle, replicas, self._together, self.count, self._state.position, self._models, self._models.follow_losses
         )

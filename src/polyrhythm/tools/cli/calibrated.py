@@ -24,7 +24,7 @@ _BITS = 8
 def write_device(directory: Path, machine: Machine) -> Path:
     """device.json, for the simulator."""
     path = directory / devices.FILE
-    path.write_text(devices.to_json(machine), encoding="utf-8")
+    path.write_text(devices.device_json(machine), encoding="utf-8")
     notice(f"wrote {path}, for --device")
     return path
 

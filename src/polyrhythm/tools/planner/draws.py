@@ -27,6 +27,8 @@ _SAMPLES = 1.3
 """A run has so many times the samples that its system has needed so far."""
 _NOT_REACHED = 1.0
 """Added to the logarithm of the cost of a run that did not reach the target."""
+_UNKNOWN = 100.0
+"""The value of a run whose cost nothing tells: above the logarithm of every cost. The sampler only compares values."""
 _ENOUGH = 32
 """The draws end after so many in a row that did not improve on the best, or that are known."""
 _LEAST = 1e-9
@@ -117,7 +119,7 @@ class Draws:
         expected = search.expected(candidate)
         if expected == math.inf:
             expected = max(training.cost_of(search.fewest, search.objective, candidate.workers), LEEWAY * search.best)
-        return _NOT_REACHED + (math.log(max(expected, _LEAST)) if expected < math.inf else 0.0)
+        return _NOT_REACHED + math.log(max(expected, _LEAST)) if expected < math.inf else _UNKNOWN
 
 
 def _study(seed: int) -> Study:

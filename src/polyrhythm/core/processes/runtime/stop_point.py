@@ -90,11 +90,6 @@ class StopVote:
         """The step after which all stop, when nobody is missing."""
         return max(self._said.values()) + 1
 
-    def forget(self, name: str) -> None:
-        """Leave out the worker `name`, without which the run continues."""
-        self._names = [each for each in self._names if each != name]
-        self._said.pop(name, None)
-
 
 def _ignore(kept: bool) -> None:
     return None

@@ -23,7 +23,6 @@ _WHOLE = 8
 _SMALL = 1 << 14
 """The number of elements up to which every look compares all."""
 _SPREAD = 64
-"""Torch's count of the writes to a tensor."""
 _CONSTRAIN = "for a bound on weights that is to hold after every step call worker.constrain(function) once."
 _INTEGERS = {4: torch.int32, 8: torch.int64}
 _TOGETHER = frozenset({Pattern.COLLECTIVE, Pattern.COMBINED, Pattern.SUMMED})
