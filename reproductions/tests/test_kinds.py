@@ -30,7 +30,7 @@ def unquoted(text: str) -> str:
 
 @pytest.mark.parametrize("bounds", [{"most": 1.02}, {"least": 1.0}, {"least": 0.9, "most": 3.0}])
 def test_an_effect_whose_bounds_admit_none_is_refused_with_what_to_do(bounds: dict[str, float]) -> None:
-    with pytest.raises(CompositionError, match=r"no effect at all, a 'loss' of 1: give bounds without it, or say kind=Kind\.NO_WORSE"):
+    with pytest.raises(CompositionError, match=r"no effect at all, a 'loss' of 1: give bounds without it, or say kind=ClaimKind\.NO_WORSE"):
         Claim(paper="It helps.", ours="loss over that without", figure="loss", unit="ratio", **bounds)
 
 
