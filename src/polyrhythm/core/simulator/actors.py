@@ -85,11 +85,8 @@ class VirtualActor:
     stalled: float = 0.0
     bytes_sent: int = 0
     messages_sent: int = 0
-
-    @property
-    def ended(self) -> bool:
-        """True if it has ended or was lost."""
-        return self.held_until == math.inf
+    ended: bool = False
+    """True if it has ended or was lost."""
 
     def take(self, topic: str) -> Delivery | None:
         """The oldest message under `topic`, if there is one."""
@@ -139,7 +136,7 @@ class VirtualActor:
 
     def end(self) -> None:
         """Stop the actor for good: close its tasks and drop its messages."""
-        self.held_until = math.inf
+        self.held_until, self.ended = math.inf, True
         tasks = list(self.tasks)
         self.tasks.clear()
         self.mail.clear()

@@ -229,7 +229,7 @@ class Mailroom:
 
     def deliver(self, receiver: VirtualActor, delivery: Delivery) -> None:
         """Give a message to the task that has waited longest for its topic, or keep it."""
-        if receiver.held_until == math.inf:
+        if receiver.ended:
             return
         task = receiver.next_waiter(delivery.message.topic)
         if task is None:
