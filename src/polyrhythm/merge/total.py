@@ -6,6 +6,7 @@ The `combine` of most merges calls these functions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from polyrhythm.core.protocols.merge import AnyContribution
 from polyrhythm.core.torch_private import without_dispatch
 from polyrhythm.errors import WireError
 
+_COUNT = attrgetter("count")
 _IN_NUMPY = (torch.float32, torch.float64)
 
 
@@ -52,4 +54,4 @@ def _add_range(result: Tensor, begin: Tensor, values: Tensor) -> None:
 
 def count(contributions: Sequence[AnyContribution]) -> int:
     """The number of workers whose contributions are merged."""
-    return sum(contribution.count for contribution in contributions)
+    return sum(map(_COUNT, contributions))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import mul
+from operator import attrgetter, mul
 from typing import Protocol, cast
 
 from torch import Tensor
@@ -133,12 +133,15 @@ class Direction:
         return self.weight / self.divisor
 
 
+_RATES, _COUNT = attrgetter("rates"), attrgetter("count")
+
+
 def rates_of(contributions: Sequence[AnyContribution]) -> tuple[float, ...]:
     """The learning rates of a group: the mean over contributions, and exactly the common ones where all have the same."""
-    rates = [contribution.rates for contribution in contributions]
-    if all(each == rates[0] for each in rates):
+    rates: list[tuple[float, ...]] = list(map(_RATES, contributions))
+    if rates.count(rates[0]) == len(rates):
         return rates[0]
-    counts = [contribution.count for contribution in contributions]
+    counts = list(map(_COUNT, contributions))
     return tuple(sum(map(mul, counts, each)) / sum(counts) for each in zip(*rates, strict=True))
 
 

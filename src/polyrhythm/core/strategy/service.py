@@ -96,7 +96,7 @@ class Service:
         await self.port.spawn("evaluation", self._listen_for_evaluation())
         if self.always_used:
             await self.port.spawn("dismissal", self._listen_for_dismissal())
-            await self.port.spawn("model", self._serve_first())
+            await self.port.spawn("model", self._serve(self.planned.scope(0, 0), self.model, self.first_is_over.open))
             await self.port.wait(self.first_is_over)
         else:  # selections may leave nothing of the first model to this exchange
             self.running += 1
@@ -104,10 +104,6 @@ class Service:
         while self.running:  # announced before the workers could be done with the first
             await self.port.receive(_SERVED)
             self.running -= 1
-
-    async def _serve_first(self) -> None:
-        await self._serve(self.planned.scope(0, 0), self.model)
-        self.first_is_over.open()
 
     async def _listen_for_dismissal(self) -> None:
         await self.port.receive(_NONE)
@@ -146,7 +142,7 @@ class Service:
         await self._serve(scope, serving)
         await self.port.send(self.port.name, Message(_SERVED))
 
-    async def _serve(self, scope: str, serving: Serving) -> None:
+    async def _serve(self, scope: str, serving: Serving, ended: Callable[[], None] = lambda: None) -> None:
         snapshots = new_snapshots(len(self.planned.plan.result_actors()))
         snapshots.wanted = self.wanted
         self.snapshots.append(snapshots)
@@ -156,3 +152,4 @@ class Service:
         await serving.live(ServerEndpoint(self.group, self.group.members, self.port.scoped(scope), self.record, snapshots, files))
         if snapshots.wanted:
             await show(self.port, self.group.first, scope, snapshots)
+        ended()

@@ -84,11 +84,13 @@ class ServerClocks:
             self.merged[name] = max(self.merged[name], float(clock))
 
     def pass_over(self, clock: int, group: Group) -> None:
-        """Contributions have been merged of which the latest is of step `clock`: workers that skip this step count as merged too."""
-        if self.chooses:
-            for rank, name in enumerate(group.members):
-                if not self.conditions.takes_part(clock, rank, group):
-                    self.merge(name, clock)
+        """Contributions have been merged of which the latest is of step `clock`: workers that skip this step count as merged too.
+
+        Only where workers choose their steps.
+        """
+        for rank, name in enumerate(group.members):
+            if not self.conditions.takes_part(clock, rank, group):
+                self.merge(name, clock)
 
     def release(self, allowed: Callable[[int], bool]) -> list[Released]:
         """Remove and return those that the consistency lets continue, if `allowed` at their clock, in the order of their requests."""

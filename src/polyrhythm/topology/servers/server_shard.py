@@ -61,7 +61,7 @@ class ServerShard:
         self.agreement = agreement
         self.codec = packets(agreement.codec)
         self.rank = endpoint.group.rank
-        self.workers = len(endpoint.workers)
+        self.quorum = agreement.conditions.quorum(len(endpoint.workers))
         self.port = endpoint.port
         everyone = endpoint.workers if endpoint.upstream is None else endpoint.upstream.workers
         self.context = ExchangeContext(Group("", everyone, -1, endpoint.group.seed), self.port.rng("exchange"))
@@ -115,15 +115,18 @@ class ServerShard:
                 self.clocks.take(sender, request)
             case Push():
                 self.clocks.take(sender, request)
-                await self._collect(PendingPush(sender, request, delivery.message.tensors))
+                self.pending.append(PendingPush(sender, request, delivery.message.tensors))
+                if len(self.pending) >= self.quorum:
+                    await self._merge()
         if self.pending and self.clocks.stuck:
             await self._merge()
-        await self._write_if_drained()
+        if self.drained:
+            await self._write_if_drained()
         await self.release()
 
     async def _write_if_drained(self) -> None:
         """Write the state if nothing more can come before the checkpoint."""
-        if not self.drained or self.clocks.merged.keys() - self.drained.keys():
+        if self.clocks.merged.keys() - self.drained.keys():
             return
         step = max(self.drained.values())
         self.drained.clear()
@@ -159,11 +162,6 @@ class ServerShard:
             self.upstream.restore(state["upstream"])
         self.port.restore(state["streams"])
 
-    async def _collect(self, pending: PendingPush) -> None:
-        self.pending.append(pending)
-        if len(self.pending) >= self.agreement.conditions.quorum(self.workers):
-            await self._merge()
-
     async def _join(self, delivery: Delivery) -> None:
         if delivery.message.text:
             recipe = msgspec.json.decode(delivery.message.text, type=ShardRecipe)
@@ -197,8 +195,8 @@ class ServerShard:
         values = [self.codec.decode(pending.packet, self.model_state.layout) for pending in group]
         self.snapshots.look(began, self.model_state.weights)
         before = None if self.upstream is None else self.model_state.weights.clone()
-        if self.slowest < math.inf:
-            self.model_state.clock = int(self.slowest)
+        if (slowest := self.clocks.slowest) < math.inf:
+            self.model_state.clock = int(slowest)
         if self.agreement.payload is Payload.WEIGHTS:
             for pending in group:
                 self.before[pending.sender] = self._weights()
@@ -212,7 +210,8 @@ class ServerShard:
         self.log.changed(self.model_state.weights, self.model_state.version)
         for pending in group:
             self.clocks.merge(pending.sender, pending.push.clock)
-        self.clocks.pass_over(max(pending.push.clock for pending in group), self.context.group)
+        if self.clocks.chooses:
+            self.clocks.pass_over(max(pending.push.clock for pending in group), self.context.group)
         now = self.port.now()
         self.record(Merged(now, self.port.name, self.model_state.version, staleness, now - began))
         await self.port.merged(len(group))
@@ -246,7 +245,7 @@ class ServerShard:
 
     async def _send_unasked(self) -> None:
         """Send new weights to those who need not request them, when the ones before have left."""
-        status = ShardStatus(self.model_state.version, self.slowest)
+        status = ShardStatus(self.model_state.version, self.clocks.slowest)
         if status != self.reported:
             self.reported = status
             for name in self.responses.receivers(list(self.clocks.merged)):
@@ -257,7 +256,7 @@ class ServerShard:
         return self.upstream is None or self.upstream.may_proceed(clock)
 
     async def _respond(self, name: str, *weights: Tensor) -> None:
-        status = ShardStatus(self.model_state.version, self.slowest)
+        status = ShardStatus(self.model_state.version, self.clocks.slowest)
         await self.port.send(name, Message(f"w{self.rank}", status.to_numbers(), tensors=weights))
 
     def _weights(self) -> Tensor:
