@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -53,9 +53,8 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 "Leave the mode first, or give the simulator's devices a measured profile, so that it need not count operations."
             )
 
-    def start(self) -> None:
-        """Start to count the operations that follow."""
-        self.__enter__()  # type: ignore[no-untyped-call]
+    start: ClassVar[Callable[..., Any]] = TorchDispatchMode.__enter__
+    """Start to count the operations that follow."""
 
     def stop(self) -> int:
         """Stop counting; returns what was counted since the last `stop` or `take`."""

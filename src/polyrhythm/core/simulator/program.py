@@ -178,16 +178,19 @@ class Program:
         try:
             return compute()
         finally:
-            self._count()
+            counter.start()
+            counter.flops, self._counted, self._counts = self._counted, 0, True
 
     def counted(self, compute: Callable[[], T]) -> T:
-        if self._counts or self._counter is None:
+        counter = self._counter
+        if counter is None or self._counts:
             return compute()
-        self._count()
+        counter.start()
+        counter.flops, self._counted, self._counts = self._counted, 0, True
         try:
             return compute()
         finally:
-            self._counted, self._counts = self._counter.stop(), False
+            self._counted, self._counts = counter.stop(), False
 
     def agree(self, facts: Facts, remedy: str) -> None:
         """Compare with the facts of workers that have called before; the later worker finds a difference."""
@@ -283,11 +286,6 @@ class Program:
         refuse_unsafe_places()
         if self._counter is not None and self._counts:
             self._counter.refuse_if_covered()
-
-    def _count(self) -> None:
-        assert self._counter is not None, "only what is counted is interrupted"
-        self._counter.start()
-        self._counter.flops, self._counted, self._counts = self._counted, 0, True
 
     def _load(self) -> None:
         """Put the program's own state on the thread; random states only if another program has run since."""

@@ -2,7 +2,8 @@
 
 A virtual worker must draw the numbers that it would draw in a separate process. numpy takes 70 µs to return its state and 70 to set one;
 so the raw words of its Mersenne twister are compared and copied directly, and the slow functions are left for states that have changed or
-that keep back a second normal deviate, which the words do not contain.
+that keep back a second normal deviate, which the words do not contain. There are no words if the generator is no Mersenne twister, which
+only `np.random.set_bit_generator` can cause.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NUMPY_BYTES = 625 * 4  # 624 words and a position, as numpy's mt19937_state lay
 class Randomness:
     """The states of one program, as they were when it was last switched out."""
 
-    __slots__ = ("_keeps_back", "_numpy", "_random", "_torch", "_words")
+    __slots__ = ("_address", "_keeps_back", "_numpy", "_random", "_torch", "_words")
 
     def __init__(self) -> None:
         self._words = b""
@@ -31,8 +32,9 @@ class Randomness:
         """Take the global states."""
         self._torch = torch.default_generator.get_state()
         self._random = random.getstate()
-        address = _address()
-        words = ctypes.string_at(address, _NUMPY_BYTES) if address else b""
+        found = np.random.get_bit_generator()  # type: ignore[attr-defined]
+        self._address = int(found.ctypes.state_address) if type(found) is np.random.MT19937 else 0
+        words = ctypes.string_at(self._address, _NUMPY_BYTES) if self._address else b""
         if self._keeps_back or words != self._words:
             self._numpy: dict[str, Any] = np.random.get_state(legacy=False)
             self._words = words
@@ -45,10 +47,4 @@ class Randomness:
         if self._keeps_back or current._keeps_back:
             np.random.set_state(self._numpy)
         elif self._words != current._words:
-            ctypes.memmove(_address(), self._words, _NUMPY_BYTES)
-
-
-def _address() -> int:
-    """The address of the raw words of numpy's generator; 0 if that is no Mersenne twister, as after `np.random.set_bit_generator`."""
-    found = np.random.get_bit_generator()  # type: ignore[attr-defined]
-    return int(found.ctypes.state_address) if type(found) is np.random.MT19937 else 0
+            ctypes.memmove(current._address, self._words, _NUMPY_BYTES)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import MethodType
 
 import torch
@@ -35,6 +35,8 @@ from polyrhythm.core.strategy.watching.constraints import Constraint, Constraint
 from polyrhythm.core.strategy.watching.step_watch import StepWatch
 from polyrhythm.core.torch_private import mark_stepped, mark_wrapped_by_scheduler, take_scale_of_scaler
 from polyrhythm.core.trees import StateTree
+
+_TAKEN_RATES = attrgetter("taken_rates")
 
 
 class Replica:
@@ -147,7 +149,7 @@ class Replica:
             local.writes.note()
         if compares:
             self.equal.compared()
-        self.equal.note_rates([local.taken_rates for local in self.locals])
+        self.equal.note_rates(list(map(_TAKEN_RATES, self.locals)))
         if self.unused.optimizers:
             self.unused.note()
         if self.constraints.functions:

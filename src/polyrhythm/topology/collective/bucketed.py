@@ -100,7 +100,7 @@ class _Parts:
             value, since = self.came.pop(self.turn)
             client = self.clients[self.turn]
             self.port.progressed(client.subject, "queue", since)
-            total = await client.sum(value, self.clock)
+            total = (await client.aggregate(value, self.clock)).total
             if self.total is None:
                 self.total = torch.empty(self.numel, dtype=total.dtype)
             self._of(self.total, self.turn).copy_(total)

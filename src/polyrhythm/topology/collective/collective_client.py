@@ -49,7 +49,7 @@ class CollectiveClient:
         self.state = self.codec.initial(layout)
 
     async def sum(self, value: Tensor, clock: int) -> Tensor:
-        """The sum of what all send of their values (numel,) after step `clock`."""
+        """The sum of what all send of their values (numel,) after step `clock`, for a caller that does not see codecs."""
         return (await self.aggregate(value, clock)).total
 
     async def aggregate(self, value: Tensor, clock: int) -> Aggregated:

@@ -110,7 +110,7 @@ class _Pipeline:
         if last is not None:
             await Wait(last.ended)
             self.port.progressed(self.client.subject, "queue", since)
-        mine.contributions = [Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)]
+        mine.contributions = [Contribution((await self.client.aggregate(value, clock)).total, self.group.size, rates=rates)]
         mine.ended.open()
 
     async def _oldest(self) -> Sequence[AnyContribution]:

@@ -62,7 +62,7 @@ class _AtOnce:
         return None
 
     async def _sum(self, tensor: TensorSum) -> None:
-        tensor.end(await tensor.client.sum(tensor.value, tensor.clock))
+        tensor.end((await tensor.client.aggregate(tensor.value, tensor.clock)).total)
 
     def export(self) -> StateTree:
         return None

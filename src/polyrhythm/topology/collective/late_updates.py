@@ -64,7 +64,7 @@ class LateUpdates:
         return ApplyContributions([])
 
     async def _sum(self, mine: _Sum, value: Tensor, clock: int, rates: tuple[float, ...]) -> None:
-        mine.contribution = Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)
+        mine.contribution = Contribution((await self.client.aggregate(value, clock)).total, self.group.size, rates=rates)
         mine.ended.open()
 
     async def collect(self) -> Response:

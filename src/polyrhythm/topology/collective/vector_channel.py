@@ -62,7 +62,7 @@ class VectorChannel:
         return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        return ApplyContributions([Contribution(await self.client.sum(value, clock), self.group.size, rates=rates)])
+        return ApplyContributions([Contribution((await self.client.aggregate(value, clock)).total, self.group.size, rates=rates)])
 
     async def finish(self) -> Response:
         await self.servers.finish()
