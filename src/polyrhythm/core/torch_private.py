@@ -71,9 +71,8 @@ def step_post_hooks(optimizer: Optimizer) -> tuple[Callable[..., Any], ...]:
     return (*optimizer._optimizer_step_post_hooks.values(), *every._global_optimizer_post_hooks.values())
 
 
-def backward_pass() -> int:
-    """`_current_graph_task_id`: the number of the backward pass that calls this, -1 outside of any; torch numbers them consecutively."""
-    return int(torch._C._current_graph_task_id())
+backward_pass: Callable[[], int] = torch._C._current_graph_task_id
+"""`_current_graph_task_id`: the number of the backward pass that calls this, -1 outside of any; torch numbers them consecutively."""
 
 
 def take_saved_tensor_hooks() -> list[tuple[Any, Any]]:
@@ -96,9 +95,8 @@ def has_modes() -> bool:
     return bool(torch._C._is_any_autocast_enabled() or torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
 
 
-def dispatch_mode() -> Any:
-    """The innermost dispatch mode of the thread: one that a user enters inside of ours must see the calls, and ours not."""
-    return torch.utils._python_dispatch._get_current_dispatch_mode()
+dispatch_mode: Callable[[], Any] = torch.utils._python_dispatch._get_current_dispatch_mode
+"""The innermost dispatch mode of the thread: one that a user enters inside of ours must see the calls, and ours not."""
 
 
 def without_dispatch() -> AbstractContextManager[Any]:

@@ -44,7 +44,8 @@ class ThreadState:
             torch.set_autocast_cache_enabled(self._cached)
             for _ in range(self._depth):
                 torch.autocast_increment_nesting()
-        put_saved_tensor_hooks(self._saving)
+        if self._saving:
+            put_saved_tensor_hooks(self._saving)
 
     def _leave_autocast(self) -> None:
         """The cache of cast weights is emptied at nesting 0, so another program must not start out inside this one's nesting.
