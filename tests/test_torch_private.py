@@ -320,7 +320,7 @@ def test_layers_with_statistics_of_batches_have_one_class() -> None:
 
 def test_every_function_has_a_test() -> None:
     own = {name for name, each in inspect.getmembers(torch_private, inspect.isfunction) if each.__module__ == torch_private.__name__}
-    assert {*own, "version", "BatchNorm"} == TESTED
+    assert {*own, "version", "BatchNorm", "backward_pass", "dispatch_mode"} == TESTED
 
 
 def test_no_other_module_uses_a_private_name_of_torch() -> None:
