@@ -62,7 +62,7 @@ def test_messages_of_all_sizes_come_in_order_and_are_counted_alike(started: Star
     for sent, got in zip(messages, received, strict=True):
         assert got.numbers == sent.numbers
         assert all(torch.equal(a, b) for a, b in zip(sent.tensors, got.tensors, strict=True))
-    assert one.bytes_sent == sum(map(wire_bytes, messages))
+    assert one.peers.bytes_sent == sum(map(wire_bytes, messages))
     assert one.peers.messages_sent == len(sizes)
 
 
@@ -244,7 +244,7 @@ def test_a_lost_actor_is_announced_and_messages_to_it_are_dropped(started: Start
     (notice,) = one.complete(take(one.port, "lost", 1))
     assert notice.text == "worker/1"
     one.complete(send(one.port, "worker/1", Message("t")))
-    assert one.bytes_sent == 0
+    assert one.peers.bytes_sent == 0
 
 
 def test_a_message_to_an_unknown_actor_is_an_error_that_lists_who_there_is(started: Start) -> None:

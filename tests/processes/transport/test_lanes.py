@@ -61,7 +61,7 @@ def spread(one: Node, other: Node) -> None:
 def test_messages_of_all_sizes_come_in_order_and_are_counted_as_without_lanes(pair: Pair) -> None:
     one, other = pair()
     spread(one, other)
-    before, count, moved = one.bytes_sent, one.peers.messages_sent, within_loop(one, lambda: one.peers.moved)
+    before, count, moved = one.peers.bytes_sent, one.peers.messages_sent, within_loop(one, lambda: one.peers.moved)
     sizes = [1, 300_000, 0, 20_000, 700_000, 3, 100_000, LEAST // 4, LEAST // 4 - 1]
     messages = [Message("t", (place,), "x", (torch.full((size,), float(place)), torch.ones(2, 3))) for place, size in enumerate(sizes)]
     askew = Message("t", (9.0,), tensors=(torch.ones(LEAST + 1, dtype=torch.uint8), torch.arange(5.0)))
@@ -70,9 +70,9 @@ def test_messages_of_all_sizes_come_in_order_and_are_counted_as_without_lanes(pa
     for sent, got in zip([*messages, askew], received, strict=True):
         assert got.numbers == sent.numbers
         assert all(torch.equal(a, b) for a, b in zip(sent.tensors, got.tensors, strict=True))
-    assert one.bytes_sent - before == sum(map(wire_bytes, [*messages, askew]))
+    assert one.peers.bytes_sent - before == sum(map(wire_bytes, [*messages, askew]))
     assert one.peers.messages_sent - count == len(sizes) + 1
-    assert within_loop(one, lambda: one.peers.moved) - moved > one.bytes_sent - before
+    assert within_loop(one, lambda: one.peers.moved) - moved > one.peers.bytes_sent - before
 
 
 def test_both_directions_may_be_spread_at_once(pair: Pair) -> None:
