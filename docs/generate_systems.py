@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from polyrhythm.core.protocols.traits import Pattern
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find
 from polyrhythm.systems.declaration import declaration_of
@@ -37,7 +37,7 @@ continues, whatever the system: torchrun ends all workers when one is lost.
 def state_of(strategy: Strategy) -> str:
     """Where the optimizer's state is kept."""
     agreement = strategy.exchange.agreement
-    held = strategy.exchange.topology.traits.pattern.is_held_elsewhere
+    held = Capability.HELD_ELSEWHERE in strategy.exchange.topology.traits.provides
     model_state = "at the servers" if held else "at every worker, equal"
     if agreement.payload.is_gradient:
         if agreement.rule is not None:
@@ -68,14 +68,14 @@ def section(name: str) -> list[str]:
     facts = {
         "paper": shown.paper or "none: the baseline",
         "pieces": composed,
-        "exchanged": strategy.exchange.agreement.payload.value + ", " + strategy.exchange.topology.traits.pattern.value,
+        "exchanged": strategy.exchange.agreement.payload.value + ", " + strategy.exchange.topology.traits.how,
         "options": options or "none",
         "optimizer state": state_of(strategy),
         "sent a step": declaration_of(SYSTEMS[name]).sends,
         "order of arrival": "matters" if strategy.order_matters else "does not matter",
         "a lost worker": shown.lost_worker,
     }
-    if strategy.exchange.topology.traits.pattern is Pattern.SHARED:
+    if strategy.shares_memory:
         facts["lost writes"] = "counted in real processes; not modelled in virtual time, where there are none"
     return [f"## {name}", "", shown.description, "", "| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts.items()), ""]
 

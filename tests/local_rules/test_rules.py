@@ -16,10 +16,11 @@ from polyrhythm.consistency import Bounded, Every, LocalSteps
 from polyrhythm.core.kernel.events import Agreed
 from polyrhythm.core.kernel.job import Runtime
 from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.local import LocalRule
 from polyrhythm.core.protocols.topology import Topology
-from polyrhythm.core.protocols.traits import LOCAL, Pattern
+from polyrhythm.core.protocols.traits import LOCAL
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Exchange, Hierarchical, Strategy
 from polyrhythm.core.tensors import Layout
@@ -85,7 +86,7 @@ def remembering(rule: LocalRule, optimizer: Toy, workers: int = 3, on: Runtime |
 
 
 TOGETHER = [
-    *(each for each in TOPOLOGIES if each.traits.pattern is Pattern.COLLECTIVE and LOCAL & each.traits.payloads),
+    *(each for each in TOPOLOGIES if Capability.COLLECTIVES in each.traits.provides and LOCAL & each.traits.payloads),
     Delayed(AllReduce(), 0),
 ]
 
@@ -193,7 +194,7 @@ def test_groups_of_one_optimizer_may_remember_different_things() -> None:
 
 def test_moments_are_averaged_only_by_workers_that_act_together() -> None:
     for pieces in ({"topology": Server()}, {"topology": Gossip()}, {"topology": Server(), "consistency": LocalSteps(2, Bounded(2))}):
-        with pytest.raises(CompositionError, match="AverageMoments averages over workers that act together, and over"):
+        with pytest.raises(CompositionError, match=r"AverageMoments needs sums and gathers in which all workers take part, .* and over"):
             Strategy(**{"consistency": LocalSteps(2), **pieces}, local=AverageMoments())
     for hierarchy in (
         lambda: Hierarchical(outer=Exchange(consistency=LocalSteps(2), local=AverageMoments()), groups=InGroups(2)),

@@ -27,9 +27,9 @@ def traits(strategy: Strategy) -> set[tuple[object, ...]]:
     return found
 
 
-def _patterns(strategy: Strategy) -> set[tuple[object, ...]]:
-    """The patterns of its exchanges, each with the payload."""
-    return {(exchange.topology.traits.pattern, exchange.agreement.payload) for _, exchange in strategy.exchanges}
+def _ways(strategy: Strategy) -> set[tuple[object, ...]]:
+    """How workers communicate in its exchanges, each with the payload."""
+    return {(exchange.topology.traits.how, exchange.agreement.payload) for _, exchange in strategy.exchanges}
 
 
 def _covering(traits: Callable[[Strategy], set[tuple[object, ...]]]) -> list[str]:
@@ -44,7 +44,7 @@ def _covering(traits: Callable[[Strategy], set[tuple[object, ...]]]) -> list[str
 
 REPRESENTATIVE = _covering(traits)
 """Few systems that together have every trait that one has."""
-FEWEST = _covering(_patterns)
+FEWEST = _covering(_ways)
 """Fewer, that together communicate in every way and send all that is sent: for what takes long."""
 
 

@@ -113,7 +113,7 @@ def trained_seconds(toy: Toy, strategy: str | Strategy, network: Network, device
 
 
 def test_weights_that_are_averaged_over_all_are_not_mixed_in_pairs() -> None:
-    with pytest.raises(CompositionError, match=r"brings the sum of all workers' weights, and Elastic mixes the weights of each"):
+    with pytest.raises(CompositionError, match=r"needs a merge of the sum of all workers' weights, and Elastic mixes the weights of each"):
         Strategy(consistency=LocalSteps(1), topology=AverageWeights(), merge=Elastic())
     assert Strategy(consistency=LocalSteps(1), topology=Gossip(), merge=Elastic()).merge == Elastic()
 

@@ -15,10 +15,11 @@ from polyrhythm.codec import ErrorFeedback, Identity, MaxN, Ranges, Relative, St
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Intervals, LocalSteps
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import server, worker
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Codec, packets
 from polyrhythm.core.protocols.consistency import Consistency
 from polyrhythm.core.protocols.topology import Channel, InitialState, Topology, server_count
-from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy import Strategy
 from polyrhythm.core.tensors import Layout
 from polyrhythm.core.weights.state import ModelState
@@ -37,7 +38,7 @@ FITTING = [
     (topology, codec)
     for topology in MEMBERS
     for codec in AGGREGATED
-    if Payload.GRADIENT in topology.traits.payloads and topology.traits.pattern in codec.traits.patterns - {Pattern.COMBINED}
+    if Payload.GRADIENT in topology.traits.payloads and topology.traits.provides >= codec.traits.requires | {Capability.SUMS}
     if not topology.traits.replicas_differ
 ]
 PARTIAL = (*CODECS, Ranges(3), Ranges(20), ErrorFeedback(MaxN(20)))

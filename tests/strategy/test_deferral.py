@@ -21,7 +21,7 @@ from polyrhythm.consistency import LocalSteps
 from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.events import Evaluated, Reported
 from polyrhythm.core.processes import Processes
-from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.simulator.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Exchange, Strategy
 from polyrhythm.core.training.run import run
@@ -87,7 +87,7 @@ def test_both_runtimes_give_the_same_bits_and_bytes() -> None:
     assert (virtual.summary.bytes_sent, virtual.summary.messages_sent) == (real.summary.bytes_sent, real.summary.messages_sent)
 
 
-CODECS = [codec for codec in MEMBERS if Pattern.COLLECTIVE in codec.traits.patterns and Payload.GRADIENT in codec.traits.payloads]
+CODECS = [codec for codec in MEMBERS if AllReduce().traits.provides >= codec.traits.requires and Payload.GRADIENT in codec.traits.payloads]
 
 
 @pytest.mark.parametrize("codec", CODECS[:8] + [pytest.param(codec, marks=pytest.mark.long) for codec in CODECS[8:]], ids=repr)

@@ -27,7 +27,6 @@ from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, Init
 from polyrhythm.core.protocols.traits import (
     DIFFERENCES,
     MergeTraits,
-    Pattern,
     Payload,
     TopologyTraits,
 )
@@ -40,6 +39,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.local_rules import Proximal, ResetMoments
 from polyrhythm.merge import Mean
 from polyrhythm.topology import Server
+from polyrhythm.topology.families import PEERS
 from polyrhythm.topology.graphs.graph import Dissemination
 
 SGD = Toy(lambda parameters: torch.optim.SGD(parameters, lr=0.05))
@@ -143,7 +143,7 @@ class _Whole:
 class SendAndMix:
     """Weights go to the neighbours that a graph names; each mixes what has come when it next looks, and waits for nobody."""
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.PEERS, replicas_differ=True)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), "with neighbours, without waiting", PEERS, replicas_differ=True)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

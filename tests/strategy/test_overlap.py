@@ -14,7 +14,7 @@ from toy import SLOW, Toy, data, network, trained, weights
 
 from polyrhythm.codec import MEMBERS
 from polyrhythm.core.kernel.events import Reported
-from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.simulator.collectives import ClosedForm
 from polyrhythm.core.simulator.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Strategy
@@ -46,7 +46,9 @@ def test_buckets_train_as_all_reduce_does_to_rounding(algorithm, workers: int, o
         assert torch.equal(bucketed, whole)
 
 
-OF_GRADIENTS = [codec for codec in MEMBERS if Pattern.COLLECTIVE in codec.traits.patterns and Payload.GRADIENT in codec.traits.payloads]
+OF_GRADIENTS = [
+    codec for codec in MEMBERS if AllReduce().traits.provides >= codec.traits.requires and Payload.GRADIENT in codec.traits.payloads
+]
 
 
 @pytest.mark.parametrize("codec", OF_GRADIENTS, ids=repr)

@@ -200,7 +200,7 @@ def test_messages_are_what_their_numbers_state() -> None:
         (lambda: BlockStore(late=0.0), "give seconds above 0"),
         (
             lambda: Strategy(topology=BlockStore(), consistency=Asynchronous()),
-            "communicate through a block store, and Asynchronous can be used only",
+            "and over BlockStore workers communicate through a block store",
         ),
     ],
 )

@@ -17,19 +17,19 @@ from polyrhythm.consistency import LocalSteps
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.topology import InitialState
-from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy import Strategy
 from polyrhythm.core.tensors import Layout
 from polyrhythm.core.weights.state import ModelState
 from polyrhythm.errors import CompositionError
 from polyrhythm.local_rules import TrackedGradients
 from polyrhythm.merge import Mean
-from polyrhythm.topology import CompressedGossip, MetropolisHastings, RingGraph
+from polyrhythm.topology import CompressedGossip, Gossip, MetropolisHastings, RingGraph
 from polyrhythm.topology.graphs.mixing_weights import matrix
 
 LAYOUT = Layout(("w",), ((3, 4),))
 WORKERS = 5
-PACKETS = [codec for codec in MEMBERS if {Pattern.NEIGHBOURS} & codec.traits.patterns and Payload.UPDATE in codec.traits.payloads]
+PACKETS = [codec for codec in MEMBERS if Gossip().traits.provides >= codec.traits.requires and Payload.UPDATE in codec.traits.payloads]
 FITTING = [codec for codec in PACKETS if not (codec.traits.keeps or codec.traits.transforms)]
 
 

@@ -15,12 +15,13 @@ from polyrhythm.codec import Identity
 from polyrhythm.consistency import Asynchronous, BulkSynchronous, LocalSteps
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.group import workers
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregation, Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import AnyContribution, Direction
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.topology import Topology
-from polyrhythm.core.protocols.traits import EVERY_PATTERN, EVERY_PAYLOAD, UNENCODED, CodecTraits, MergeTraits, Pattern, Payload
+from polyrhythm.core.protocols.traits import EVERY_PAYLOAD, CodecTraits, MergeTraits, Payload
 from polyrhythm.core.strategy import Strategy
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.merge import Mean
@@ -48,7 +49,7 @@ class WatchingCodec:
     """Identity, but it looks at every context."""
 
     seen: list[Sight] = field(default_factory=list, compare=False)
-    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN | {Pattern.COMBINED})
+    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, frozenset({Capability.VALUES}))
     width: ClassVar = 1
 
     def initial(self, layout: Layout) -> State:
@@ -88,9 +89,9 @@ class WatchingMean:
         return Mean().mix(mine, theirs, context)
 
 
-ASKING = [member for member in MEMBERS if member.traits.pattern is Pattern.SOME_PEERS]
+ASKING = [member for member in MEMBERS if Capability.WAITING not in member.traits.provides and Capability.VALUES in member.traits.provides]
 """There a worker also sends on request, and not while a response is under way."""
-SENDING = [member for member in MEMBERS if member.traits.pattern not in UNENCODED]
+SENDING = [member for member in MEMBERS if Capability.VALUES in member.traits.provides]
 
 
 def start() -> Tensor:
@@ -123,7 +124,9 @@ def test_a_codec_sees_the_sender_its_steps_and_its_weights(topology: Topology) -
 
 
 @pytest.mark.parametrize(
-    "topology", [member for member in SENDING if not member.traits.averages and member.traits.pattern is not Pattern.PUSHED], ids=repr
+    "topology",
+    [each for each in SENDING if Capability.MERGING in each.traits.provides and Capability.MIXING not in each.traits.requires],
+    ids=repr,
 )
 def test_a_merge_sees_the_group_the_clock_and_the_weights_that_it_changes(topology: Topology) -> None:
     merge = WatchingMean()
@@ -132,7 +135,7 @@ def test_a_merge_sees_the_group_the_clock_and_the_weights_that_it_changes(topolo
     for rank in range(-1, WORKERS):
         clocks = [sight.clock for sight in merge.seen if sight.rank == rank]
         assert clocks == sorted(clocks)
-    held = topology.traits.pattern.is_held_elsewhere
+    held = Capability.HELD_ELSEWHERE in topology.traits.provides and Capability.EVERY_PEER not in topology.traits.provides
     assert {sight.rank for sight in merge.seen} == ({-1} if held else set(range(topology.workers(WORKERS))))
     assert {sight.members for sight in merge.seen} == {workers(topology.workers(WORKERS))}
 

@@ -94,5 +94,5 @@ def test_settings_without_meaning_are_refused(settings: dict[str, Any], message:
 
 
 def test_only_sums_of_updates_have_a_place_in_it() -> None:
-    with pytest.raises(CompositionError, match=r"workers communicate in shared memory, and Mean can be used only"):
+    with pytest.raises(CompositionError, match=r"Mean needs values .*, and over FixedPointMemory workers communicate in shared memory"):
         Strategy(consistency=LocalSteps(1, Asynchronous()), topology=FixedPointMemory(), merge=Mean())

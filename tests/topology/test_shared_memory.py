@@ -204,8 +204,11 @@ def test_groups_cannot_agree_through_it() -> None:
     ("pieces", "message"),
     [
         ({"topology": SharedMemory()}, r"BulkSynchronous\(\) .*do not fit"),
-        ({"merge": systems.find("easgd").merge}, r"and Elastic can be used only .*\. Instead of Elastic use Sum\."),
-        ({"codec": systems.find("strom").codec}, r"workers communicate in shared memory, and ErrorFeedback can be used only"),
+        ({"merge": systems.find("easgd").merge}, r"Elastic needs contributions .* over SharedMemory .*\. Instead of Elastic use Sum\."),
+        (
+            {"codec": systems.find("strom").codec},
+            r"ErrorFeedback needs packets .*, and over SharedMemory workers communicate in shared memory",
+        ),
         ({"topology": AllReduce()}, "AllReduce"),
     ],
 )

@@ -102,9 +102,11 @@ def test_what_does_not_fit_is_refused() -> None:
     def composed(**pieces: object) -> Strategy:
         return Strategy(consistency=LocalSteps(1), **pieces)  # type: ignore[arg-type]
 
-    with pytest.raises(CompositionError, match="brings means of weights, and Elastic makes something else"):
+    with pytest.raises(CompositionError, match="WeightedGossip needs vectors that neighbours mix, and Elastic makes something else"):
         composed(topology=WeightedGossip(), merge=Elastic())
-    with pytest.raises(CompositionError, match="Gossip does not always do so with one symmetric matrix"):
+    with pytest.raises(
+        CompositionError, match="needs mixing by one symmetric matrix, the same in every exchange, as over WeightedGossip, and over Gossip"
+    ):
         composed(topology=Gossip(), local=CorrectedWeights())
     with pytest.raises(CompositionError, match="TrackedGradients needs vectors that neighbours mix, and Elastic makes something else"):
         composed(topology=Gossip(), merge=Elastic(), local=TrackedGradients())

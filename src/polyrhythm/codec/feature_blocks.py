@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core import rng
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregation, Encoded, PacketCodec, gather_and_sum
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.nested import divide, under
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import EVERY_PATTERN, GRADIENTS, CodecTraits
+from polyrhythm.core.protocols.traits import GRADIENTS, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, State
 from polyrhythm.errors import CompositionError
@@ -41,8 +42,8 @@ class FeatureBlocks:
     def traits(self) -> CodecTraits:
         """The inner codec's traits, for gradients; lossy, and its packets are not ranges."""
         inner = self.inner.traits
-        payloads, patterns = inner.payloads & GRADIENTS, inner.patterns & EVERY_PATTERN
-        return replace(inner, payloads=payloads, patterns=patterns, lossy=True, unbiased=False, verbatim=False, ranged=False)
+        payloads, requires = inner.payloads & GRADIENTS, inner.requires | {Capability.PACKETS}
+        return replace(inner, payloads=payloads, requires=requires, lossy=True, unbiased=False, verbatim=False, ranged=False)
 
     @property
     def width(self) -> int:

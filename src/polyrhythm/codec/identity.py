@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllReduceRequest, Packet
-from polyrhythm.core.protocols.traits import EVERY_PATTERN, EVERY_PAYLOAD, UNENCODED, CodecTraits, Pattern, Payload
+from polyrhythm.core.protocols.traits import EVERY_PAYLOAD, CodecTraits, Payload
 from polyrhythm.core.tensors import Layout, State
 
 
@@ -19,7 +19,7 @@ from polyrhythm.core.tensors import Layout, State
 class Identity:
     """Every element in the model's own precision."""
 
-    traits: ClassVar = CodecTraits(EVERY_PAYLOAD | {Payload.NOTHING}, EVERY_PATTERN | {Pattern.COMBINED} | UNENCODED, verbatim=True)
+    traits: ClassVar = CodecTraits(EVERY_PAYLOAD | {Payload.NOTHING}, frozenset(), verbatim=True)
     width: ClassVar = 1
     """One tensor: the values."""
 

@@ -12,7 +12,7 @@ from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.rows import MOST_ROWS, join_rows, row_counts, split_rows
-from polyrhythm.core.protocols.traits import EVERY_PATTERN, CodecTraits, Payload
+from polyrhythm.core.protocols.traits import CodecTraits, Payload
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, State, without_gradient
 from polyrhythm.errors import CompositionError
 
@@ -28,7 +28,7 @@ class Rows:
     A row is an index of the first dimension. A packet: the numbers of rows, their indices, their values, the other tensors end to end.
     """
 
-    traits: ClassVar = CodecTraits(frozenset({Payload.UPDATE, Payload.ROWS}), EVERY_PATTERN)
+    traits: ClassVar = CodecTraits(frozenset({Payload.UPDATE, Payload.ROWS}))
     width: ClassVar = 4
     """Four tensors: numbers of rows, their indices, their values, and the tensors that are sent as they are."""
 

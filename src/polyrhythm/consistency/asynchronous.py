@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.consistency import Conditions
-from polyrhythm.core.protocols.traits import GRADIENTS, ONE_SIDED, UNENCODED, ConsistencyTraits, Pattern, Payload
+from polyrhythm.core.protocols.traits import GRADIENTS, ConsistencyTraits, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Asynchronous:
     """
 
     traits: ClassVar = ConsistencyTraits(
-        GRADIENTS | {Payload.NOTHING}, ONE_SIDED | UNENCODED | {Pattern.SOME_PEERS}, order_matters=True, tolerates_loss=True
+        GRADIENTS | {Payload.NOTHING}, frozenset({Capability.ONE_SIDED}), order_matters=True, tolerates_loss=True
     )
 
     conditions: ClassVar = Conditions()

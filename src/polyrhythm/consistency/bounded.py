@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.consistency import Conditions
-from polyrhythm.core.protocols.traits import GRADIENTS, ONE_SIDED, ConsistencyTraits
+from polyrhythm.core.protocols.traits import GRADIENTS, ConsistencyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
@@ -32,7 +33,7 @@ class Bounded:
     @property
     def traits(self) -> ConsistencyTraits:
         """The order matters where contributions are merged as they arrive, which is with slack; without slack all are merged at once."""
-        return ConsistencyTraits(GRADIENTS, ONE_SIDED, order_matters=self.slack > 0, tolerates_loss=False)
+        return ConsistencyTraits(GRADIENTS, frozenset({Capability.CLOCKS}), order_matters=self.slack > 0, tolerates_loss=False)
 
     @property
     def conditions(self) -> Conditions:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.consistency import Conditions
-from polyrhythm.core.protocols.traits import GRADIENTS, ConsistencyTraits, Pattern
+from polyrhythm.core.protocols.traits import GRADIENTS, ConsistencyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
@@ -30,7 +31,7 @@ class BoundedDelay:
     @property
     def traits(self) -> ConsistencyTraits:
         """Servers gather the contributions of a step; unless the delay is 0, the weights of a step depend on the order of arrival."""
-        return ConsistencyTraits(GRADIENTS, frozenset({Pattern.SERVED}), order_matters=self.delay != 0, tolerates_loss=False)
+        return ConsistencyTraits(GRADIENTS, frozenset({Capability.SERVER}), order_matters=self.delay != 0, tolerates_loss=False)
 
     @property
     def conditions(self) -> Conditions:

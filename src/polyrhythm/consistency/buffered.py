@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.asynchronous import Asynchronous
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.consistency import Conditions, Consistency
-from polyrhythm.core.protocols.traits import ConsistencyTraits, Pattern
+from polyrhythm.core.protocols.traits import ConsistencyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
@@ -30,7 +31,7 @@ class Buffered:
     @property
     def traits(self) -> ConsistencyTraits:
         """The traits of `then`, with a server; the order of arrival decides which contributions are merged together."""
-        return replace(self.then.traits, patterns=frozenset({Pattern.SERVED}), order_matters=True)
+        return replace(self.then.traits, requires=frozenset({Capability.SERVER}), order_matters=True)
 
     @property
     def conditions(self) -> Conditions:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.consistency import Conditions
-from polyrhythm.core.protocols.traits import GRADIENTS, WAITED, ConsistencyTraits, Pattern
+from polyrhythm.core.protocols.traits import GRADIENTS, ConsistencyTraits
 
 
 @dataclass(frozen=True, slots=True)
 class BulkSynchronous:
     """Every worker exchanges at every step and continues when all contributions have been merged (Valiant, 1990)."""
 
-    traits: ClassVar = ConsistencyTraits(GRADIENTS, WAITED | {Pattern.COMBINED}, order_matters=False, tolerates_loss=False)
+    traits: ClassVar = ConsistencyTraits(GRADIENTS, frozenset({Capability.WAITING}), order_matters=False, tolerates_loss=False)
 
     conditions: ClassVar = Conditions(
         quorum=lambda workers: workers,

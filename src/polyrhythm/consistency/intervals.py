@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.consistency import Conditions
-from polyrhythm.core.protocols.traits import GRADIENTS, ConsistencyTraits, Pattern, Payload
+from polyrhythm.core.protocols.traits import GRADIENTS, ConsistencyTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
@@ -23,7 +24,7 @@ class Intervals:
     """
 
     traits: ClassVar = ConsistencyTraits(  # a sum over several steps has no factors
-        GRADIENTS - {Payload.FACTORS}, frozenset({Pattern.SERVED}), order_matters=True, tolerates_loss=True, waits=False
+        GRADIENTS - {Payload.FACTORS}, frozenset({Capability.SERVER}), order_matters=True, tolerates_loss=True, waits=False
     )
 
     push: int = 1

@@ -9,8 +9,9 @@ from polyrhythm.consistency.bulk_synchronous import BulkSynchronous
 from polyrhythm.consistency.local_steps import LocalSteps
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.consistency import Conditions
-from polyrhythm.core.protocols.traits import ConsistencyTraits, Pattern, Payload
+from polyrhythm.core.protocols.traits import ConsistencyTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
@@ -42,7 +43,7 @@ class SampledClients:
         rounds = LocalSteps(self.tau).traits
         if self.fraction == 1:
             return rounds
-        return replace(rounds, payloads=frozenset({Payload.UPDATE}), patterns=frozenset({Pattern.SERVED}), chooses=True)
+        return replace(rounds, payloads=frozenset({Payload.UPDATE}), requires=frozenset({Capability.SERVER}), chooses=True)
 
     @property
     def conditions(self) -> Conditions:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.asynchronous import Asynchronous
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.consistency import Conditions, Consistency
-from polyrhythm.core.protocols.traits import ConsistencyTraits, Pattern
+from polyrhythm.core.protocols.traits import ConsistencyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
@@ -31,7 +32,7 @@ class SoftSync:
     def traits(self) -> ConsistencyTraits:
         """The traits of `then`, with a server, where groups are counted; which contributions are in a group depends on their arrival."""
         then = self.then.traits
-        return replace(then, patterns=frozenset({Pattern.SERVED}), order_matters=self.groups > 1 or then.order_matters)
+        return replace(then, requires=frozenset({Capability.SERVER}), order_matters=self.groups > 1 or then.order_matters)
 
     @property
     def conditions(self) -> Conditions:

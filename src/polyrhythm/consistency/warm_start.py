@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.consistency.asynchronous import Asynchronous
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.consistency import Conditions, Consistency
-from polyrhythm.core.protocols.traits import ConsistencyTraits, HeadStart, Pattern
+from polyrhythm.core.protocols.traits import ConsistencyTraits, HeadStart
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 
@@ -41,7 +42,7 @@ class WarmStart:
     def traits(self) -> ConsistencyTraits:
         """The traits of `then`, with a server, which holds the weights that others take over."""
         head_start = HeadStart(self.steps, self.workers)
-        return replace(self.then.traits, patterns=frozenset({Pattern.SERVED}), head_start=head_start)
+        return replace(self.then.traits, requires=frozenset({Capability.SERVER}), head_start=head_start)
 
     @property
     def conditions(self) -> Conditions:

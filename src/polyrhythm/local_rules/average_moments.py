@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.local import LocalHooks
 from polyrhythm.core.protocols.traits import LOCAL, LocalTraits
 
@@ -17,5 +18,5 @@ class AverageMoments:
     which adds as many bytes as they have. Where a parameter had no gradient yet, its state counts as zeros.
     """
 
-    traits: ClassVar = LocalTraits(LOCAL, averages=True)
+    traits: ClassVar = LocalTraits(LOCAL, frozenset({Capability.COLLECTIVES}), averages=True)
     hooks: ClassVar = LocalHooks()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.local import LocalHooks, Moments
 from polyrhythm.core.protocols.traits import LocalTraits, Payload
@@ -38,7 +39,7 @@ class Consensus:
     @property
     def traits(self) -> LocalTraits:
         """A worker starts its next problem from its own weights; z must be the mean, so that the duals sum to 0."""
-        return LocalTraits(frozenset({Payload.UPDATE}), needs_mean=True)
+        return LocalTraits(frozenset({Payload.UPDATE}), frozenset({Capability.MEAN}))
 
     @property
     def hooks(self) -> LocalHooks:

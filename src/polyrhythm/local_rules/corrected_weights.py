@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.local import LocalHooks, LocallyStepped
 from polyrhythm.core.protocols.traits import LocalTraits, Payload
 from polyrhythm.core.tensors import Layout, State
@@ -26,7 +27,7 @@ class CorrectedWeights:
     not changed. The mixing matrix must be symmetric, with its least eigenvalue above -1/3. Any optimizer may make ψ of x.
     """
 
-    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}))
+    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), frozenset({Capability.MIXING, Capability.SYMMETRIC}))
     vectors: ClassVar = 1
     least_eigenvalue: ClassVar = _LIMIT
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.local import LocalHooks, LocallyStepped
 from polyrhythm.core.protocols.traits import LocalTraits, Payload
 from polyrhythm.core.settings import checked
@@ -28,7 +29,7 @@ class GossipNesterov:
     paper lets γ differ from β; the code that its authors have published takes one number for both, 0.7, and momenta of 0.3 to 0.9.
     """
 
-    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), accumulates=True)
+    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), frozenset({Capability.MIXING}), accumulates=True)
     vectors: ClassVar = 2
     least_eigenvalue: ClassVar[None] = None
 

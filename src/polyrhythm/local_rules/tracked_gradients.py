@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.local import LocalHooks, LocallyStepped
 from polyrhythm.core.protocols.traits import LocalTraits, Payload
@@ -26,7 +27,7 @@ class TrackedGradients:
     W x - η y; mixing after the step, as here, is its adapt-then-combine form. The mixing matrix must be doubly stochastic, and may change.
     """
 
-    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}))
+    traits: ClassVar = LocalTraits(frozenset({Payload.WEIGHTS}), frozenset({Capability.MIXING}))
     vectors: ClassVar = 2
     least_eigenvalue: ClassVar[None] = None
 

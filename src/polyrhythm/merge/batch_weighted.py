@@ -9,9 +9,10 @@ from typing import ClassVar
 
 import torch
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import AnyContribution, Direction
-from polyrhythm.core.protocols.traits import DIFFERENCES, ONE_SIDED, MergeTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, MergeTraits
 from polyrhythm.merge.sample_mean import shares
 from polyrhythm.merge.total import total
 
@@ -25,7 +26,7 @@ class BatchWeighted:
     of the latest contributions; of a worker that has sent none, the mean of the others.
     """
 
-    traits: ClassVar = MergeTraits(DIFFERENCES, patterns=ONE_SIDED, weighs=True)
+    traits: ClassVar = MergeTraits(DIFFERENCES, frozenset({Capability.SAMPLES}))
     rule: ClassVar[None] = None
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:

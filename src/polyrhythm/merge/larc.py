@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import AnyContribution, DifferenceMerge, Direction, rates_of
 from polyrhythm.core.protocols.traits import GRADIENTS, MergeTraits
 from polyrhythm.core.settings import checked
-from polyrhythm.merge.lars import LAYERWISE, check_trust
+from polyrhythm.merge.lars import check_trust
 from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.trust_ratios import scaled_by_layer
 
@@ -26,7 +27,7 @@ class LARC:
     Raises CompositionError where gradients are not what `inner` averages.
     """
 
-    traits: ClassVar = MergeTraits(GRADIENTS, patterns=LAYERWISE, one_rate=True)
+    traits: ClassVar = MergeTraits(GRADIENTS, frozenset({Capability.LAYERS}), one_rate=True)
     rule: ClassVar[None] = None
 
     trust: float = 0.02

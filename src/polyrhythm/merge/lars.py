@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import AnyContribution, DifferenceMerge, Direction
-from polyrhythm.core.protocols.traits import GRADIENTS, MergeTraits, Pattern
+from polyrhythm.core.protocols.traits import GRADIENTS, MergeTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.merge.mean import Mean
 from polyrhythm.merge.trust_ratios import scaled_by_layer
-
-LAYERWISE = frozenset({Pattern.COLLECTIVE, Pattern.PEERS})
-"""The patterns in which the merging side has whole layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,7 @@ class LARS:
     Raises CompositionError where gradients are not what `inner` averages.
     """
 
-    traits: ClassVar = MergeTraits(GRADIENTS, patterns=LAYERWISE)
+    traits: ClassVar = MergeTraits(GRADIENTS, frozenset({Capability.LAYERS}))
     rule: ClassVar[None] = None
 
     trust: float = 0.001

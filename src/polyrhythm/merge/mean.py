@@ -11,9 +11,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import AnyContribution, Direction
-from polyrhythm.core.protocols.traits import EVERY_PAYLOAD, MERGED, MergeTraits, Pattern
+from polyrhythm.core.protocols.traits import EVERY_PAYLOAD, MergeTraits
 from polyrhythm.merge.total import count, sum_of
 
 
@@ -24,7 +25,7 @@ class Mean:
     Weights are averaged over a worker and the others in an exchange; in push-sum, weighted by their masses.
     """
 
-    traits: ClassVar = MergeTraits(EVERY_PAYLOAD, averages=True, patterns=MERGED | {Pattern.PUSHED})
+    traits: ClassVar = MergeTraits(EVERY_PAYLOAD, frozenset({Capability.VALUES}), averages=True)
     rule: ClassVar[None] = None
 
     def scale(self, step: int, workers: int) -> float:

@@ -38,8 +38,8 @@ class OuterOptimizer:
 
     @property
     def traits(self) -> MergeTraits:
-        """The patterns of the inner merge, and its weighing by samples."""
-        return MergeTraits(DIFFERENCES, patterns=self.inner.traits.patterns, weighs=self.inner.traits.weighs)
+        """What the inner merge requires."""
+        return MergeTraits(DIFFERENCES, self.inner.traits.requires)
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         return self.inner.combine(contributions, context)

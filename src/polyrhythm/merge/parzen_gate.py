@@ -8,13 +8,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.traits import MergeTraits, Pattern, Payload
+from polyrhythm.core.protocols.traits import MergeTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
-
-PEER_PATTERNS = frozenset({Pattern.PEERS, Pattern.NEIGHBOURS, Pattern.SOME_PEERS})
-"""The patterns in which the merging worker takes steps itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class ParzenGate:
     part of the weights was sent, all of this applies to that part.
     """
 
-    traits: ClassVar = MergeTraits(frozenset({Payload.WEIGHTS}), sees_moved=True, patterns=PEER_PATTERNS)
+    traits: ClassVar = MergeTraits(frozenset({Payload.WEIGHTS}), frozenset({Capability.AT_WORKERS}), sees_moved=True)
 
     rate: float = 1.0
 

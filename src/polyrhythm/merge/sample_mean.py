@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from operator import mul
 from typing import ClassVar
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import AnyContribution, Direction
-from polyrhythm.core.protocols.traits import DIFFERENCES, ONE_SIDED, MergeTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, MergeTraits
 from polyrhythm.merge.total import count, total
 
 
@@ -21,7 +22,7 @@ class SampleMean:
     sample counts are known, it is the plain mean of the group.
     """
 
-    traits: ClassVar = MergeTraits(DIFFERENCES, patterns=ONE_SIDED, weighs=True)
+    traits: ClassVar = MergeTraits(DIFFERENCES, frozenset({Capability.SAMPLES}))
     rule: ClassVar[None] = None
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:

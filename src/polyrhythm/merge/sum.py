@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import AnyContribution, Direction
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, UNENCODED, MergeTraits, Pattern, Payload
+from polyrhythm.core.protocols.traits import DIFFERENCES, MergeTraits, Payload
 from polyrhythm.merge.total import count, sum_of
 
 
@@ -20,7 +20,7 @@ class Sum:
     Steps on weights in shared memory add up in the same way.
     """
 
-    traits: ClassVar = MergeTraits(DIFFERENCES | {Payload.NOTHING}, averages=True, patterns=EVERY_PATTERN | {Pattern.COMBINED} | UNENCODED)
+    traits: ClassVar = MergeTraits(DIFFERENCES | {Payload.NOTHING}, frozenset(), averages=True)
     rule: ClassVar[None] = None
 
     def scale(self, step: int, workers: int) -> float:

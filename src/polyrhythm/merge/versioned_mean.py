@@ -9,9 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import AnyContribution, Direction
-from polyrhythm.core.protocols.traits import MergeTraits, Pattern, Payload
+from polyrhythm.core.protocols.traits import MergeTraits, Payload
 from polyrhythm.core.tensors import State
 from polyrhythm.merge.total import count, total
 
@@ -27,7 +28,7 @@ class VersionedMean:
     kept in place of the mean, so that updates of all that come at once make the mean to the bit. A sum that has no clock is averaged.
     """
 
-    traits: ClassVar = MergeTraits(frozenset({Payload.UPDATE}), averages=True, patterns=frozenset({Pattern.SERVED, Pattern.COLLECTIVE}))
+    traits: ClassVar = MergeTraits(frozenset({Payload.UPDATE}), frozenset({Capability.VERSIONS}), averages=True)
     rule: ClassVar[None] = None
 
     def scale(self, step: int, workers: int) -> float:

@@ -12,16 +12,17 @@ from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import ApplyContributions, ApplyInPlace, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Offers, WorkerEndpoint
-from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, TopologyTraits
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.families import COLLECTIVE
 
 
 @dataclass(frozen=True, slots=True)
 class Alone:
     """Uses one worker, however many there are; what it computes is what the script would compute without Polyrhythm."""
 
-    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)
+    traits: ClassVar = TopologyTraits(DIFFERENCES, "collectively", COLLECTIVE)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

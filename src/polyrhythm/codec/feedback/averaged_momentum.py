@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.identity import Identity
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.nested import divide, under
-from polyrhythm.core.protocols.traits import CodecTraits, Pattern
+from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -41,7 +42,7 @@ class AveragedMomentum:
     def traits(self) -> CodecTraits:
         """The inner codec's traits, for collectives only: all workers must end with the same momentum."""
         inner = self.inner.traits
-        return replace(inner, patterns=inner.patterns & {Pattern.COLLECTIVE}, transforms=True, verbatim=False)
+        return replace(inner, requires=inner.requires | {Capability.COLLECTIVES}, transforms=True, verbatim=False)
 
     def initial(self, layout: Layout) -> State:
         beginning = {"rounds": torch.zeros((), dtype=torch.int64), "momentum": torch.zeros(layout.numel)}

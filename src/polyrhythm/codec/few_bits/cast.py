@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.kernels.kernels import rounded
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllReduceRequest, Packet
-from polyrhythm.core.protocols.traits import EVERY_PATTERN, EVERY_PAYLOAD, CodecTraits, Pattern
+from polyrhythm.core.protocols.traits import EVERY_PAYLOAD, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -27,7 +28,7 @@ class Cast:
     A magnitude above 65,504, in a value or in a sum, becomes infinite in float16; bfloat16 has the range of float32.
     """
 
-    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, EVERY_PATTERN | {Pattern.COMBINED}, lossy=True)
+    traits: ClassVar = CodecTraits(EVERY_PAYLOAD, frozenset({Capability.VALUES}), lossy=True)
     width: ClassVar = 2
     """The rounded values, and an empty tensor of their original type."""
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.tensors import Layout, State
 
 _EXPONENTS = 8
@@ -31,7 +31,7 @@ class E3M0(StatelessCodec):
     below 1/128 of the largest is not sent.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
     width: ClassVar = 2
     """Two tensors: the codes, and the scales."""
 

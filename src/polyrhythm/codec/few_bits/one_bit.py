@@ -16,7 +16,7 @@ from polyrhythm.codec.kernels.kernels import bits_not_below, choose, column_sums
 from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.tensors import Layout, State
 
 
@@ -31,7 +31,7 @@ class OneBit(StatelessCodec):
     diverges: wrap it, Striped(ErrorFeedback(OneBit())).
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
     width: ClassVar = 2
     """Two tensors: the bits, and the means."""
 

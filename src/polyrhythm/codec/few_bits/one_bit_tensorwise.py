@@ -12,7 +12,7 @@ from polyrhythm.codec.few_bits.one_bit import OneBit
 from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.tensors import Layout, State
 
 
@@ -24,7 +24,7 @@ class OneBitTensorwise(StatelessCodec):
     ErrorFeedback(OneBitTensorwise()).
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
 
     @property
     def width(self) -> int:

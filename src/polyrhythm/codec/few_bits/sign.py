@@ -12,7 +12,7 @@ from polyrhythm.codec.kernels.bits import pack, unpack
 from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, State, without_gradient
 
 
@@ -26,7 +26,7 @@ class Sign(StatelessCodec):
     one size, as OuterOptimizer(SignDescent()) does; all magnitudes are lost.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
     width: ClassVar = 2
     """The bits, and an empty tensor of the values' type."""
 

@@ -15,7 +15,7 @@ from polyrhythm.codec.kernels.bits import pack, unpack
 from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -33,7 +33,7 @@ class StochasticLevels(StatelessCodec):
     and the norms in the type of the values. The paper's Elias codes, which are shorter where most levels are zero, are left out.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True, unbiased=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True, unbiased=True)
     width: ClassVar = 2
     """Two tensors: the packed words, and the norms."""
 

@@ -14,7 +14,7 @@ from polyrhythm.codec.kernels.bits import pack, unpack
 from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -43,7 +43,7 @@ class Ternary(StatelessCodec):
     @property
     def traits(self) -> CodecTraits:
         """Unbiased unless it clips."""
-        return CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True, unbiased=math.isinf(self.clip))
+        return CodecTraits(DIFFERENCES, lossy=True, unbiased=math.isinf(self.clip))
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """A word for each element, by a random number from the context."""

@@ -14,7 +14,7 @@ from polyrhythm.codec.kernels.kernels import bits_above, choose
 from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -33,7 +33,7 @@ class UnitSigns(StatelessCodec):
     empty tensor of the type of the values.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
     width: ClassVar = 2
     """The words, and an empty tensor of the values' type."""
 

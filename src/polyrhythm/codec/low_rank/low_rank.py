@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core import rng
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllReduceRequest, CollectiveRequest
-from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits, Pattern
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -33,7 +34,7 @@ class LowRank:
     (rank, rest), the last Σ Q_iᵀ, equal at all workers. Wrap it: ErrorFeedback(LowRank(2)).
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, frozenset({Pattern.COLLECTIVE}), lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, frozenset({Capability.COLLECTIVES}), lossy=True)
 
     rank: int
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from polyrhythm.codec.low_rank.low_rank import LowRank
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllReduceRequest
-from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits, Pattern
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -28,7 +29,7 @@ class RefreshedLowRank:
     the sum. That all of it is sent then is our reading: the decomposition needs the whole sum anyway. State: "rounds", and that of LowRank.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, frozenset({Pattern.COLLECTIVE}), lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, frozenset({Capability.COLLECTIVES}), lossy=True)
 
     rank: int
     period: int

@@ -13,7 +13,7 @@ from polyrhythm.core.protocols.codec import Encoded, StatelessCodec
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.factors import Factors
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import EVERY_PATTERN, CodecTraits, Payload
+from polyrhythm.core.protocols.traits import CodecTraits, Payload
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, State, rows_of, without_gradient
 from polyrhythm.errors import WorkloadError
 
@@ -36,7 +36,7 @@ class SufficientFactors(StatelessCodec):
     layer too, or the gradient was changed since backward().
     """
 
-    traits: ClassVar = CodecTraits(frozenset({Payload.FACTORS}), EVERY_PATTERN)
+    traits: ClassVar = CodecTraits(frozenset({Payload.FACTORS}))
     width: ClassVar = 4
     """Four tensors: numbers of samples, δ, x, and the values that are sent as they are."""
 

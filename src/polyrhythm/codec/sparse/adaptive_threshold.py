@@ -15,7 +15,7 @@ from polyrhythm.codec.sparse.threshold import Threshold
 from polyrhythm.core.protocols.codec import Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -37,7 +37,7 @@ class AdaptiveThreshold(SparseCodec):
     Deeplearning4j does, or ErrorFeedback.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
     width: ClassVar = 2
     """The words, and the tau with which they were made."""
 

@@ -13,7 +13,7 @@ from polyrhythm.codec.sparse.sparse import Entries, SparseCodec, check_size, spr
 from polyrhythm.core.protocols.codec import Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import EVERY_PATTERN, CodecTraits, Payload
+from polyrhythm.core.protocols.traits import CodecTraits, Payload
 from polyrhythm.core.tensors import Layout, State
 
 _KEYS = "keys"
@@ -29,7 +29,7 @@ class KeyList(SparseCodec):
     -0.0 counts as not zero.
     """
 
-    traits: ClassVar = CodecTraits(frozenset({Payload.GRADIENT, Payload.UPDATE, Payload.ROWS}), EVERY_PATTERN)
+    traits: ClassVar = CodecTraits(frozenset({Payload.GRADIENT, Payload.UPDATE, Payload.ROWS}))
     width: ClassVar = 3
     """Three tensors: keys, bits, and values."""
 

@@ -12,7 +12,7 @@ from polyrhythm.codec.kernels.kernels import bound_of_largest, not_below
 from polyrhythm.codec.sparse.sparse import ChosenElements
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.controller import ControlledSetting
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
@@ -30,7 +30,7 @@ class MaxN(ChosenElements):
     but at least `least`. Elements that are not sent are lost: wrap it, ErrorFeedback(MaxN(10)).
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True, takes=frozenset({ControlledSetting.NBYTES}))
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True, takes=frozenset({ControlledSetting.NBYTES}))
 
     percent: float = 10.0
     least: float = 0.1

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyrhythm.codec.sparse.sparse import ChosenElements, check_share, drawn
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 
@@ -23,7 +23,7 @@ class RandomK(ChosenElements):
     biased towards zero: wrap it, ErrorFeedback(RandomK(0.01)), for which the paper proves convergence.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
 
     ratio: float
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyrhythm.codec.sparse.sparse import ChosenElements
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
@@ -32,7 +32,7 @@ class Relative(ChosenElements):
     accumulated.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
 
     threshold: float = 0.01
     floor: float = 1e-3

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from polyrhythm.codec.sparse.cosine_top_k import CosineTopK
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllGatherRequest, Packet
-from polyrhythm.core.protocols.traits import CodecTraits, Pattern
+from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.tensors import Layout, State
 
 
@@ -27,7 +28,7 @@ class SenderMean:
     @property
     def traits(self) -> CodecTraits:
         """The inner codec's traits, for collectives only; the total is no sum."""
-        return replace(self.inner.traits, patterns=frozenset({Pattern.COLLECTIVE}), divides=True)
+        return replace(self.inner.traits, requires=frozenset({Capability.COLLECTIVES}), divides=True)
 
     def initial(self, layout: Layout) -> State:
         return self.inner.initial(layout)

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from polyrhythm.codec.sparse.sparse import check_share, drawn
 from polyrhythm.core import rng
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllReduceRequest
-from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits, Pattern, Payload
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 
@@ -27,7 +28,7 @@ class SharedK:
     ErrorFeedback(SharedK(0.01)); or send weights over AverageWeights(), where they stay as they are. State: "rounds".
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES | {Payload.WEIGHTS}, frozenset({Pattern.COLLECTIVE}), lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES | {Payload.WEIGHTS}, frozenset({Capability.COLLECTIVES}), lossy=True)
 
     ratio: float
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.codec.kernels.kernels import not_below
 from polyrhythm.codec.sparse.sparse import ChosenElements
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
@@ -26,7 +26,7 @@ class Significant(ChosenElements):
     Elements that are not sent are lost: wrap it, ErrorFeedback(Significant(0.001)).
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
 
     threshold: float
 

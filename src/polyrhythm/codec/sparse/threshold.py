@@ -14,7 +14,7 @@ from polyrhythm.codec.sparse.sparse import Entries, SparseCodec, check_size, spr
 from polyrhythm.core.protocols.codec import Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -32,7 +32,7 @@ class Threshold(SparseCodec):
     excess, value - sent, which is Strom's residual. `tau` is in units of the values: of gradients, or of updates.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
     width: ClassVar = 1
     """One tensor of index words."""
 

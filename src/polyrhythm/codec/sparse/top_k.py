@@ -13,7 +13,7 @@ from torch import Tensor
 from polyrhythm.codec.kernels.kernels import bound_of_largest, not_below
 from polyrhythm.codec.sparse.sparse import ChosenElements, check_share, share
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 
@@ -26,7 +26,7 @@ class TopK(ChosenElements):
     Among equals the first are taken. Elements that are not sent are lost: wrap it, ErrorFeedback(TopK(0.01)).
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
 
     ratio: float
 

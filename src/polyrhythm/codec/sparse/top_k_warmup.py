@@ -13,7 +13,7 @@ from polyrhythm.codec.sparse.top_k import TopK
 from polyrhythm.core.protocols.codec import Encoded
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -27,7 +27,7 @@ class TopKWarmup(SparseCodec):
     State: "rounds", the number of values encoded. A packet is that of TopK.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, lossy=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, lossy=True)
     width: ClassVar = 2
     """The indices, and the values."""
 

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from polyrhythm.codec.identity import Identity
 from polyrhythm.codec.wrappers.in_step import in_step
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, Encoded, PacketCodec, packets
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.nested import divide, under
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import CodecTraits, Pattern
+from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -41,11 +42,11 @@ class PerTensor:
 
     @property
     def traits(self) -> CodecTraits:
-        """The payloads and patterns that both codecs support, without COMBINED; tensors do not share the bytes of a packet."""
+        """The payloads that both codecs support, and what they require, and sums; tensors do not share the bytes of a packet."""
         inner, rest = self.inner.traits, self.rest.traits
         return CodecTraits(
             inner.payloads & rest.payloads,
-            (inner.patterns & rest.patterns) - {Pattern.COMBINED},
+            inner.requires | rest.requires | {Capability.SUMS},
             lossy=inner.lossy or rest.lossy,
             unbiased=inner.unbiased and rest.unbiased,
             transforms=inner.transforms or rest.transforms,

@@ -12,7 +12,7 @@ from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.traits import DIFFERENCES, EVERY_PATTERN, CodecTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, State
 from polyrhythm.errors import CompositionError
@@ -27,7 +27,7 @@ class Ranges:
     a cycle is then divided anew, in proportion, so that this stays true. Elements without a gradient stay NO_GRADIENT.
     """
 
-    traits: ClassVar = CodecTraits(DIFFERENCES, EVERY_PATTERN, keeps=True, takes=frozenset({ControlledSetting.RANGES}), ranged=True)
+    traits: ClassVar = CodecTraits(DIFFERENCES, keeps=True, takes=frozenset({ControlledSetting.RANGES}), ranged=True)
     width: ClassVar = 2
     """The first index of the range, and its elements."""
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.traits import CodecTraits, Pattern
+from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.tensors import Layout, State
 
 
@@ -27,7 +28,7 @@ class RateScaled(WrapperCodec):
     def traits(self) -> CodecTraits:
         """The inner codec's traits, for collectives only, because servers do not see the rate before the value comes."""
         traits = self.inner.traits
-        return replace(traits, transforms=True, verbatim=False, patterns=traits.patterns & {Pattern.COLLECTIVE})
+        return replace(traits, transforms=True, verbatim=False, requires=traits.requires | {Capability.COLLECTIVES})
 
     def initial(self, layout: Layout) -> State:
         return self.inner.initial(layout)

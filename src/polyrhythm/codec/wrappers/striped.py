@@ -10,11 +10,12 @@ from itertools import chain
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, packets
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.nested import divide, under
 from polyrhythm.core.protocols.requests import AllGatherRequest, AllToAllRequest, Packet
-from polyrhythm.core.protocols.traits import CodecTraits, Pattern
+from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.errors import CompositionError
@@ -48,7 +49,7 @@ class Striped:
     def traits(self) -> CodecTraits:
         """The inner codec's traits, for collectives only, because stripes need all workers."""
         inner = self.inner.traits
-        return replace(inner, patterns=inner.patterns & {Pattern.COLLECTIVE}, verbatim=False)
+        return replace(inner, requires=inner.requires | {Capability.COLLECTIVES}, verbatim=False)
 
     def initial(self, layout: Layout) -> State:
         """Nothing yet: the number of stripes is known when the first aggregation starts."""

@@ -1,4 +1,4 @@
-"""The traits of pieces: what each declares, above all its payloads and patterns of communication, in which pieces must agree.
+"""The traits of pieces: what each declares, above all its payloads, in which pieces must agree, and what it requires or provides.
 
 Every piece has a `traits` attribute; `strategy.fit` checks them when pieces are composed, and the replica adapts to them.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.controller import ControlledSetting
 
 
@@ -39,60 +40,17 @@ class Payload(Enum):
         return self in {Payload.FACTORS, Payload.ROWS}
 
 
-class Pattern(Enum):
-    """The way in which workers communicate."""
-
-    COLLECTIVE = "collectively"
-    """All workers make the same request and get the same response."""
-    COMBINED = "collectively, by pairs"
-    """As COLLECTIVE, but the result is another combination of the values than their sum: of whole values, as codecs leave them."""
-    SERVED = "with a server"
-    """One-sided: to a server that holds the weights; no other worker need be waiting."""
-    SUMMED = "with servers that sum"
-    """All workers push to servers that keep nothing but a step's sums, and get these."""
-    PEERS = "with all peers"
-    """One-sided: to every other worker, which merges it when it next looks."""
-    NEIGHBOURS = "with neighbours"
-    """With the few workers that a graph names for this step."""
-    SOME_PEERS = "with some peers"
-    """One-sided: with another worker, or a few, which need not be waiting."""
-    PUSHED = "by push-sum"
-    """As NEIGHBOURS, but neighbours get shares, weighted by the mass that is sent with them: no merge can be used."""
-    STORED = "through a block store"
-    """Through blocks that others keep: the workers that are present make new ones of them."""
-    SHARED = "in shared memory"
-    """Through memory of one host to which all write without locks. Concurrent writes may overwrite each other, which virtual time does not
-    model: there each is made at once when its step ends."""
-
-    DATAGRAMS = "in datagrams"
-    """One-sided: to every other worker, in messages that may be lost."""
-
-    @property
-    def is_held_elsewhere(self) -> bool:
-        """True if the weights, and the user's optimizer where gradients are sent, are not at the workers."""
-        return self in {Pattern.SERVED, Pattern.STORED}
-
-
 EVERY_PAYLOAD = frozenset(Payload) - {Payload.NOTHING}
 """All payloads that are sent."""
-UNENCODED = frozenset({Pattern.SHARED, Pattern.DATAGRAMS})
-"""Patterns that add a worker's change to the weights as it is: no codec can be used, and no merge but the sum."""
-EVERY_PATTERN = frozenset(Pattern) - {Pattern.COMBINED} - UNENCODED
-"""Patterns in which separately encoded values are decoded and merged."""
-MERGED = EVERY_PATTERN - {Pattern.PUSHED} | {Pattern.COMBINED}
-"""Patterns in which a merge is used."""
-WAITED = EVERY_PATTERN - {Pattern.SOME_PEERS}
-"""Patterns in which workers can wait for each other."""
 GRADIENTS = frozenset({Payload.GRADIENT, Payload.FACTORS, Payload.ROWS})
 """All kinds of gradient: a piece that accepts the gradient as a vector accepts any of them."""
 DIFFERENCES = GRADIENTS | {Payload.UPDATE}
 LOCAL = frozenset({Payload.UPDATE, Payload.WEIGHTS})
-ONE_SIDED = frozenset({Pattern.SERVED, Pattern.PEERS})
 
 
 @dataclass(frozen=True, slots=True)
 class CodecTraits:
-    """The payloads that a codec can send, the patterns in which it can be used, and its properties.
+    """The payloads that a codec can send, what it requires of the topology, and its properties.
 
     `lossy`: the difference between what was given and what was sent is lost, and not kept in the state. `verbatim`: an aggregation is one
     reduction of the value itself, whose response is the total, without a state; values then need no copy. `unbiased`: the loss is zero on
@@ -103,7 +61,7 @@ class CodecTraits:
     """
 
     payloads: frozenset[Payload]
-    patterns: frozenset[Pattern]
+    requires: frozenset[Capability] = frozenset({Capability.PACKETS})
     lossy: bool = False
     verbatim: bool = False
     unbiased: bool = False
@@ -115,8 +73,18 @@ class CodecTraits:
 
     @property
     def makes_packets(self) -> bool:
-        """True if it is a `PacketCodec`: if it can be used in any other pattern than the collective one."""
-        return bool(self.patterns - {Pattern.COLLECTIVE, Pattern.COMBINED})
+        """True if it is a `PacketCodec`: if it can be used where workers do not act together."""
+        return Capability.COLLECTIVES not in self.requires
+
+    def lacks(self, need: Capability) -> str:
+        """The reason why pieces that require `need` cannot be used with the codec, as the end of a sentence; empty where they can."""
+        match need:
+            case Capability.MEAN:
+                return "loses a part of it" if self.lossy else "sends something else" if self.transforms else ""
+            case Capability.DIFFERENCES:
+                return "would add it once more" if self.keeps or self.transforms else ""
+            case _:
+                return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +101,7 @@ class HeadStart:
 
 @dataclass(frozen=True, slots=True)
 class ConsistencyTraits:
-    """The payloads that workers can send under a consistency, the patterns in which it can be used, and its properties.
+    """The payloads that workers can send under a consistency, what it requires of the topology, and its properties.
 
     `order_matters`: results depend on the order in which messages arrive. `tolerates_loss`: the others can continue when a worker is lost.
     `waits`: a worker that reads continues only when the response has come; else it takes the weights over at the first step after that.
@@ -142,7 +110,7 @@ class ConsistencyTraits:
     """
 
     payloads: frozenset[Payload]
-    patterns: frozenset[Pattern]
+    requires: frozenset[Capability]
     order_matters: bool
     tolerates_loss: bool
     waits: bool = True
@@ -150,65 +118,84 @@ class ConsistencyTraits:
     chooses: bool = False
     takes: frozenset[ControlledSetting] = frozenset()
 
+    def lacks(self, need: Capability) -> str:
+        """The reason why pieces that require `need` cannot be used under the consistency, as `CodecTraits.lacks`."""
+        match need:
+            case Capability.MEAN:
+                return "merges what some have done" if self.order_matters or self.chooses else ""
+            case Capability.MIXING:
+                return "lets them come at any time" if self.order_matters else ""
+            case _:
+                return ""
+
 
 @dataclass(frozen=True, slots=True)
 class MergeTraits:
-    """The payloads that a merge can merge, and its properties.
+    """The payloads that a merge can merge, what it requires of the topology, and its properties.
 
     `averages`: what it combines from all workers' contributions, none of them late, is their mean, and the step that is taken on it is the
     user's optimizer's; only the learning rate may be multiplied, by a factor that may depend on the step. `sees_moved`: a merge of weights
     looks at the change by the worker's own steps since the last exchange, for which a copy of the weights is kept. `one_rate`: it takes one
-    learning rate for all parameters. `patterns`: where it can be used; servers may hold a part of a layer. `weighs`: contributions must say
-    on how many samples they were computed; sums that were made on the way cannot.
+    learning rate for all parameters.
     """
 
     payloads: frozenset[Payload]
+    requires: frozenset[Capability] = frozenset({Capability.MERGING})
     averages: bool = False
     sees_moved: bool = False
     one_rate: bool = False
-    patterns: frozenset[Pattern] = MERGED
-    weighs: bool = False
+
+    def lacks(self, need: Capability) -> str:
+        """The reason why pieces that require `need` cannot be used with the merge, as `CodecTraits.lacks`."""
+        match need:
+            case Capability.MIXING:
+                return "" if self.averages else "makes something else of them"
+            case Capability.TOTALS:
+                return "" if self.payloads & DIFFERENCES else "mixes the weights of each"
+            case _:
+                return ""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalTraits:
-    """The payloads with which a local rule can be used, and its properties.
+    """The payloads with which a local rule can be used, what it requires, and its properties.
 
     `averages`: the state of the optimizers is averaged over the workers after each exchange, for which these must act together.
-    `needs_mean`: the result of an exchange must be the mean of all workers' changes, at once, and not something else. `componentwise`: it
-    looks at nothing but the components that a gradient has, wherever they are: a sparse one stays sparse. `accumulates`: the change by
-    local steps acts again in later exchanges, as a momentum does.
+    `componentwise`: it looks at nothing but the components that a gradient has, wherever they are: a sparse one stays sparse.
+    `accumulates`: the change by local steps acts again in later exchanges, as a momentum does.
     """
 
     payloads: frozenset[Payload]
+    requires: frozenset[Capability] = frozenset()
     averages: bool = False
-    needs_mean: bool = False
     componentwise: bool = False
     accumulates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyTraits:
-    """The payloads that can be sent over a topology, its pattern, and its properties.
+    """The payloads that can be sent over a topology, `how` workers communicate, what it provides and requires, and its properties.
 
-    `replicas_differ`: each worker applies in full what others are sent in part. `late`: by how many steps a response comes later.
-    `tolerates_loss`: the others can continue without a worker even if they wait for each other; `forwards`: they cannot, even if they do
-    not wait, because each sends on what others have sent it. `averages`: it brings a mean of weights already, which the merge has to agree
-    with. `least_eigenvalue`, for a number of workers, is that of its mixing matrix, where this is symmetric, doubly stochastic and the same
-    in every exchange. `differences`: codecs are given the difference of weights to what the receivers have. `takes`: the settings that a
-    controller may change. `spare_servers`: how many servers may be lost. `on_top`: the response is a difference to what was sent, and is
-    added to whatever weights the worker has by then.
+    `how` ends the sentence "workers communicate …", in messages and documents alone. `replicas_differ`: each worker applies in full what
+    others are sent in part. `late`: by how many steps a response comes later. `tolerates_loss`: the others can continue without a worker
+    even if they wait for each other; `forwards`: they cannot, even if they do not wait, because each sends on what others have sent it.
+    `least_eigenvalue`, for a number of workers, is that of its mixing matrix, where this is symmetric, doubly stochastic and the same in
+    every exchange. `takes`: the settings that a controller may change. `spare_servers`: how many servers may be lost.
     """
 
     payloads: frozenset[Payload]
-    pattern: Pattern
+    how: str
+    provides: frozenset[Capability]
+    requires: frozenset[Capability] = frozenset()
     replicas_differ: bool = False
     late: int = 0
     tolerates_loss: bool = False
-    averages: bool = False
     least_eigenvalue: Callable[[int], float] | None = None
-    differences: bool = False
     takes: frozenset[ControlledSetting] = frozenset()
     forwards: bool = False
     spare_servers: int = 0
-    on_top: bool = False
+
+    def lacks(self, need: Capability) -> str:
+        """The reason why pieces that require `need` cannot be used over the topology, as `CodecTraits.lacks`."""
+        later = ", with late results" if self.late else ""
+        return "" if need in self.provides else f"workers communicate {self.how}{later}"

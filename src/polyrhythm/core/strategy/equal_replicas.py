@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from polyrhythm.core.kernel.comparison import Comparison, Fact, Sketch, Times
 from polyrhythm.core.protocols.controller import ControlledSetting
-from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.watching.drift import processor, rounding
@@ -168,8 +168,12 @@ def _begins_alike(part: Part) -> bool:
 
 def _equal_after_steps(part: Part) -> bool:
     """True if all workers hold the same weights between any two steps, because all take the same ones."""
-    together = part.agreement.payload.is_gradient and part.ends_alike and part.local.pattern is not Pattern.SERVED
-    return together and part.deferral is None and keeps_writes(part.agreement, part.planned.exchange.topology.traits)
+    return (
+        part.agreement.payload.is_gradient
+        and part.ends_alike
+        and part.deferral is None
+        and keeps_writes(part.agreement, part.planned.exchange.topology.traits)
+    )
 
 
 def _weights(part: Part) -> Sketch | None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from polyrhythm.core import rng
 from polyrhythm.core.catalogue import CHOICES, AllReduce, BulkSynchronous, Identity, Mean
 from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.consistency import Consistency
 from polyrhythm.core.protocols.context import ExchangeContext
@@ -20,7 +21,7 @@ from polyrhythm.core.protocols.controller import Controller, Fixed
 from polyrhythm.core.protocols.local import LocalRule, PlainSteps
 from polyrhythm.core.protocols.merge import Merge
 from polyrhythm.core.protocols.topology import Agreement, Topology
-from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.core.strategy.check import require_piece
 from polyrhythm.core.strategy.fit import conflict, payload, remedy
@@ -85,7 +86,7 @@ class AnyExchange(Protocol):
 class Exchange:
     """A compatible consistency, topology, codec, merge, rule for local steps and controller, for all of a model or for some parameters.
 
-    Raises CompositionError where the pieces have no payload or no communication pattern in common.
+    Raises CompositionError where the pieces have no payload in common, or one requires what another does not provide.
 
     Examples:
         >>> Exchange().payload.value
@@ -155,7 +156,7 @@ class Exchange:
     def ends_alike(self) -> bool:
         """True if all replicas end with the same bits: not where each merges the others' contributions in another order."""
         traits = self.topology.traits
-        return not (traits.replicas_differ or (self.order_matters and traits.pattern is Pattern.PEERS))
+        return not (traits.replicas_differ or (self.order_matters and Capability.EVERY_PEER in traits.provides))
 
     def with_pieces(self, pieces: Mapping[str, Any]) -> Exchange:
         """The same exchange with some pieces replaced."""
@@ -209,7 +210,7 @@ class Exchange:
     def among(self, crew: Crew) -> ExchangePlan:
         """The plan of the exchange among the members of `crew`. Raises CompositionError for memory that is to be shared between sites."""
         sites = dict.fromkeys(location.site for location in crew.locations)
-        if self.topology.traits.pattern is Pattern.SHARED and len(sites) > 1:
+        if Capability.SHARED_MEMORY in self.topology.traits.provides and len(sites) > 1:
             raise CompositionError(
                 f"{self.topology!r} is for workers of one host, and these are at {len(sites)} sites ({', '.join(list(sites)[:3])}, …): "
                 "take a network of one site, or a system whose workers exchange by messages, such as downpour."

@@ -11,7 +11,7 @@ from polyrhythm.core.strategy.rates import refuse_unscaled
 def refuse_optimizer(part: Part) -> None:
     """Raise CompositionError for an optimizer that would ignore the weight of a contribution, or an exchange at all."""
     optimizer = part.local.optimizer.optimizer
-    refuse_modes(optimizer, part.agreement, part.local.level.pattern)
+    refuse_modes(optimizer, part.agreement, part.local.provides)
     refuse_unscaled(optimizer, part.agreement, part.local.level.group.size)
     if part.channel.offers.tensors is not None:
         refuse_coupled(optimizer)

@@ -59,7 +59,7 @@ class FlatPlan:
         def connect(port: Port) -> Channel:
             return self.topology.channel(self.agreement, WorkerEndpoint(group, self.server_names, port))
 
-        return [Level(self.agreement, self.topology.traits.pattern, group, connect)]
+        return [Level(self.agreement, self.topology.traits.provides, group, connect)]
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         names = self.server_names

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.traits import Pattern
 from polyrhythm.core.strategy.companion import companions
 from polyrhythm.core.strategy.control_loop import ControlLoop
 from polyrhythm.core.strategy.gradients import Parameters
@@ -63,9 +63,9 @@ class LocalPart:
         return self.state.clock
 
     @property
-    def pattern(self) -> Pattern:
-        """The pattern in which workers communicate."""
-        return self.level.pattern
+    def provides(self) -> frozenset[Capability]:
+        """The capabilities of the topology."""
+        return self.level.provides
 
     @property
     def states(self) -> list[ModelState]:
@@ -75,7 +75,7 @@ class LocalPart:
     @property
     def shifts(self) -> bool:
         """True if each worker adds up by itself the changes of all others."""
-        return self.pattern is Pattern.PEERS
+        return Capability.EVERY_PEER in self.provides
 
     def check(self, values: Sequence[Tensor], early: int = 0) -> None:
         """Raise DivergedError if one of `values`, which leave the worker, is not finite; `early` is 1 if the step is still to come."""

@@ -16,8 +16,8 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import Location
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.topology import Agreement, Channel, ServerEndpoint
-from polyrhythm.core.protocols.traits import Pattern
 from polyrhythm.core.tensors import Layout
 
 INNER, OUTER = "inner/", "outer/"
@@ -54,14 +54,14 @@ class Crew:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A member's side of one level of an exchange: its group, the pattern, and the agreement of the pieces.
+    """A member's side of one level of an exchange: its group, what the topology provides, and the agreement of the pieces.
 
     `connect` makes the member's channel over a port. `weight` multiplies the values that the member sends: members that stand for groups of
     unequal sizes count by these.
     """
 
     agreement: Agreement
-    pattern: Pattern
+    provides: frozenset[Capability]
     group: Group
     connect: Callable[[Port], Channel]
     weight: float = 1.0

@@ -16,7 +16,7 @@ from torch import nn
 from polyrhythm.core.collectives.broadcast import broadcast, flat_broadcast
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.together import together
-from polyrhythm.core.protocols.traits import Pattern
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.strategy.division import divided
 from polyrhythm.core.strategy.equal_replicas import EqualReplicas
 from polyrhythm.core.strategy.fitting_optimizer import refuse_optimizer
@@ -192,7 +192,7 @@ class Replica:
             alone.conclude(self.context.perform(alone.start()))
             return
         # native sums wait for the exchanges before them, and those with servers and peers make none
-        order = sorted(range(len(pending)), key=lambda k: pending[k][0].local.pattern is not Pattern.COLLECTIVE)
+        order = sorted(range(len(pending)), key=lambda k: Capability.COLLECTIVES not in pending[k][0].local.provides)
         responses = self.context.perform(together(self.context.port, [pending[k][1].start for k in order]))
         for k, response in sorted(zip(order, responses, strict=True), key=itemgetter(0)):
             pending[k][1].conclude(response)

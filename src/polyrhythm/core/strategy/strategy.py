@@ -12,6 +12,7 @@ from typing import Any
 
 from polyrhythm.core.catalogue import GlobalShuffle, MeanBuffers, Named
 from polyrhythm.core.protocols.buffers import Buffers
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.consistency import Consistency
 from polyrhythm.core.protocols.controller import ControlledSetting, Controller, Fixed
@@ -20,7 +21,6 @@ from polyrhythm.core.protocols.merge import Merge
 from polyrhythm.core.protocols.selection import Selection
 from polyrhythm.core.protocols.shuffle import Shuffle
 from polyrhythm.core.protocols.topology import Agreement, Topology
-from polyrhythm.core.protocols.traits import Pattern
 from polyrhythm.core.settings import checked, shown
 from polyrhythm.core.strategy.check import require_piece
 from polyrhythm.core.strategy.exchange import AnyExchange, Exchange
@@ -182,7 +182,7 @@ class Strategy:
     @property
     def shares_memory(self) -> bool:
         """True if workers must be on one host, because they write to the same memory."""
-        return any(exchange.topology.traits.pattern is Pattern.SHARED for _, exchange in self.exchanges)
+        return any(Capability.SHARED_MEMORY in exchange.topology.traits.provides for _, exchange in self.exchanges)
 
     def workers(self, available: int) -> int:
         """The number of the available workers that it uses. Raises CompositionError where its exchanges use different numbers."""

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
 from polyrhythm.topology.block_store.block_client import BlockClient
 from polyrhythm.topology.block_store.block_server import BlockServer
+from polyrhythm.topology.families import ENCODED
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,12 @@ class BlockStore:
     which then sends and receives 2 (P - 1) / P of the model in a step.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.STORED, tolerates_loss=True)
+    traits: ClassVar = TopologyTraits(
+        frozenset({Payload.GRADIENT}),
+        "through a block store",
+        ENCODED | {Capability.WAITING, Capability.MERGING, Capability.HELD_ELSEWHERE},
+        tolerates_loss=True,
+    )
     result: ClassVar = FirstWorker()
 
     slices: int | None = None

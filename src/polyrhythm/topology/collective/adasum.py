@@ -9,9 +9,10 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, WorkerEndpoint
-from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, TopologyTraits
 from polyrhythm.topology.collective.algorithms.adaptive_sum import AdaptiveSum
 from polyrhythm.topology.collective.collective_client import CollectiveClient
 from polyrhythm.topology.collective.vector_channel import NoServers, VectorChannel
@@ -25,7 +26,11 @@ class Adasum:
     Only codecs whose requests are sums of whole values can be used. Any number of workers; powers of two need the fewest messages.
     """
 
-    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COMBINED)
+    traits: ClassVar = TopologyTraits(
+        DIFFERENCES,
+        "collectively, by pairs",
+        frozenset({Capability.VALUES, Capability.WAITING, Capability.MERGING, Capability.OWN_WEIGHTS}),
+    )
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

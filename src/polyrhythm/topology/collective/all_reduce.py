@@ -13,12 +13,13 @@ from polyrhythm.core.protocols.algorithm import Algorithm
 from polyrhythm.core.protocols.responses import ApplyInPlace, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, WorkerEndpoint
-from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.topology.collective.algorithms.native_first import NativeFirst
 from polyrhythm.topology.collective.algorithms.ring import Ring
 from polyrhythm.topology.collective.collective_client import CollectiveClient
 from polyrhythm.topology.collective.vector_channel import NoServers, VectorChannel
+from polyrhythm.topology.families import COLLECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,9 @@ from polyrhythm.topology.collective.vector_channel import NoServers, VectorChann
 class AllReduce:
     """Collective requests among the workers alone; `algorithm` makes the sums: Ring, Direct, Tree, Butterfly, Fastest."""
 
-    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)  # the mean of weights is the mean of what was done to equal weights
+    traits: ClassVar = TopologyTraits(
+        DIFFERENCES, "collectively", COLLECTIVE
+    )  # the mean of weights is the mean of what was done to equal weights
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

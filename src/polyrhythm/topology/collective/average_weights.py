@@ -10,17 +10,19 @@ from torch import Tensor
 from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.collectives.tree import Tree
 from polyrhythm.core.protocols.algorithm import Algorithm
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ReplaceSent, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Offers, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.collective.algorithms.native_first import NativeFirst
 from polyrhythm.topology.collective.algorithms.ring import Ring
 from polyrhythm.topology.collective.collective_client import CollectiveClient
+from polyrhythm.topology.families import COLLECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class AverageWeights:
     AllReduce() does; AllReduce() itself would drop at home what it does not send.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.COLLECTIVE)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), "collectively", COLLECTIVE, frozenset({Capability.TOTALS}))
     service: ClassVar[None] = None
     result: ClassVar = AllWorkers()
 

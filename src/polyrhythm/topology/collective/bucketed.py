@@ -15,7 +15,7 @@ from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Offers, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -24,6 +24,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.topology.collective.algorithms.native_first import NativeFirst
 from polyrhythm.topology.collective.all_reduce import AllReduce
 from polyrhythm.topology.collective.collective_client import CollectiveClient
+from polyrhythm.topology.families import COLLECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Bucketed:
     something else than an all-reduce is wrapped.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), "collectively", COLLECTIVE)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

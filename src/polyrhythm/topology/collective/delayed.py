@@ -12,11 +12,12 @@ from torch import Tensor
 from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.kernel.effects import Wait
 from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.merge import AnyContribution, Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
@@ -24,6 +25,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.topology.collective.all_reduce import AllReduce
 from polyrhythm.topology.collective.collective_client import CollectiveClient
 from polyrhythm.topology.collective.late_updates import LateUpdates
+from polyrhythm.topology.families import COLLECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Delayed:
     @property
     def traits(self) -> TopologyTraits:
         """Sums whose results come `steps` steps later."""
-        return TopologyTraits(frozenset({Payload.GRADIENT, Payload.UPDATE}), Pattern.COLLECTIVE, late=self.steps)
+        provides = COLLECTIVE - {Capability.MEAN, Capability.OWN_WEIGHTS} if self.steps else COLLECTIVE
+        return TopologyTraits(frozenset({Payload.GRADIENT, Payload.UPDATE}), "collectively", provides, late=self.steps)
 
     def workers(self, available: int) -> int:
         return self.topology.workers(available)

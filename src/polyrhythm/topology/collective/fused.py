@@ -8,7 +8,7 @@ from typing import ClassVar
 from polyrhythm.core.kernel.effects import Rounding
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.topology.collective.all_reduce import AllReduce
@@ -18,6 +18,7 @@ from polyrhythm.topology.collective.readiness.grouping import Grouping, Separate
 from polyrhythm.topology.collective.readiness.protocol import Readiness
 from polyrhythm.topology.collective.tensor_channel import TensorChannel
 from polyrhythm.topology.collective.tuning import FusionTuning, Knobs, Untuned
+from polyrhythm.topology.families import COLLECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Fused:
     CompositionError for a time or a size that is none, and where something else than an all-reduce is wrapped.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), "collectively", COLLECTIVE)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

@@ -9,13 +9,14 @@ from typing import ClassVar
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
 from polyrhythm.topology.collective.all_reduce import AllReduce
 from polyrhythm.topology.collective.collective_client import CollectiveClient
 from polyrhythm.topology.collective.tensor_channel import TensorChannel, TensorSum
+from polyrhythm.topology.families import COLLECTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Keyed:
     two. Raises CompositionError where something else than an all-reduce is wrapped.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.COLLECTIVE)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), "collectively", COLLECTIVE)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

@@ -12,10 +12,11 @@ from torch import Tensor
 from polyrhythm.core.kernel.events import Undelivered
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import DATAGRAM_BYTES, Message
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
@@ -42,7 +43,9 @@ class LossyStreams:
     missing. The owners count that, and record it. The loop runs concurrently with the training, at the pace of the network.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.DATAGRAMS)
+    traits: ClassVar = TopologyTraits(
+        frozenset({Payload.UPDATE}), "in datagrams", frozenset({Capability.ONE_SIDED, Capability.SUMS, Capability.HELD_ELSEWHERE})
+    )
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

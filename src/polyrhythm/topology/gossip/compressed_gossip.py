@@ -8,14 +8,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.families import NEIGHBOURS
 from polyrhythm.topology.gossip.neighbourhood import Neighbourhood
 from polyrhythm.topology.graphs.graph import Graph, RingGraph
 from polyrhythm.topology.graphs.mixing_weights import MetropolisHastings, MixingWeights, degrees
@@ -46,7 +48,12 @@ class CompressedGossip:
     @property
     def traits(self) -> TopologyTraits:
         """Exchanges return mean weights, and codecs encode differences."""
-        return TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS, averages=True, differences=True)
+        return TopologyTraits(
+            frozenset({Payload.WEIGHTS}),
+            "with neighbours",
+            NEIGHBOURS | {Capability.DIFFERENCES},
+            frozenset({Capability.MIXING, Capability.DIFFERENCES}),
+        )
 
     def workers(self, available: int) -> int:
         """All, if the graph has room for them. Raises CompositionError for a graph that is directed or changes between exchanges."""

@@ -12,10 +12,11 @@ from polyrhythm.core.protocols.local import PlainSteps
 from polyrhythm.core.protocols.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.families import NEIGHBOURS
 from polyrhythm.topology.gossip.present_members import PresentMembers
 from polyrhythm.topology.gossip.tensor_gossip import TensorGossip
 from polyrhythm.topology.gossip.vector_encoder import VectorEncoder
@@ -30,7 +31,7 @@ class Gossip:
     A worker that waits for a lost one continues without it. The run ends with the mean of all replicas, over a tree.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS, tolerates_loss=True)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), "with neighbours", NEIGHBOURS, tolerates_loss=True)
     service: ClassVar[None] = None
     result: ClassVar = AllWorkers()
 

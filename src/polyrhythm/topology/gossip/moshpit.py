@@ -10,17 +10,19 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import packets
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.families import NEIGHBOURS
 from polyrhythm.topology.gossip.peer_mail import MAIL, PeerMail
 from polyrhythm.topology.graphs.grid import line
 
@@ -40,7 +42,9 @@ class Moshpit:
     along an axis to the next, so that every part has its turn. The run ends with the mean of all that are left.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS, tolerates_loss=True, averages=True)
+    traits: ClassVar = TopologyTraits(
+        frozenset({Payload.WEIGHTS}), "with neighbours", NEIGHBOURS, frozenset({Capability.MIXING}), tolerates_loss=True
+    )
     service: ClassVar[None] = None
     result: ClassVar = AllWorkers()
 

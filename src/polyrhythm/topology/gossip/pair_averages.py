@@ -8,14 +8,16 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.merge import mixing
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.families import SOME_PEERS
 from polyrhythm.topology.gossip.partners import Question
 from polyrhythm.topology.gossip.peer_mail import MAIL, PeerMail
 from polyrhythm.topology.gossip.vector_encoder import VectorEncoder
@@ -37,7 +39,7 @@ class PairAverages:
     The run ends with the mean of all replicas.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.SOME_PEERS, on_top=True)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), "with some peers", SOME_PEERS - {Capability.OWN_WEIGHTS})
     service: ClassVar[None] = None
     result: ClassVar = AllWorkers()
 

@@ -11,10 +11,11 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.families import SOME_PEERS
 from polyrhythm.topology.gossip.partners import Question
 from polyrhythm.topology.gossip.peer_mail import MAIL, PeerMail
 from polyrhythm.topology.gossip.vector_encoder import VectorEncoder
@@ -34,7 +35,7 @@ class PullWeights:
     ends with the mean of all replicas.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.SOME_PEERS)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), "with some peers", SOME_PEERS)
     service: ClassVar[None] = None
     result: ClassVar = AllWorkers()
 

@@ -13,10 +13,11 @@ from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.collectives.tree import Tree
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
@@ -41,7 +42,9 @@ class PushSum:
     with the sender. The run ends with all weights over all mass.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.PUSHED)
+    traits: ClassVar = TopologyTraits(
+        frozenset({Payload.WEIGHTS}), "by push-sum", frozenset({Capability.PACKETS, Capability.VALUES, Capability.SUMS, Capability.WAITING})
+    )
     service: ClassVar[None] = None
     result: ClassVar = AllWorkers()
 

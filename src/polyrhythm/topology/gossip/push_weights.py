@@ -17,11 +17,12 @@ from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixParts, Response
 from polyrhythm.core.protocols.result_source import AllWorkers, FirstWorker
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.families import SOME_PEERS
 from polyrhythm.topology.gossip.partners import drawn
 from polyrhythm.topology.gossip.peer_mail import MAIL, PeerMail
 from polyrhythm.topology.graphs.complete_graph import CompleteGraph
@@ -38,7 +39,7 @@ class PushWeights:
     replicas is not kept, as it is by PairAverages. The run ends with the mean of all replicas.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.SOME_PEERS)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), "with some peers", SOME_PEERS)
     service: ClassVar[None] = None
     result: ClassVar = AllWorkers()
 
@@ -62,7 +63,7 @@ class PushParts:
     result is the weights of worker 0, which in the end have come from all.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.SOME_PEERS, replicas_differ=True)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.WEIGHTS}), "with some peers", SOME_PEERS, replicas_differ=True)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

@@ -7,13 +7,15 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.families import NEIGHBOURS
 from polyrhythm.topology.gossip.neighbourhood import Neighbourhood
 from polyrhythm.topology.graphs.graph import Graph, RingGraph
 from polyrhythm.topology.graphs.mixing_weights import MetropolisHastings, MixingWeights, degrees, least_eigenvalue
@@ -37,7 +39,13 @@ class WeightedGossip:
     @property
     def traits(self) -> TopologyTraits:
         """Exchanges return mean weights."""
-        return TopologyTraits(frozenset({Payload.WEIGHTS}), Pattern.NEIGHBOURS, averages=True, least_eigenvalue=self.least_eigenvalue)
+        return TopologyTraits(
+            frozenset({Payload.WEIGHTS}),
+            "with neighbours",
+            NEIGHBOURS | {Capability.SYMMETRIC},
+            frozenset({Capability.MIXING}),
+            least_eigenvalue=self.least_eigenvalue,
+        )
 
     def least_eigenvalue(self, workers: int) -> float:
         """The least eigenvalue of the mixing matrix of so many workers."""

@@ -12,12 +12,13 @@ from torch import Tensor
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, Offers, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.shared_memory.fixed_point import read_into
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.families import IN_MEMORY
 from polyrhythm.topology.lock_free.host_memory import HostMemory, refuse_device
 from polyrhythm.topology.lock_free.row_counters import RowCounters
 from polyrhythm.topology.lock_free.weight_rounding import StochasticRounding, WeightRounding
@@ -35,7 +36,7 @@ class FixedPointMemory:
     becomes its end. Lost writes are counted by row, as under SharedMemory.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.SHARED)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), "in shared memory", IN_MEMORY)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

@@ -10,9 +10,10 @@ from torch import Tensor
 from polyrhythm.core.protocols.responses import ApplyContributions, PlaceWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, Offers, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.families import IN_MEMORY
 from polyrhythm.topology.lock_free.host_memory import HostMemory, refuse_device
 from polyrhythm.topology.lock_free.row_counters import RowCounters
 
@@ -26,7 +27,7 @@ class SharedMemory:
     end is how many writes were lost (in real processes; virtual time makes one step's writes at a time).
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.NOTHING}), Pattern.SHARED)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.NOTHING}), "in shared memory", IN_MEMORY)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

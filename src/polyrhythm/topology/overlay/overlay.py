@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, PeerChannel, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.families import PEERS
 from polyrhythm.topology.overlay.barriers import Barrier, Unannounced
 from polyrhythm.topology.overlay.hub_groups import HubGroups
 from polyrhythm.topology.overlay.mirror_clock import AsAgreed, MirrorClock
@@ -31,7 +33,9 @@ class Overlay:
     by how many steps one may be ahead of the slowest, in addition to what the consistency says.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.PEERS, replicas_differ=True, forwards=True)
+    traits: ClassVar = TopologyTraits(
+        frozenset({Payload.UPDATE}), "with all peers", PEERS | {Capability.HELD_ELSEWHERE}, replicas_differ=True, forwards=True
+    )
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

@@ -16,10 +16,11 @@ from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, ApplyOnTop, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, PeerChannel, WorkerEndpoint
-from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, Payload, TopologyTraits
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.families import PEERS
 from polyrhythm.topology.peers.peer_inbox import UPDATES, PeerInbox, PeerUpdate
 
 
@@ -31,7 +32,7 @@ class AllToAll:
     contributions, in the end, but not in the same order.
     """
 
-    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.PEERS)
+    traits: ClassVar = TopologyTraits(DIFFERENCES, "with all peers", PEERS)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 
@@ -50,7 +51,7 @@ class Mirrors:
     2017, section 3): copies of the weights that differ by what was not significant enough to be sent.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), Pattern.PEERS, replicas_differ=True)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.UPDATE}), "with all peers", PEERS, replicas_differ=True)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 
@@ -68,7 +69,7 @@ class PartialExchange:
     With Ranges it is the partial gradient exchange of Ako (Watcharapichat et al., SoCC 2016).
     """
 
-    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.PEERS, replicas_differ=True)
+    traits: ClassVar = TopologyTraits(DIFFERENCES, "with all peers", PEERS, replicas_differ=True)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

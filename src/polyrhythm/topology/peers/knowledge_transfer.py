@@ -9,11 +9,12 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.controller import AS_COMPOSED, ControlledSetting, Controls
 from polyrhythm.core.protocols.responses import ApplyAndLearn, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, Topology, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, TopologyTraits
+from polyrhythm.core.protocols.traits import TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
@@ -40,10 +41,9 @@ class KnowledgeTransfer:
     share: float = 0.75
 
     def __post_init__(self) -> None:
-        if self.inner.traits.pattern is not Pattern.PEERS:
-            how = self.inner.traits.pattern.value
+        if Capability.EVERY_PEER not in self.inner.traits.provides:
             raise CompositionError(
-                f"{self!r} has no workers that differ: over {type(self.inner).__name__} they communicate {how}. "
+                f"{self!r} has no workers that differ: over {type(self.inner).__name__} they communicate {self.inner.traits.how}. "
                 "Give it a topology of peers, such as LinkExchange()."
             )
         if self.every < 1 or not 0 < self.share <= 1:

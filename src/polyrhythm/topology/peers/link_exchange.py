@@ -11,10 +11,11 @@ from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
-from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, TopologyTraits
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.families import PEERS
 from polyrhythm.topology.peers.link_sender import LinkSender
 from polyrhythm.topology.peers.peer_inbox import PeerInbox
 
@@ -27,7 +28,7 @@ class LinkExchange:
     have come, so replicas differ by what was not sent (DLion, HPDC 2021; Hong and Chandra, 2018). The bandwidth of each link is measured.
     """
 
-    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.PEERS, replicas_differ=True)
+    traits: ClassVar = TopologyTraits(DIFFERENCES, "with all peers", PEERS, replicas_differ=True)
     service: ClassVar[None] = None
     result: ClassVar = FirstWorker()
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from polyrhythm.core.collectives.broadcast import children, pass_on
 from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import PacketCodec, packets
 from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.merge import AnyContribution, EncodedContribution
@@ -60,7 +61,7 @@ class PeerInbox:
 
     def __init__(self, agreement: Agreement, endpoint: WorkerEndpoint) -> None:
         self.codec: PacketCodec = packets(agreement.codec)
-        self.weighs = agreement.merge.traits.weighs
+        self.weighs = Capability.SAMPLES in agreement.merge.traits.requires
         self.may_merge = agreement.conditions.may_merge
         self.may_proceed = agreement.conditions.may_proceed
         self.group = endpoint.group

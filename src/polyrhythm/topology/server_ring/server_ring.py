@@ -11,10 +11,11 @@ from polyrhythm.core.protocols.division import Division
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.served_weights import ServedWeights
 from polyrhythm.core.protocols.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.families import SERVED
 from polyrhythm.topology.server_ring.delayed_client import DelayedClient
 from polyrhythm.topology.server_ring.hash_ring import HashRing
 from polyrhythm.topology.server_ring.primary import RoleSettings
@@ -63,7 +64,7 @@ class ServerRing:
     @property
     def traits(self) -> TopologyTraits:
         """Gradients; servers may be lost where others have copies."""
-        return TopologyTraits(frozenset({Payload.GRADIENT, Payload.ROWS}), Pattern.SERVED, spare_servers=self.replicas)
+        return TopologyTraits(frozenset({Payload.GRADIENT, Payload.ROWS}), "with a server", SERVED, spare_servers=self.replicas)
 
     def workers(self, available: int) -> int:
         return available

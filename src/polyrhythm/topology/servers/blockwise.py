@@ -10,11 +10,12 @@ from torch import Tensor
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import Shards
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.families import SERVED
 from polyrhythm.topology.servers.server import Server
 from polyrhythm.topology.servers.server_records import Wanted
 from polyrhythm.topology.servers.server_requests import ServerRequests
@@ -30,7 +31,7 @@ class Blockwise:
     to those blocks alone that its update changes, where it need not wait for others.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT, Payload.UPDATE}), Pattern.SERVED)
+    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT, Payload.UPDATE}), "with a server", SERVED)
     result: ClassVar = Shards()
 
     blocks: int = 4

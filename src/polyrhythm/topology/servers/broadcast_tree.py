@@ -17,11 +17,12 @@ from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions
 from polyrhythm.core.protocols.result_source import Shards
 from polyrhythm.core.protocols.served_weights import WeightLog
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
-from polyrhythm.core.protocols.traits import GRADIENTS, Pattern, TopologyTraits
+from polyrhythm.core.protocols.traits import GRADIENTS, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.families import SERVED
 from polyrhythm.topology.servers.division import EvenRows
 from polyrhythm.topology.servers.served_weights import AllWeights
 from polyrhythm.topology.servers.server import Server
@@ -55,7 +56,7 @@ class BroadcastTree:
     `fan_out` times instead of once to every worker.
     """
 
-    traits: ClassVar = TopologyTraits(GRADIENTS, Pattern.SERVED)
+    traits: ClassVar = TopologyTraits(GRADIENTS, "with a server", SERVED)
     result: ClassVar = Shards()
 
     fan_out: int = 2

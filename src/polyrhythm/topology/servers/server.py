@@ -11,10 +11,11 @@ from polyrhythm.core.protocols.division import Division
 from polyrhythm.core.protocols.result_source import Shards
 from polyrhythm.core.protocols.served_weights import ServedWeights
 from polyrhythm.core.protocols.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
-from polyrhythm.core.protocols.traits import EVERY_PAYLOAD, Pattern, TopologyTraits
+from polyrhythm.core.protocols.traits import EVERY_PAYLOAD, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.families import SERVED
 from polyrhythm.topology.servers.background_client import BackgroundClient
 from polyrhythm.topology.servers.division import EvenRows
 from polyrhythm.topology.servers.held_client import HeldClient
@@ -34,7 +35,7 @@ class Server:
     back as they are: all of them, or, with `responses=ChangedRows()`, those rows that the worker does not have.
     """
 
-    traits: ClassVar = TopologyTraits(EVERY_PAYLOAD, Pattern.SERVED)
+    traits: ClassVar = TopologyTraits(EVERY_PAYLOAD, "with a server", SERVED)
     result: ClassVar = Shards()
 
     shards: int = 1

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.effects import Send
 from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import packets
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.division import Divided, Division
@@ -48,7 +49,7 @@ class ServerRequests:
         self.served = responses
         self.division = division
         self.codec = packets(agreement.codec)
-        self.weighs = agreement.merge.traits.weighs
+        self.weighs = Capability.SAMPLES in agreement.merge.traits.requires
         self.group = endpoint.group
         self.port = endpoint.port
         self.names = endpoint.servers

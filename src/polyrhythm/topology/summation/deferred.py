@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.result_source import ResultSource
 from polyrhythm.core.protocols.topology import Agreement, Channel, ServerSide, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
@@ -59,7 +60,9 @@ class Deferred:
         """The topology's traits, for gradients, or for weights that arrive mixed already."""
         traits = self.topology.traits
         payloads = traits.payloads & {Payload.GRADIENT, Payload.WEIGHTS}
-        return replace(traits, payloads=payloads, averages=Payload.WEIGHTS in payloads)
+        return replace(
+            traits, payloads=payloads, requires=frozenset({Capability.MIXING}) if Payload.WEIGHTS in payloads else traits.requires
+        )
 
     @property
     def result(self) -> ResultSource:

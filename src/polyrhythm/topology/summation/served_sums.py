@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.division import Division
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
+from polyrhythm.topology.families import ENCODED
 from polyrhythm.topology.servers.division import ByKey
 from polyrhythm.topology.summation.decoded_sums import DecodedSums
 from polyrhythm.topology.summation.each_tensor import EachTensor
@@ -31,7 +33,11 @@ class ServedSums:
     forward pass begin with those that are there.
     """
 
-    traits: ClassVar = TopologyTraits(frozenset({Payload.GRADIENT}), Pattern.SUMMED)
+    traits: ClassVar = TopologyTraits(
+        frozenset({Payload.GRADIENT}),
+        "with servers that sum",
+        ENCODED | {Capability.WAITING, Capability.MERGING, Capability.MEAN, Capability.OWN_WEIGHTS},
+    )
     result: ClassVar = FirstWorker()
 
     servers: int = 1

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, ServerEndpoint, ServerSide, WorkerEndpoint
-from polyrhythm.core.protocols.traits import DIFFERENCES, Pattern, TopologyTraits
+from polyrhythm.core.protocols.traits import DIFFERENCES, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
 from polyrhythm.topology.collective.collective_client import CollectiveClient
 from polyrhythm.topology.collective.vector_channel import VectorChannel
+from polyrhythm.topology.families import COLLECTIVE
 from polyrhythm.topology.summation.each_tensor import EachTensor
 from polyrhythm.topology.summation.shares import weights
 from polyrhythm.topology.summation.sum_server import SumServer
@@ -34,7 +35,7 @@ class Summation:
     and `Ring`, on whichever machine they are made.
     """
 
-    traits: ClassVar = TopologyTraits(DIFFERENCES, Pattern.COLLECTIVE)
+    traits: ClassVar = TopologyTraits(DIFFERENCES, "collectively", COLLECTIVE)
     result: ClassVar = FirstWorker()
 
     spares: int = 0

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.topology import Channel
-from polyrhythm.core.protocols.traits import Pattern
 from polyrhythm.core.strategy.exchange import AnyExchange
 from polyrhythm.core.strategy.hierarchy.leaders import LeaderChannel, StripeChannel
 from polyrhythm.core.strategy.plan import INNER, OUTER, Crew, ExchangePlan
@@ -88,7 +88,7 @@ class Stripes:
                 f"across=Stripes() joins the stripes of one exchange, and under {outer!r} each stripe would be of another: "
                 "take Leaders(), or an outer exchange in lockstep."
             )
-        if outer.topology.traits.pattern is Pattern.COMBINED:
+        if Capability.SUMS not in outer.topology.traits.provides:
             return (
                 f"across=Stripes() cuts tensors, and {outer.topology!r} combines each by what the whole of it is: take Leaders(), or a "
                 "topology of sums for the outer exchange, such as AllReduce()."

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyrhythm.core.catalogue import BySite
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.groups import Groups
 from polyrhythm.core.protocols.merge import keeps_rates
 from polyrhythm.core.protocols.topology import Agreement, Topology
-from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.core.strategy.check import require_piece
 from polyrhythm.core.strategy.exchange import AnyExchange, Exchange
@@ -71,8 +72,7 @@ class Hierarchical:
         return (self._unequal_members(), self._spent_gradients(), self._scaled_inside(), self._nothing_outside())
 
     def _unequal_members(self) -> str:
-        pattern = self.inner.topology.traits.pattern
-        if self.inner.order_matters or pattern not in (Pattern.COLLECTIVE, Pattern.PEERS):
+        if self.inner.order_matters or Capability.EQUAL_WEIGHTS not in self.inner.topology.traits.provides:
             return (
                 f"inner={self.inner!r} does not leave a group's members with equal weights, so that none can exchange for "
                 "all of them: take a collective topology, such as AllReduce(), in lockstep."
@@ -147,12 +147,12 @@ class Hierarchical:
     @property
     def served(self) -> bool:
         """True if groups have servers that exchange for them."""
-        return self.inner.topology.traits.pattern is Pattern.SERVED
+        return Capability.SERVER in self.inner.topology.traits.provides
 
     @property
     def relayed(self) -> bool:
         """True if the groups' servers have servers above them."""
-        return self.served and self.outer.topology.traits.pattern is Pattern.SERVED
+        return self.served and Capability.SERVER in self.outer.topology.traits.provides
 
     @property
     def pieces(self) -> Mapping[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.merge import keeps_rates
-from polyrhythm.core.protocols.traits import Pattern, Payload
+from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy.exchange import AnyExchange
 
 _MANY = 2**20
@@ -11,7 +12,7 @@ _MANY = 2**20
 
 def refusal_of_mirrors(outer: AnyExchange) -> str:
     """The reason why the servers of groups cannot be mirrors of each other by `outer`, as a sentence; empty where they can."""
-    if outer.topology.traits.pattern is Pattern.PEERS and outer.agreement.payload is Payload.UPDATE:
+    if Capability.EVERY_PEER in outer.topology.traits.provides and outer.agreement.payload is Payload.UPDATE:
         return ""
     return (
         f"The servers of groups exchange updates as peers, and {outer!r} does otherwise: take Mirrors() and LocalSteps(1, ...) for the "

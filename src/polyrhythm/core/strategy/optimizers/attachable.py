@@ -7,8 +7,8 @@ from collections.abc import Collection
 import torch
 from torch import nn
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.topology import Agreement
-from polyrhythm.core.protocols.traits import Pattern
 from polyrhythm.core.strategy.optimizers.needs_closure import closure_use
 from polyrhythm.core.weights.wrapped_optimizer import advice
 from polyrhythm.errors import CompositionError
@@ -35,10 +35,10 @@ def refuse_unattachable(optimizer: torch.optim.Optimizer) -> None:
         )
 
 
-def refuse_modes(optimizer: torch.optim.Optimizer, agreement: Agreement, pattern: Pattern) -> None:
+def refuse_modes(optimizer: torch.optim.Optimizer, agreement: Agreement, provides: frozenset[Capability]) -> None:
     """Raise CompositionError for an optimizer that swaps in other weights for evaluation, where those might be exchanged."""
     modes = [getattr(optimizer, name, None) for name in ("train", "eval")]
-    alike = agreement.payload.is_gradient and pattern is Pattern.COLLECTIVE and agreement.rule is None
+    alike = agreement.payload.is_gradient and Capability.COLLECTIVES in provides and agreement.rule is None
     if all(map(callable, modes)) and not alike:
         kind = type(optimizer).__name__
         raise CompositionError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.strategy.local_part import LocalPart
 from polyrhythm.core.strategy.payloads.several_rates import several_rates
 from polyrhythm.errors import CompositionError
@@ -16,7 +17,7 @@ class GradientPayload:
 
     def __init__(self, local: LocalPart) -> None:
         self.local = local
-        self.served = local.pattern.is_held_elsewhere
+        self.served = Capability.HELD_ELSEWHERE in local.provides
         rule = local.agreement.rule
         self.own_rule = rule is not None
         self.one_rate = self.own_rule or local.agreement.merge.traits.one_rate

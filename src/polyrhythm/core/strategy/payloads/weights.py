@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from polyrhythm.core.protocols.traits import Pattern
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.strategy.local_part import LocalPart
 
 
@@ -13,7 +13,7 @@ class WeightsPayload:
 
     def __init__(self, local: LocalPart) -> None:
         self.local = local
-        self.served = local.pattern is Pattern.SERVED
+        self.served = Capability.HELD_ELSEWHERE in local.provides
 
     @property
     def steps_here(self) -> bool:

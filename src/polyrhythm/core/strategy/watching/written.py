@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.topology import Agreement
-from polyrhythm.core.protocols.traits import Pattern, Payload, TopologyTraits
+from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.strategy.gradients import Parameters
 from polyrhythm.core.strategy.watching.drift import is_put_back
 from polyrhythm.core.torch_private import version
@@ -25,8 +26,6 @@ _SMALL = 1 << 14
 _SPREAD = 64
 _CONSTRAIN = "for a bound on weights that is to hold after every step call worker.constrain(function) once."
 _INTEGERS = {4: torch.int32, 8: torch.int64}
-_TOGETHER = frozenset({Pattern.COLLECTIVE, Pattern.COMBINED, Pattern.SUMMED})
-_MIXED = frozenset({Pattern.COLLECTIVE, Pattern.NEIGHBOURS, Pattern.SOME_PEERS})
 
 
 class Written(Protocol):
@@ -111,16 +110,11 @@ def keeps_writes(agreement: Agreement, traits: TopologyTraits) -> bool:
     They are where workers themselves hold the weights, and what others or an earlier step are still to bring does not count from the
     weights that were there before.
     """
-    payload, pattern = agreement.payload, traits.pattern
-    if payload is Payload.NOTHING:
+    if agreement.payload is Payload.NOTHING:
         return True
-    if traits.late or traits.on_top or agreement.local.traits.accumulates:
+    if Capability.OWN_WEIGHTS not in traits.provides or agreement.local.traits.accumulates:
         return False
-    if payload.is_gradient:
-        return pattern in _TOGETHER
-    if payload is Payload.UPDATE:
-        return pattern in _TOGETHER and agreement.rule is None and agreement.codec.traits.verbatim
-    return pattern in _MIXED
+    return agreement.payload is not Payload.UPDATE or (agreement.rule is None and agreement.codec.traits.verbatim)
 
 
 def started_elsewhere(agreement: Agreement, traits: TopologyTraits) -> bool:
@@ -128,9 +122,7 @@ def started_elsewhere(agreement: Agreement, traits: TopologyTraits) -> bool:
 
     Memory in which the parameters themselves lie is not elsewhere.
     """
-    if agreement.payload is Payload.NOTHING:
-        return False
-    return traits.forwards or traits.pattern in {Pattern.SERVED, Pattern.STORED, Pattern.SHARED, Pattern.DATAGRAMS}
+    return agreement.payload is not Payload.NOTHING and Capability.HELD_ELSEWHERE in traits.provides
 
 
 class HandWrites:
