@@ -47,7 +47,7 @@ seen: dict[int, list[float]] = {}
 
 @pytest.mark.parametrize("share", [0.75, 1.0])
 def test_those_behind_move_towards_the_best_every_few_steps_and_the_best_stays(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EqualReplicas, "step", lambda self, clock: None)  # workers that begin apart are refused otherwise
+    monkeypatch.setattr(EqualReplicas, "compares", lambda self, clock: False)  # workers that begin apart are refused otherwise
     seen.clear()
     pr.run(apart, workers=3, strategy=strategy(share), on=pr.Simulator(network="lan"))
     assert set(seen[0]) == {0.0}
