@@ -35,7 +35,7 @@ class Buffered:
 
     @property
     def conditions(self) -> Conditions:
-        """Those of `then`, with groups of `size`."""
+        """The conditions of `then`, with groups of `size`."""
         return replace(self.then.conditions, quorum=lambda workers: min(self.size, workers))
 
 

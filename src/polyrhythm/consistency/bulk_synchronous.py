@@ -1,4 +1,7 @@
-"""Bulk-synchronous parallel: all workers exchange at every step and wait for all."""
+"""Bulk-synchronous parallel: all workers exchange at every step and wait for all.
+
+The default of an `Exchange`; other consistencies wrap it or take its conditions.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class LocalSteps:
 
     @property
     def conditions(self) -> Conditions:
-        """Those of `then`, with exchanges at multiples of tau, or at the steps of the schedule.
+        """The conditions of `then`, with exchanges at multiples of tau, or at the steps of the schedule.
 
         A worker pushes and reads where `then` has it do so at one of the steps since the last exchange.
         """

@@ -40,7 +40,7 @@ class PacedLocalSteps:
 
     @property
     def conditions(self) -> Conditions:
-        """Those of `then`, with an exchange at every multiple of the current number of steps."""
+        """The conditions of `then`, with an exchange at every multiple of the current number of steps."""
         return replace(self.then.conditions, exchanges=self._exchanges)
 
     def _exchanges(self, context: ExchangeContext) -> bool:

@@ -47,7 +47,7 @@ class SampledClients:
 
     @property
     def conditions(self) -> Conditions:
-        """Those of BulkSynchronous, with an exchange at the end of a round; workers that were not drawn for it do not delay it."""
+        """The conditions of BulkSynchronous, with an exchange at the end of a round; workers that were not drawn do not delay it."""
         return replace(
             BulkSynchronous.conditions,
             exchanges=lambda context: context.clock % self.tau == 0,

@@ -36,7 +36,7 @@ class SoftSync:
 
     @property
     def conditions(self) -> Conditions:
-        """Those of `then`, with groups of c = max(1, ⌊P / n⌋)."""
+        """The conditions of `then`, with groups of c = max(1, ⌊P / n⌋)."""
         return replace(self.then.conditions, quorum=lambda workers: max(1, workers // self.groups))
 
 

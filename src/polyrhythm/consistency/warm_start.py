@@ -46,7 +46,7 @@ class WarmStart:
 
     @property
     def conditions(self) -> Conditions:
-        """Those of `then`."""
+        """The conditions of `then`, after the head start."""
         return self.then.conditions
 
 

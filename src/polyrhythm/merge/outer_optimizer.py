@@ -38,7 +38,7 @@ class OuterOptimizer:
 
     @property
     def traits(self) -> MergeTraits:
-        """What the inner merge requires."""
+        """The requirements of the inner merge."""
         return MergeTraits(DIFFERENCES, self.inner.traits.requires)
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:

@@ -1,4 +1,7 @@
-"""Asynchronous methods, and methods with bounded staleness."""
+"""Asynchronous methods, and methods with bounded staleness.
+
+`systems` imports them; commands and `systems.find` look them up by name.
+"""
 
 from __future__ import annotations
 

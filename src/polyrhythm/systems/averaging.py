@@ -1,4 +1,7 @@
-"""Local steps between averages: of weights, of what optimizers remember, with momentum or duals around them."""
+"""Local steps between averages: of weights, of what optimizers remember, with momentum or duals around them.
+
+`systems` imports them; commands and `systems.find` look them up by name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Synchronous SGD with other ways of making a sum."""
+"""Synchronous SGD with other ways of making a sum.
+
+`systems` imports them; commands and `systems.find` look them up by name.
+"""
 
 from __future__ import annotations
 

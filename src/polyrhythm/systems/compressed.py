@@ -1,4 +1,7 @@
-"""Synchronous SGD with gradients in few bits or few elements."""
+"""Synchronous SGD with gradients in few bits or few elements.
+
+`systems` imports them; commands and `systems.find` look them up by name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Decentralised optimisation over a graph of workers, without a server or an all-reduce."""
+"""Decentralised optimisation over a graph of workers, without a server or an all-reduce.
+
+`systems` imports them; commands and `systems.find` look them up by name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a published system declares: its family, what it sends, and the names that its options have in papers.
+"""The declaration of a published system: its family, what it sends, and the names that its options have in papers.
 
 Each option has one name over all systems; the paper's own letter or word is accepted for it.
 """
@@ -39,7 +39,7 @@ class Family(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What `@system` states: `sends` is what all workers and servers send in a step, in the letters of docs/systems.md."""
+    """The declaration that `@system` attaches: `sends` is what all workers and servers send in a step, in the letters of docs/systems.md."""
 
     family: Family
     sends: str
@@ -73,7 +73,7 @@ def name_of(function: Callable[..., Strategy]) -> str:
 
 
 def declaration_of(function: Callable[..., Strategy]) -> Declaration:
-    """What a published system declares."""
+    """The declaration of a published system."""
     declaration: Declaration = getattr(function, _ATTRIBUTE)
     return declaration
 

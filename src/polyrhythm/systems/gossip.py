@@ -1,4 +1,7 @@
-"""Gossip: workers exchange with one or a few others, without a server."""
+"""Gossip: workers exchange with one or a few others, without a server.
+
+`systems` imports them; commands and `systems.find` look them up by name.
+"""
 
 from __future__ import annotations
 

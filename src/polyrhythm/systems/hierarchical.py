@@ -1,4 +1,7 @@
-"""Hierarchical methods: groups of workers that exchange with each other as one."""
+"""Hierarchical methods: groups of workers that exchange with each other as one.
+
+`systems` imports them; commands and `systems.find` look them up by name.
+"""
 
 from __future__ import annotations
 

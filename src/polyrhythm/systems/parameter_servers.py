@@ -1,4 +1,7 @@
-"""Servers that step on each contribution when it comes, or on a few at a time, with nobody waiting for all."""
+"""Servers that step on each contribution when it comes, or on a few at a time, with nobody waiting for all.
+
+`systems` imports them; commands and `systems.find` look them up by name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Synchronous SGD: all workers take the same step."""
+"""Synchronous SGD: all workers take the same step.
+
+`systems` imports them; commands and `systems.find` look them up by name.
+"""
 
 from __future__ import annotations
 

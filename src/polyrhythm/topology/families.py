@@ -1,4 +1,7 @@
-"""Capabilities that topologies of one family have in common; a topology takes a set as it is, adds to it or leaves some out."""
+"""Capabilities that topologies of one family have in common; a topology takes a set as it is, adds to it or leaves some out.
+
+Topologies declare them as `provides` in their traits; `core.strategy.fit` compares them with what other pieces require.
+"""
 
 from __future__ import annotations
 

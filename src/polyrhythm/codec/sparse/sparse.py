@@ -60,7 +60,7 @@ class ChosenElements(SparseCodec, Protocol):
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
-        """The chosen elements."""
+        """The chosen elements with their indices."""
         indices = self.choose(value, layout, context)
         packet = (indices.to(torch.int32), value.index_select(0, indices))
         return Encoded(packet, self.decode(packet, layout), state)

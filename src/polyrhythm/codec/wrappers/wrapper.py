@@ -19,7 +19,7 @@ from polyrhythm.core.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class InnerStep:
-    """What the inner codec encodes, and its state; `following` makes the wrapper's next state of what was sent and of the inner's next."""
+    """The value that the inner codec encodes, and its state; `following` makes the wrapper's next state of what was sent and of the inner's next."""
 
     value: Tensor
     state: State
@@ -36,7 +36,7 @@ class WrapperCodec(PacketCodec, Protocol):
 
     @property
     def width(self) -> int:
-        """That of the inner codec's packets."""
+        """The width of the inner codec's packets."""
         return packets(self.inner).width
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:

@@ -77,7 +77,7 @@ class StatelessCodec(PacketCodec, Protocol):
     """A codec of packets that keeps nothing, and whose packets are gathered and summed: a member has `width`, `encode` and `decode`."""
 
     def initial(self, layout: Layout) -> State:
-        """No state."""
+        """An empty state, for every layout."""
         return {}
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:

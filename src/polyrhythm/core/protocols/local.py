@@ -62,7 +62,7 @@ def _no_figures(state: State) -> Mapping[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class LocalHooks:
-    """What a local rule does at each local step and after each exchange; None for what it leaves as it is.
+    """The work of a local rule at each local step and after each exchange; None for what it leaves as it is.
 
     Its state, such as dual variables, is an argument and part of the result.
     """
@@ -104,7 +104,7 @@ class LocalRule(Protocol):
 
     @property
     def hooks(self) -> LocalHooks:
-        """What it does, for the whole run: who calls them at every step keeps them."""
+        """Its work, for the whole run: callers at every step keep them."""
 
 
 @dataclass(frozen=True, slots=True)

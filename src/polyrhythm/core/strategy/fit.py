@@ -53,7 +53,7 @@ def conflict(pieces: Pieces) -> str | None:
 
 
 def _unmet(pieces: Pieces) -> Iterator[tuple[str, str, Capability]]:
-    """What one piece requires and cannot have with another: the axes of the two, and the capability."""
+    """Requirements of one piece that it cannot have with another: the axes of the two, and the capability."""
     for needy in ("consistency", "codec", "merge", "local", "topology"):
         for need in sorted(pieces[needy].traits.requires, key=_ORDER.index):
             for other in ("topology", "merge", "consistency", "codec"):

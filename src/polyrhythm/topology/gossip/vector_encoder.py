@@ -1,4 +1,7 @@
-"""The codec of one worker's weights, with its state."""
+"""The codec of one worker's weights, with its state.
+
+Channels of this package make one each, and encode what they send with it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Weights of a worker's mean over itself and its neighbours, on an undirected graph that does not change."""
+"""Weights of a worker's mean over itself and its neighbours, on an undirected graph that does not change.
+
+Graphs are given one as a setting; gossip topologies ask them for the weights of each exchange.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Divisions of a vector over servers: evenly, tensor by tensor, or layer by layer."""
+"""Divisions of a vector over servers: evenly, tensor by tensor, or layer by layer.
+
+Topologies with parameter servers take one as a setting, and cut vectors by it (`core.protocols.division.Divided`).
+"""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class NodeContext:
         return self._wait(partial(self._node.agree, facts, remedy))
 
     def _wait(self, wait: Callable[[], T]) -> T:
-        """What `wait` returns: the time before it is recorded as computing, and the time in it as waiting."""
+        """The result of `wait`; the time before it is recorded as computing, and the time in it as waiting."""
         began, name = self.port.now(), self.port.name
         if self._returned:
             self.record(Computed(began, name, began - self._returned))

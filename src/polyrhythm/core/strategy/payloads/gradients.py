@@ -56,7 +56,7 @@ class GradientPayload:
         return True
 
     def value(self) -> Tensor:
-        """The gradient."""
+        """The gradient of this step."""
         return self.local.parameters.gradient()
 
     def rest(self) -> None:

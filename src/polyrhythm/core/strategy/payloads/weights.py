@@ -41,7 +41,7 @@ class WeightsPayload:
         return self.local.exchanges
 
     def value(self) -> Tensor:
-        """The weights."""
+        """The weights after this step."""
         return self.local.state.weights
 
     def rest(self) -> Tensor | None:

@@ -35,7 +35,7 @@ class Written(Protocol):
         """Note the current weights as those that the library wrote."""
 
     def compare(self) -> tuple[bool, bool]:
-        """Whether torch has counted a write since the last `note`, and whether the weights differ from those at that moment."""
+        """True if torch has counted a write since the last `note`; true if the weights differ from those at that moment."""
 
 
 class _Seen(NamedTuple):

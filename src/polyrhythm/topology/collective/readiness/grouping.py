@@ -1,4 +1,7 @@
-"""Groups of tensors that are reported together, once the last of them is ready."""
+"""Groups of tensors that are reported together, once the last of them is ready.
+
+The ways of agreeing on readiness in this package use them.
+"""
 
 from __future__ import annotations
 
