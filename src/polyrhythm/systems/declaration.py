@@ -39,7 +39,10 @@ class Family(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """The declaration that `@system` attaches: `sends` is what all workers and servers send in a step, in the letters of docs/systems.md."""
+    """The declaration that `@system` attaches.
+
+    `sends` is what all workers and servers send in a step, in the letters of docs/systems.md.
+    """
 
     family: Family
     sends: str

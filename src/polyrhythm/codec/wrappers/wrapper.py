@@ -19,7 +19,10 @@ from polyrhythm.core.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 class InnerStep:
-    """The value that the inner codec encodes, and its state; `following` makes the wrapper's next state of what was sent and of the inner's next."""
+    """The value that the inner codec encodes, and its state.
+
+    `following` makes the wrapper's next state of what was sent and of the inner codec's next state.
+    """
 
     value: Tensor
     state: State
