@@ -58,6 +58,7 @@ def steps(rule: Rule, directions: list[float], rate: float = 0.25, workers: int 
         (Adam(2.0, (0.5, 0.75), 0.25), [4, -8], [4 / (sqrt(4.046875) + 0.25), -6 / (sqrt(19.03515625) + 0.25)]),
         # v grows by 0.25 · 16, then falls by 0.25 · 1, since 1 < 4.0625
         (Yogi(2.0, (0.5, 0.75), 0.25), [4, 1], [4 / (sqrt(4.0625) + 0.25), 3 / (sqrt(3.8125) + 0.25)]),
+        (Yogi(2.0, (0.5, 0.75), 2.0), [2], [0.5]),  # v is d² already
         (HeavyBall(0.5), [4, -2, 6], [1, 0, 1.5]),
         # b is 0, 6, 6, 3 and its share c = 1/4, at every second step 2 · 3/4 + 1/4
         (DelayedNesterov(2.0, 0.5, 2, 0.25), [4, 8, 2, -2], [8, 26.5, 5.5, 1.25]),

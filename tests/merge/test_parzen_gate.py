@@ -31,6 +31,10 @@ def test_what_lies_behind_is_refused_and_does_not_count_in_the_mean() -> None:
     torch.testing.assert_close(ParzenGate().mix(MINE, [AHEAD, BEHIND, ASIDE], STEPPED), expected)
 
 
+def test_what_the_step_comes_no_nearer_to_is_refused() -> None:
+    assert torch.equal(ParzenGate().mix(MINE, [torch.tensor([0.5, 3.0])], STEPPED), MINE)
+
+
 def test_without_a_step_nothing_is_let_in() -> None:
     assert torch.equal(ParzenGate().mix(MINE, [AHEAD, BEHIND], replace(context_of(3), update=lambda: torch.zeros(2))), MINE)
 

@@ -140,6 +140,12 @@ UNASKED = ("rudra-adv-star",)
 AWAITED = [name for name in OTHERS if name not in (*LATE, *UNASKED) and systems.find(name).exchange.agreement.consistency.traits.waits]
 
 
+@pytest.mark.parametrize("system", [*LATE, *UNASKED])
+def test_what_one_worker_takes_over_when_it_comes_depends_on_the_network(system: str) -> None:
+    slow, fast = (trained(TOYS["momentum"], 1, system, Simulator(network=network)).summary for network in (SLOW, "lan"))
+    assert slow.weights_sha256 != fast.weights_sha256
+
+
 @pytest.mark.parametrize("system", fewest(AWAITED))
 def test_one_worker_gives_the_same_bits_even_where_order_matters(system: str) -> None:
     virtual = trained(TOYS["momentum"], 1, system, Simulator(network=SLOW)).summary

@@ -15,7 +15,7 @@ from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator import Simulator
 from polyrhythm.core.strategy import Strategy
 from polyrhythm.core.training.run import run
-from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.errors import CompositionError, PolyrhythmError, WorkloadError
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.topology import AllToAll, Bucketed, Server
 
@@ -59,6 +59,13 @@ PARTIAL = ("keuper-asgd", "actors-decentralised", "ako", "hong-chandra", "dlion"
 def takes_turns(system: str) -> bool:
     """Whether it lets these networks step by turns: not where workers pass steps over, which those of both are together."""
     return system not in ONE_BACKWARD and not systems.find(system).chooses
+
+
+@pytest.mark.parametrize("system", fewest(system for system in EVERY_SYSTEM if not takes_turns(system)))
+def test_a_system_that_does_not_let_networks_take_turns_says_so(system: str) -> None:
+    reason = "gradient twice before optimizer.step" if system in ONE_BACKWARD else "every worker must take the same number of steps"
+    with pytest.raises(PolyrhythmError, match=reason):
+        go(Adversaries(), system, 3)
 
 
 @pytest.mark.parametrize("system", fewest([system for system in EVERY_SYSTEM if takes_turns(system)]))

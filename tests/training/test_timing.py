@@ -15,7 +15,7 @@ from polyrhythm import systems
 from polyrhythm.core.kernel.events import Reported, Stepped
 from polyrhythm.errors import CompositionError
 
-from .scenes import EVERY_SYSTEM, IN_CYCLES, ONE_BACKWARD
+from .scenes import EVERY_SYSTEM, IN_CYCLES
 
 TOY = Toy(epochs=2, batch_size=4)  # 3 workers: 8 steps of 4 samples an epoch
 
@@ -37,9 +37,16 @@ OWN_BATCHES = "paces"
 
 
 ROUNDING = 1e-9
-TOLERANCES = dict.fromkeys((*ONE_BACKWARD, "dlion", "asysg-incon"), 0.05) | {"li-ps": 0.2}
-"""Gradients leave inside of a step (and byteps waits for them inside of the next): replayed as in a measured step, by elements. What dlion
-and li-ps send depends on their values."""
+INEXACT = {
+    **dict.fromkeys(("byteps", "mxnet-worker-update"), ("network", "paces")),
+    "collective-allreduce": ("network",),
+    **dict.fromkeys(IN_CYCLES, ("overhead", "network", "paces")),
+    "dlion": ("network", "paces"),
+    **dict.fromkeys(("asysg-incon", "li-ps"), ("network", "measured")),
+}
+"""Hardware on which steps end up to a twentieth earlier or later, and not to the rounding as all others, which is asserted. Gradients leave
+inside of a step (and byteps waits for them inside of the next): replayed as in a measured step, by elements. What the last three send
+depends on their values."""
 
 
 def stepped(run: pr.Run) -> list[float]:
@@ -53,8 +60,10 @@ def test_time_and_bytes_are_those_of_the_full_run(system: str, hardware: str) ->
     full = pr.run(TOY, workers=3, strategy=system, on=HARDWARE[hardware])
     steps = len(stepped(full))
     timed = pr.simulate_timing(TOY, workers=3, strategy=system, steps=steps, on=HARDWARE[hardware])
-    tolerance, cycles = TOLERANCES.get(system, ROUNDING), 2e-3 if system in IN_CYCLES else 0.0
+    inexact, cycles = hardware in INEXACT.get(system, ()), 2e-3 if system in IN_CYCLES else 0.0
+    tolerance = 0.05 if inexact else ROUNDING
     assert stepped(timed) == pytest.approx(stepped(full), rel=tolerance, abs=cycles)
+    assert (stepped(timed) != pytest.approx(stepped(full), rel=ROUNDING)) is inexact
     assert timed.summary.steps == full.summary.steps
     own_batches = bool(systems.find(system).shuffle.takes) and hardware == OWN_BATCHES
     assert (timed.summary.samples != full.summary.samples) is own_batches
