@@ -28,6 +28,7 @@ from polyrhythm.merge import (
     Nesterov,
     OuterOptimizer,
     PolynomialStaleness,
+    ProximalSGD,
     SampleMean,
     SlowMomentum,
     SquareRootScaling,
@@ -101,6 +102,15 @@ def test_a_rule_steps_for_one_worker_unless_it_is_given_more(rule: Rule) -> None
     assert torch.equal(rule.step(A, rule.initial(LAYOUT), 0.1)[0], rule.step(A, rule.initial(LAYOUT), 0.1, 1)[0])
 
 
+@EVERY_RULE
+def test_the_state_of_a_rule_keeps_its_entries_types_and_shapes(rule: Rule) -> None:
+    state = rule.initial(LAYOUT)
+    kept = rule.step(A, state, 0.1)[1]
+    for found in (kept, rule.step(B, kept, 0.1)[1]):
+        assert {k: (v.dtype, v.shape) for k, v in found.items()} == {k: (v.dtype, v.shape) for k, v in state.items()}
+    assert all(torch.equal(state[k], v) for k, v in rule.initial(LAYOUT).items()), "a state is not written to"
+
+
 @pytest.mark.long  # torch takes seconds to prepare for its meta device
 @EVERY_RULE
 def test_a_rule_steps_on_the_device_of_the_direction(rule: Rule) -> None:
@@ -162,6 +172,12 @@ def test_batches_are_weighed_by_the_mean_of_the_latest_of_all_workers() -> None:
     assert unknown.state["batches"].tolist() == [1, 2, 3]
 
 
+def test_a_proximal_step_keeps_the_state_of_the_merge_inside() -> None:
+    context = replace(context_of(2), source=lambda: torch.zeros(4))
+    direction = ProximalSGD(inner=BatchWeighted()).combine([Contribution(A, sender="worker/1", samples=4, rates=(0.1,))], context)
+    assert direction.state["batches"].tolist() == [0, 4]
+
+
 def test_late_contributions_count_by_a_power_of_their_staleness() -> None:
     group = [Contribution(A), Contribution(B, staleness=3), Contribution(C, staleness=8)]
     check(PolynomialStaleness().combine(group, context_of(9)), A + B / 2 + C / 3, 11 / 6, 3)
@@ -210,6 +226,16 @@ def test_a_layer_moves_by_a_part_of_its_norm() -> None:
     assert moved(LARS(0.5, 0.4)) == (pytest.approx([0.4 * 3 * ratio, (8 + 0.4 * 4) * ratio]), 1)
     assert moved(LARS(0.5, inner=LinearScaling())) == (pytest.approx([0, 2.5]), 2)
     assert (LARS(), LARC()) == (LARS(0.001, 0.0, Mean()), LARC(0.02, 0.0, Mean()))
+
+
+def test_large_numbers_have_a_norm_and_a_zero_keeps_its_sign() -> None:
+    large = replace(layers(), source=lambda: WEIGHTS * 1e20)
+    direction = LARS(0.5).combine([Contribution(GRADIENT * 1e20)], large)
+    torch.testing.assert_close(direction.average()[:2], torch.tensor([0.0, 2.5e20]))
+    signed = GRADIENT.clone()
+    signed[0] = -0.0
+    assert LARS(0.5).combine([Contribution(signed)], layers()).average()[0].signbit()
+    assert not LARS(0.5, 0.1).combine([Contribution(signed)], layers()).average()[0].signbit()
 
 
 def test_a_clipped_layer_moves_no_further_than_by_the_learning_rate() -> None:
