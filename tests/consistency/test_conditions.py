@@ -27,21 +27,18 @@ from polyrhythm.consistency import (
 )
 from polyrhythm.consistency.sampled_clients import _drawn
 from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.consistency import Consistency
 from polyrhythm.core.protocols.traits import (
     GRADIENTS,
-    ONE_SIDED,
-    UNENCODED,
-    WAITED,
     ConsistencyTraits,
     ControlledSetting,
     HeadStart,
-    Pattern,
     Payload,
 )
 from polyrhythm.errors import CompositionError
 
-SERVED = frozenset({Pattern.SERVED})
+SERVER = frozenset({Capability.SERVER})
 LOCAL = frozenset({Payload.UPDATE, Payload.WEIGHTS})
 CLOCKS = range(1, 7)
 GROUP = Group.of_workers(4, 0, seed=3)
@@ -177,28 +174,29 @@ def test_a_controller_sets_the_local_steps_of_each_worker() -> None:
 
 
 def test_traits_are_those_of_the_waiting_rule_but_for_what_a_rule_adds() -> None:
-    free = ConsistencyTraits(
-        GRADIENTS | {Payload.NOTHING}, ONE_SIDED | UNENCODED | {Pattern.SOME_PEERS}, order_matters=True, tolerates_loss=True
-    )
-    locked = ConsistencyTraits(GRADIENTS, WAITED | {Pattern.COMBINED}, order_matters=False, tolerates_loss=False)
-    background = ConsistencyTraits(GRADIENTS - {Payload.FACTORS}, SERVED, order_matters=True, tolerates_loss=True, waits=False)
-    served = dataclasses.replace(locked, patterns=SERVED)
+    free = ConsistencyTraits(GRADIENTS | {Payload.NOTHING}, frozenset({Capability.ONE_SIDED}), order_matters=True, tolerates_loss=True)
+    locked = ConsistencyTraits(GRADIENTS, frozenset({Capability.WAITING}), order_matters=False, tolerates_loss=False)
+    background = ConsistencyTraits(GRADIENTS - {Payload.FACTORS}, SERVER, order_matters=True, tolerates_loss=True, waits=False)
+    served = dataclasses.replace(locked, requires=SERVER)
     for rule, traits in [
         (Asynchronous(), free),
         (BulkSynchronous(), locked),
         (Intervals(2, 3), background),
-        *((Bounded(slack), ConsistencyTraits(GRADIENTS, ONE_SIDED, order_matters=slack > 0, tolerates_loss=False)) for slack in (0, 1, 3)),
+        *(
+            (Bounded(slack), ConsistencyTraits(GRADIENTS, frozenset({Capability.CLOCKS}), order_matters=slack > 0, tolerates_loss=False))
+            for slack in (0, 1, 3)
+        ),
         *((BoundedDelay(delay), dataclasses.replace(served, order_matters=delay != 0)) for delay in (0, 1, 2, None)),
-        (Buffered(2), dataclasses.replace(free, patterns=SERVED)),
+        (Buffered(2), dataclasses.replace(free, requires=SERVER)),
         (Buffered(2, BulkSynchronous()), dataclasses.replace(served, order_matters=True)),
-        (SoftSync(1), dataclasses.replace(free, patterns=SERVED)),
+        (SoftSync(1), dataclasses.replace(free, requires=SERVER)),
         (SoftSync(1, BulkSynchronous()), served),
         (SoftSync(2, BulkSynchronous()), dataclasses.replace(served, order_matters=True)),
         (LocalSteps(4), dataclasses.replace(locked, payloads=LOCAL)),
         (LocalSteps(4, Intervals()), dataclasses.replace(background, payloads=LOCAL)),
         (SampledClients(1.0, 4), dataclasses.replace(locked, payloads=LOCAL)),
         (SampledClients(0.5, 4), dataclasses.replace(served, payloads=frozenset({Payload.UPDATE}), chooses=True)),
-        (WarmStart(3, 2), dataclasses.replace(free, patterns=SERVED, head_start=HeadStart(3, 2))),
+        (WarmStart(3, 2), dataclasses.replace(free, requires=SERVER, head_start=HeadStart(3, 2))),
         (WarmStart(0, 1, Intervals()), dataclasses.replace(background, head_start=HeadStart(0, 1))),
         (
             PacedLocalSteps(3),

@@ -248,8 +248,8 @@ def test_a_clipped_layer_moves_no_further_than_by_the_learning_rate() -> None:
     assert moved(LARC(0.1, inner=LinearScaling())) == (pytest.approx([0, 8 * ratio / 0.5]), 2), "the rate is that of both"
 
 
-def test_an_outer_optimizer_has_the_patterns_and_the_weighing_of_the_merge_inside() -> None:
+def test_an_outer_optimizer_requires_what_the_merge_inside_does() -> None:
     for inner in (Mean(), SampleMean(), BatchWeighted()):
         traits = OuterOptimizer(Nesterov(), inner).traits
-        assert (traits.patterns, traits.weighs, traits.averages) == (inner.traits.patterns, inner.traits.weighs, False)
+        assert (traits.requires, traits.averages) == (inner.traits.requires, False)
     assert OuterOptimizer(Nesterov()).inner == Mean()
