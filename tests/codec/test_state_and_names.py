@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -29,6 +30,8 @@ from polyrhythm.codec import (
     TopKWarmup,
 )
 from polyrhythm.codec.kernels import native, portable
+from polyrhythm.codec.sparse.cosine_top_k import _mean
+from polyrhythm.codec.sparse.gap_coded import _best_width
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.protocols.codec import Codec, PacketCodec, packets
 from polyrhythm.core.tensors import Layout
@@ -153,3 +156,18 @@ def test_the_rest_behind_the_last_eight_is_rounded_too(small: torch.dtype) -> No
     for numel in (2**20 - 1, 2**20, 2**20 + 1, 2**20 + 7, 2**20 + 8, 2**20 + 9):
         for mine, other in zip(native.rounded(value[:numel], small), portable.rounded(value[:numel], small), strict=True):
             assert torch.equal(mine, other)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gaps_are_coded_in_the_width_of_the_fewest_bits(seed: int) -> None:
+    gaps = np.random.default_rng(seed).geometric(0.5 ** (seed + 1), 200) - 1
+    bits = [int((gaps >> k).sum()) + k * len(gaps) for k in range(20)]
+    assert bits[_best_width(gaps)] == min(bits)
+
+
+def test_a_mean_over_senders_is_over_all_that_sent_the_place() -> None:
+    given = [([0, 1], [1.0, 2.0]), ([1, 2], [4.0, 5.0]), ([1, 0], [6.0, 7.0])]
+    sent = [(torch.tensor([places]), torch.tensor([values])) for places, values in given]
+    assert _mean(sent, 4).tolist() == [[4, 4, 5, 0]]
+    assert _mean(sent[:2], 4).tolist() == [[1, 3, 5, 0]]
+    assert _mean(sent[:1], 4).tolist() == [[1, 2, 0, 0]]

@@ -120,3 +120,12 @@ def test_half_precision_inside_a_layer_allows_its_rounding_and_no_more() -> None
     parts["fc.weight"].mul_(0.8)
     with pytest.raises(WorkloadError, match=r"fc\.weight"):
         encoded(value, dataclasses.replace(context, factors=halves))
+
+
+def test_a_layer_inside_of_others_is_found_by_its_whole_path() -> None:
+    layout = Layout(("net.0.fc.weight", "net.0.fc.bias"), ((M, N), (M,)))
+    x, delta = normal(1, 2 * N).view(2, N), normal(2, 2 * M).view(2, M)
+    value = torch.cat([(delta.T @ x).reshape(-1), delta.sum(0)])
+    one = encoded(value, dataclasses.replace(alone(layout), factors={"net.0.fc": Factors(x, delta)}), layout)
+    assert [part.numel() for part in one.packet] == [1, 2 * M, 2 * N, 0]
+    torch.testing.assert_close(one.sent, value)
