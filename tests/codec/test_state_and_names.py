@@ -15,6 +15,7 @@ from polyrhythm.codec import (
     MEMBERS,
     AdaptiveThreshold,
     ClippedFeedback,
+    CosineTopK,
     DecayingFeedback,
     ErrorFeedback,
     Identity,
@@ -171,3 +172,9 @@ def test_a_mean_over_senders_is_over_all_that_sent_the_place() -> None:
     assert _mean(sent, 4).tolist() == [[4, 4, 5, 0]]
     assert _mean(sent[:2], 4).tolist() == [[1, 3, 5, 0]]
     assert _mean(sent[:1], 4).tolist() == [[1, 2, 0, 0]]
+
+
+@pytest.mark.parametrize("chunk", [2, 3, 4])
+def test_all_coefficients_of_cosines_give_each_value_its_place_again(chunk: int) -> None:
+    layout, value = Layout(("w",), ((6, 4),)), normal(0, 24)
+    torch.testing.assert_close(CosineTopK(16, chunk).encode(value, layout, {}, alone(layout)).sent, value)
