@@ -228,6 +228,13 @@ def test_a_layer_moves_by_a_part_of_its_norm() -> None:
     assert (LARS(), LARC()) == (LARS(0.001, 0.0, Mean()), LARC(0.02, 0.0, Mean()))
 
 
+def test_a_layer_behind_one_that_is_left_moves_too() -> None:
+    layout = Layout(("none", "moves"), ((2,), (2,)))
+    context = replace(context_of(1), layout=layout, source=lambda: torch.tensor([1.0, 0, 3, 4]))
+    direction = LARS(0.5).combine([Contribution(torch.tensor([NO_GRADIENT, NO_GRADIENT, 0, 8]))], context)
+    torch.testing.assert_close(direction.average(), torch.tensor([-0.0, -0.0, 0, 2.5]))
+
+
 def test_large_numbers_have_a_norm_and_a_zero_keeps_its_sign() -> None:
     large = replace(layers(), source=lambda: WEIGHTS * 1e20)
     direction = LARS(0.5).combine([Contribution(GRADIENT * 1e20)], large)
