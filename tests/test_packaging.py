@@ -17,7 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, TOOLS = PYPROJECT["project"], PYPROJECT["tool"]
 BUILD_SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
 ENGINE = "import polyrhythm.core.shared_memory.group as group; print(group.Native.__name__, group.__file__)"
 TRAINING = """
@@ -57,10 +58,25 @@ def test_an_install_without_extras_can_plan_and_has_the_bundled_jobs() -> None:
     base = {canonicalize_name(Requirement(text).name) for text in PROJECT["dependencies"]}
     assert {"optuna", "scikit-learn"} <= base
     extras = {canonicalize_name(Requirement(text).name) for texts in PROJECT["optional-dependencies"].values() for text in texts}
-    for file in (ROOT / "src" / "polyrhythm" / "planner").glob("*.py"):
+    for file in (ROOT / "src" / "polyrhythm" / "tools" / "planner").glob("*.py"):
         named = set(re.findall(r"^ *(?:import|from) (\w+)", file.read_text(), re.MULTILINE))
         named |= set(re.findall(r'import_module\("(\w+)"\)', file.read_text()))
         assert not {canonicalize_name(name) for name in named} & extras, file
+
+
+def test_a_source_distribution_has_all_data_of_the_package_and_no_rule_of_it_is_stale() -> None:
+    rules = [line.split() for line in (ROOT / "MANIFEST.in").read_text().splitlines() if not line.startswith("global-exclude")]
+    included: set[Path] = set()
+    for rule, *words in rules:
+        folder, patterns = (ROOT, words) if rule == "include" else (ROOT / words[0], words[1:])
+        for pattern in patterns:
+            found = set(folder.glob(pattern) if rule == "include" else folder.rglob(pattern))
+            assert found, f"MANIFEST.in includes {pattern} in {folder.name}, where there is none"
+            included |= found
+    for pattern in TOOLS["setuptools"]["package-data"]["polyrhythm"]:
+        data = set((ROOT / "src" / "polyrhythm").glob(pattern))
+        assert data, f"pyproject's package data {pattern} do not exist"
+        assert data <= included, f"MANIFEST.in does not include {pattern}"
 
 
 def run(*command: object, cwd: Path, **environment: str) -> str:
@@ -94,9 +110,9 @@ def test_a_wheel_built_from_the_source_distribution_works(sources: Path, tmp_pat
         names = whole.namelist()
     assert {
         "polyrhythm/py.typed",
-        "polyrhythm/report/templates/page.html.jinja",
+        "polyrhythm/tools/report/templates/page.html.jinja",
         "polyrhythm/core/shared_memory/_native.pyi",
-        "polyrhythm/reproductions/verdicts.json",
+        "polyrhythm/systems/verdicts.json",
     } <= set(names)
     assert not [name for name in names if name.endswith(".c")]
     site = tmp_path / "site"
