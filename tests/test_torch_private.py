@@ -311,7 +311,8 @@ def test_the_timeout_of_gloo_is_read() -> None:
     assert torch_private.timeout_of(dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timeout=timedelta(seconds=5))) == 5.0
 
 
-@uses("BatchNorm", "_BatchNorm and _NormBase")
+@uses("NormBase", "_NormBase")
+@uses("BatchNorm", "_BatchNorm")
 def test_layers_with_statistics_of_batches_have_one_class() -> None:
     assert isinstance(nn.BatchNorm2d(1), torch_private.BatchNorm)
     assert isinstance(nn.InstanceNorm1d(1), torch_private.NormBase)
@@ -319,8 +320,15 @@ def test_layers_with_statistics_of_batches_have_one_class() -> None:
 
 
 def test_every_function_has_a_test() -> None:
-    own = {name for name, each in inspect.getmembers(torch_private, inspect.isfunction) if each.__module__ == torch_private.__name__}
-    assert {*own, "version", "BatchNorm", "backward_pass", "dispatch_mode"} == TESTED
+    tree = ast.parse(inspect.getsource(torch_private))
+    functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
+    names = {each.target.id for each in tree.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
+    assert {name for name in functions | names if not name.startswith("_")} == TESTED
+
+
+def test_a_torch_without_one_of_the_names_is_refused_with_its_name() -> None:
+    with pytest.raises(ImportError, match=r"has no torch\._C\.no_such_name, which polyrhythm needs"):
+        torch_private._needed(torch._C, "no_such_name")
 
 
 def test_no_other_module_uses_a_private_name_of_torch() -> None:

@@ -289,3 +289,12 @@ def test_a_merge_keeps_the_type_of_the_weights(merge: Merge) -> None:
 def test_settings_that_cannot_work_are_refused(make) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(CompositionError, match=r"between 0 and 1|positive|such as Mean"):
         make()
+
+
+@pytest.mark.parametrize("merge", [each for each in MEMBERS if each.traits.averages], ids=repr)
+@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_the_scale_of_a_mean_that_was_made_on_the_way_is_that_of_merging_all_contributions(merge: Merge, workers: int, step: int) -> None:
+    contributions = [Contribution(ONES * rank, sender=worker(rank), clock=step) for rank in range(workers)]
+    merged = combining(merge).combine(contributions, replace(among(workers), clock=step))
+    assert scale_of_all(merge, step, workers) == merged.scale

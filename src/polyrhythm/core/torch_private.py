@@ -14,14 +14,21 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributed import Store  # type: ignore[attr-defined]
-from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm  # the classes with statistics of batches, of any number of dimensions
-from torch.nn.modules.batchnorm import _NormBase as NormBase  # these, and those with statistics of instances
 from torch.optim import Optimizer
 from torch.optim import optimizer as every
 from torch.utils.data import DataLoader
 
-__all__ = ["BatchNorm", "NormBase"]
 
+def _needed(module: Any, name: str) -> Any:
+    if not hasattr(module, name):
+        raise ImportError(f"torch {torch.__version__} has no {module.__name__}.{name}, which polyrhythm needs: install torch 2.13.0.")
+    return getattr(module, name)
+
+
+BatchNorm: Any = _needed(torch.nn.modules.batchnorm, "_BatchNorm")
+"""The layers with statistics of batches, of any number of dimensions."""
+NormBase: Any = _needed(torch.nn.modules.batchnorm, "_NormBase")
+"""These, and those with statistics of instances."""
 version: Callable[[Tensor], int] = attrgetter("_version")
 """`Tensor._version`, which counts in-place writes: the only sign that user code has written to a gradient, weight or buffer."""
 
@@ -71,7 +78,7 @@ def step_post_hooks(optimizer: Optimizer) -> tuple[Callable[..., Any], ...]:
     return (*optimizer._optimizer_step_post_hooks.values(), *every._global_optimizer_post_hooks.values())
 
 
-backward_pass: Callable[[], int] = torch._C._current_graph_task_id
+backward_pass: Callable[[], int] = _needed(torch._C, "_current_graph_task_id")
 """`_current_graph_task_id`: the number of the backward pass that calls this, -1 outside of any; torch numbers them consecutively."""
 
 
@@ -95,7 +102,7 @@ def has_modes() -> bool:
     return bool(torch._C._is_any_autocast_enabled() or torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
 
 
-dispatch_mode: Callable[[], Any] = torch.utils._python_dispatch._get_current_dispatch_mode
+dispatch_mode: Callable[[], Any] = _needed(torch.utils._python_dispatch, "_get_current_dispatch_mode")
 """The innermost dispatch mode of the thread: one that a user enters inside of ours must see the calls, and ours not."""
 
 

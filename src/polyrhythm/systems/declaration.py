@@ -54,6 +54,8 @@ def system(family: Family, sends: str, **paper_names: str) -> Callable[[Callable
 
     def decorate(function: Callable[P, Strategy]) -> Callable[P, Strategy]:
         name, parameters = name_of(function), list(inspect.signature(function).parameters)
+        if unknown := set(paper_names.values()) - set(parameters):
+            raise TypeError(f"@system of {name} names {', '.join(sorted(unknown))}, and its options are {', '.join(parameters) or 'none'}.")
 
         @wraps(function)
         def by_any_name(*values: P.args, **options: P.kwargs) -> Strategy:

@@ -6,6 +6,7 @@ TopK, RandomK, Threshold and the other codecs of this package are such.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -28,6 +29,7 @@ MOST = 2**31
 class SparseCodec(PacketCodec, Protocol):
     """A codec whose packets hold a few elements; the others are zero. A member has `width`, `initial`, `encode`, `decode`, `entries`."""
 
+    @abstractmethod
     def entries(self, packet: Packet) -> Entries:
         """The elements that a packet has, without the zeros."""
 
@@ -51,6 +53,7 @@ class ChosenElements(SparseCodec, Protocol):
     width: ClassVar[int] = 2
     """The indices, and the values."""
 
+    @abstractmethod
     def choose(self, value: Tensor, layout: Layout, context: ExchangeContext) -> Tensor:
         """The indices (k,) of the elements to send, increasing, so that receivers walk memory forwards."""
 

@@ -5,6 +5,7 @@ KKT and RandomSkip are such.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Protocol
 
 import torch
@@ -23,6 +24,7 @@ class FilterCodec(WrapperCodec, Protocol):
     State: that of the inner codec, and under "dropped" (2,), as float64, the number of elements dropped and the sum of their magnitudes.
     """
 
+    @abstractmethod
     def kept(self, value: Tensor, context: ExchangeContext) -> Tensor:
         """`value` (numel,), or a copy with zeros in place of what is dropped."""
 

@@ -5,6 +5,7 @@ Error feedback, momenta, clipping and filters are such.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -34,6 +35,7 @@ class WrapperCodec(PacketCodec, Protocol):
 
     inner: Codec
 
+    @abstractmethod
     def inside(self, value: Tensor, state: State, context: ExchangeContext) -> InnerStep:
         """The step of the inner codec that encodes `value`."""
 

@@ -5,6 +5,7 @@ Members are in `codec`. The channels of topologies call them, at workers and at 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -46,15 +47,19 @@ class Codec(Protocol):
     """
 
     @property
+    @abstractmethod
     def traits(self) -> CodecTraits:
         """The properties that composition checks."""
 
+    @abstractmethod
     def initial(self, layout: Layout) -> State:
         """The state before anything was sent."""
 
+    @abstractmethod
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         """Make the requests that are needed to sum the values of all workers."""
 
+    @abstractmethod
     def residual(self, state: State, layout: Layout) -> Tensor:
         """The residual (numel,): values that were given before and are not sent yet."""
 
@@ -63,12 +68,15 @@ class PacketCodec(Codec, Protocol):
     """A codec that can encode a vector in one packet, as every pattern but the collective one needs."""
 
     @property
+    @abstractmethod
     def width(self) -> int:
         """The number of tensors in a packet."""
 
+    @abstractmethod
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:
         """Encode `value` in one packet."""
 
+    @abstractmethod
     def decode(self, packet: Packet, layout: Layout) -> Tensor:
         """The value of a packet (numel,), with the same bits at every receiver."""
 

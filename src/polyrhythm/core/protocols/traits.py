@@ -5,12 +5,13 @@ Every piece has a `traits` attribute; `strategy.fit` checks them when pieces are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.controller import ControlledSetting
+from polyrhythm.errors import CompositionError
 
 
 class Payload(Enum):
@@ -48,6 +49,14 @@ DIFFERENCES = GRADIENTS | {Payload.UPDATE}
 LOCAL = frozenset({Payload.UPDATE, Payload.WEIGHTS})
 
 
+def _only_capabilities(traits: str, **given: Iterable[Capability]) -> None:
+    """Raise CompositionError for anything else than capabilities in a field: a text would be neither provided nor required."""
+    for name, members in given.items():
+        for each in members:
+            if not isinstance(each, Capability):
+                raise CompositionError(f"{traits}({name}=…) has {each!r}: give members of Capability, such as Capability.PACKETS.")
+
+
 @dataclass(frozen=True, slots=True)
 class CodecTraits:
     """The payloads that a codec can send, what it requires of the topology, and its properties.
@@ -70,6 +79,9 @@ class CodecTraits:
     takes: frozenset[ControlledSetting] = frozenset()
     ranged: bool = False
     divides: bool = False
+
+    def __post_init__(self) -> None:
+        _only_capabilities("CodecTraits", requires=self.requires)
 
     @property
     def makes_packets(self) -> bool:
@@ -118,6 +130,9 @@ class ConsistencyTraits:
     chooses: bool = False
     takes: frozenset[ControlledSetting] = frozenset()
 
+    def __post_init__(self) -> None:
+        _only_capabilities("ConsistencyTraits", requires=self.requires)
+
     def lacks(self, need: Capability) -> str:
         """The reason why pieces that require `need` cannot be used under the consistency, as `CodecTraits.lacks`."""
         match need:
@@ -145,6 +160,9 @@ class MergeTraits:
     sees_moved: bool = False
     one_rate: bool = False
 
+    def __post_init__(self) -> None:
+        _only_capabilities("MergeTraits", requires=self.requires)
+
     def lacks(self, need: Capability) -> str:
         """The reason why pieces that require `need` cannot be used with the merge, as `CodecTraits.lacks`."""
         match need:
@@ -171,6 +189,9 @@ class LocalTraits:
     componentwise: bool = False
     accumulates: bool = False
 
+    def __post_init__(self) -> None:
+        _only_capabilities("LocalTraits", requires=self.requires)
+
 
 @dataclass(frozen=True, slots=True)
 class TopologyTraits:
@@ -194,6 +215,9 @@ class TopologyTraits:
     takes: frozenset[ControlledSetting] = frozenset()
     forwards: bool = False
     spare_servers: int = 0
+
+    def __post_init__(self) -> None:
+        _only_capabilities("TopologyTraits", provides=self.provides, requires=self.requires)
 
     def lacks(self, need: Capability) -> str:
         """The reason why pieces that require `need` cannot be used over the topology, as `CodecTraits.lacks`."""

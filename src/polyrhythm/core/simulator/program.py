@@ -129,7 +129,8 @@ class Program:
         if self._killed:
             coroutine.close()
         else:
-            self.started.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else self._counter.flops))
+            counted = self._counted if self._counter is None or not self._counts else self._counter.flops
+            self.started.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else counted))
 
     def charge(self, samples: int) -> None:
         """Let the virtual seconds of a step pass: those that were measured, or those of the operations counted since the last charge."""

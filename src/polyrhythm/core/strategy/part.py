@@ -120,8 +120,8 @@ class Part:
         local.state.clock += 1
         local.taken_rates = local.optimizer.rates()
         if self.deferral is not None and self.deferral.step():
-            return None
-        if not self.payload.step():
+            return None  # values of this step are under way; traits leave deferral without inner exchanges
+        if not self.context.counted(self.payload.step):
             return self.collect()
         if self.overlap is not None:
             return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
@@ -221,6 +221,8 @@ class Part:
 
     def _apply(self, response: Response) -> None:
         local, contributions = self.local, response.contributions
+        if local.state.factors:  # as large as the activations of a step, and the exchange is over
+            local.state.factors = {}
         if local.snapshots.wanted:
             self.look()
         if len(contributions) < 2:  # the worker's own, or a sum that was made on the way

@@ -189,13 +189,14 @@ class Replica:
             return
         if len(pending) == 1:
             (_, alone), *_ = pending
-            alone.conclude(self.context.perform(alone.start()))
+            response = self.context.perform(alone.start())
+            self.context.counted(partial(alone.conclude, response))
             return
         # native sums wait for the exchanges before them, and those with servers and peers make none
         order = sorted(range(len(pending)), key=lambda k: Capability.COLLECTIVES not in pending[k][0].local.provides)
         responses = self.context.perform(together(self.context.port, [pending[k][1].start for k in order]))
         for k, response in sorted(zip(order, responses, strict=True), key=itemgetter(0)):
-            pending[k][1].conclude(response)
+            self.context.counted(partial(pending[k][1].conclude, response))
 
     def _refuse_changes(self) -> None:
         """Raise an error for changes by the user since the last step that would leave some weights, or a state, out of the exchange."""

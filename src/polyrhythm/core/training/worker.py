@@ -246,7 +246,10 @@ class Worker(ObservedWorker):
         self._together.barrier()
 
     def mean(self, value: float | Tensor) -> Any:
-        """The mean of `value` over all workers, the same at each: a float for numbers, a tensor for tensors."""
+        """The mean of `value` over all replicas of the model (workers, but for those that were lost), the same at each.
+
+        A float for numbers, a tensor for tensors.
+        """
         return self._together.mean(value)
 
     def any(self, value: object) -> bool:

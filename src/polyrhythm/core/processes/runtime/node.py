@@ -70,7 +70,7 @@ class Node:
         self._ended: set[str] = set()
         self._completions: dict[Completion, None] = {}
         self._performed = 0
-        self._begins = False
+        self._begins = self._runs_here = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._serve, name="polyrhythm", daemon=True)
 
@@ -97,8 +97,7 @@ class Node:
         """The waits of this actor's coroutines in words, if its program is in `perform` and they all wait for messages or a sum alone."""
         if self.steps.leaving:
             return [f"{self._role.name} waits for the others to end"]
-        waits = self._sums.waits
-        return self.actor.standstill(waits or self.agreement.waits) if waits or self._completions else []
+        return self.actor.standstill(self._sums.waits or self.agreement.waits) if self._completions or self._runs_here else []
 
     @property
     def calls(self) -> bool:
@@ -142,11 +141,14 @@ class Node:
             raise self._failure
         pending: Effect[Any] | None = None
         if not self.actor.tasks and (not self._begins or self._queue.quiet):  # another coroutine would run at the same time, in the loop
+            self._runs_here = True
             try:
                 pending = self._run_here(coroutine)
             except StopIteration as stop:
                 done: T = stop.value
                 return done
+            finally:
+                self._runs_here = False
         completion = Completion()
         self._completions[completion] = None  # entered before the failure is looked at: one that comes in between ends the completion
         try:
