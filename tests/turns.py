@@ -1,4 +1,4 @@
-"""Turns: `pytest --in-turns` runs as much of each test as takes about a second, and other cases every day.
+"""Turns: `pytest --in-turns` runs as much of each test as takes about a quarter of a second, and other cases every day.
 
 `make test` asks for it; `make test-all` runs everything. A law over a list of members keeps those of the cover (`mark.cover`) in every
 turn; its other cases take turns, as do single tests that take long. The turn is the day, or what TURN says: its number is printed, and
@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 DURATIONS = Path(__file__).with_name("durations.json")
-BUDGET = 0.5
+BUDGET = 0.25
 """Seconds of a test in one turn, without the cover."""
 WORTH_NOTING = 0.05
 """Seconds from which on a duration is kept."""
@@ -29,7 +29,7 @@ WORTH_NOTING = 0.05
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The two options."""
-    parser.addoption("--in-turns", action="store_true", help="of each test as much as takes about a second; other cases every day")
+    parser.addoption("--in-turns", action="store_true", help="of each test as much as takes about a quarter of a second; other cases every day")
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.json anew from this session")
 
 

@@ -292,7 +292,7 @@ def test_names_in_place_of_things_are_refused_with_the_things() -> None:
         run(trains(sgd), on="simulator")  # type: ignore[arg-type]
     with pytest.raises(CompositionError, match=r"consistency='lockstep' is a name, not a piece.*BulkSynchronous\(\)"):
         Strategy(consistency="lockstep")  # type: ignore[arg-type]
-    with pytest.raises(CompositionError, match=r"merge='Mean' is a name, not a piece.*Mean\(\)"):
+    with pytest.raises(CompositionError, match=r"merge=Mean is a class, not a piece.*Mean\(\)"):
         Strategy(merge=Mean)  # type: ignore[arg-type]
 
 
