@@ -29,7 +29,7 @@ WORTH_NOTING = 0.05
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The two options."""
-    parser.addoption("--in-turns", action="store_true", help="of each test as much as takes about a quarter of a second; other cases every day")
+    parser.addoption("--in-turns", action="store_true", help="of each test about a quarter of a second; other cases every day")
     parser.addoption("--record-durations", action="store_true", help="write tests/durations.json anew from this session")
 
 
