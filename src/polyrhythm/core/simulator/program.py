@@ -179,19 +179,21 @@ class Program:
         try:
             return compute()
         finally:
-            counter.start()
-            counter.flops, self._counted, self._counts = self._counted, 0, True
+            self._count_on(counter)
 
     def counted(self, compute: Callable[[], T]) -> T:
         counter = self._counter
         if counter is None or self._counts:
             return compute()
-        counter.start()
-        counter.flops, self._counted, self._counts = self._counted, 0, True
+        self._count_on(counter)
         try:
             return compute()
         finally:
             self._counted, self._counts = counter.stop(), False
+
+    def _count_on(self, counter: OperationCounter) -> None:
+        counter.start()
+        counter.flops, self._counted, self._counts = self._counted, 0, True
 
     def agree(self, facts: Facts, remedy: str) -> None:
         """Compare with the facts of workers that have called before; the later worker finds a difference."""

@@ -110,10 +110,11 @@ class LocalPart:
         """True if the consistency has an exchange after the step that was taken last."""
         return self.agreement.conditions.exchanges(self.state.context)
 
-    def count_from_here(self) -> None:
-        """Make the current weights those on which all workers agree."""
-        self.state.set_anchor_to_weights()
-        self.rebase()
+    def take_writes(self) -> None:
+        """Handle writes of the training function since the last step: where training begins with them, updates count from them."""
+        if self.writes.take(self.state.clock):
+            self.state.set_anchor_to_weights()
+            self.rebase()
 
     def rebase(self) -> None:
         """Count the updates inside the group from the current weights, which an exchange has changed."""

@@ -107,8 +107,7 @@ class Part:
 
     def refuse_changes(self) -> None:
         """Raise an error for weights that were written in vain, or gradients that were changed after they were exchanged in backward()."""
-        if self.local.writes.take(self.local.state.clock):
-            self.local.count_from_here()
+        self.local.take_writes()
         for early in (self.overlap, self.deferral):
             if early is not None:
                 early.arrivals.refuse_changes()

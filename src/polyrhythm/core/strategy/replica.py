@@ -141,7 +141,7 @@ class Replica:
         for part in self.parts:
             part.local.state.samples += samples
             part.refuse_changes()
-        compares = self.equal.compares(self.locals[0].state.clock + 1)
+        compares = self.equal.compares(self.clock + 1)
         self._exchange([(part, pending) for part in self.parts if (pending := part.step()) is not None])
         for control in self._controls:
             control.stepped(self.clock, computed, samples)
@@ -171,8 +171,7 @@ class Replica:
     def pass_over(self) -> None:
         """Skip the next step, and take over the weights that the one after it needs."""
         for local in self.locals:
-            if local.writes.take(local.clock):
-                local.count_from_here()
+            local.take_writes()
         self._exchange([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
         for local in self.locals:
             local.writes.note()
@@ -200,7 +199,7 @@ class Replica:
 
     def _refuse_changes(self) -> None:
         """Raise an error for changes by the user since the last step that would leave some weights, or a state, out of the exchange."""
-        self._held.refuse_changes(self.locals[0].state.clock)
+        self._held.refuse_changes(self.clock)
         for local in self.locals:
             if not local.parameters.in_place:
                 raise local.parameters.moved()

@@ -37,9 +37,8 @@ class Leader:
 
     def stepped(self, under_way: Iterable[UserLoop]) -> None:
         """Note that a step was taken on the batches that were drawn."""
-        leading = self._leading
-        if leading is None or leading.over or not leading.fresh:
-            self._leading = self._drawn or leading
+        if not self.waits:
+            self._leading = self._drawn or self._leading
         self._drawn = None
         for loop in under_way:
             loop.fresh = False

@@ -231,11 +231,10 @@ class DataPosition:
         """Note that a step was taken."""
         self._stepped = True
         self._leader.stepped(map(self.loops.__getitem__, self._open))
-        for place in reversed(self._open):  # the innermost loop, as `_innermost`
-            if not self.loops[place].detached:
-                self.loops[place].stepped = True
-                break
-        if not self._open:
+        if self._open:
+            if (innermost := self._innermost()) >= 0:
+                self.loops[innermost].stepped = True
+        else:
             self._outside = True
             self.begins()
             self.watch(STEP)

@@ -41,7 +41,7 @@ class Steps:
     @property
     def clock(self) -> int:
         """Steps that this worker has taken: the largest number of any model or table."""
-        return max((each.clock for each in self.held), default=0)
+        return max(map(_CLOCK, self.held), default=0)
 
     def train(self, each: CommonState) -> None:
         """Take one step of a model, whose gradient should come from samples of this worker's."""
@@ -105,7 +105,7 @@ class Steps:
 
     def _stepped(self) -> None:
         context, evaluation = self.context, self.models.evaluation
-        port, clock = context.port, max(map(_CLOCK, (*self.models.replicas, *self.tables.values())))
+        port, clock = context.port, self.clock
         context.record(Stepped(port.now(), port.name, clock, self.state.samples, context.bytes_sent))
         if evaluation.function is not None:
             evaluation.stepped(clock)
