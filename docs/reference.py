@@ -24,7 +24,7 @@ PAGES = {
     "running": (
         "Running",
         "What starts a run, and what a training function is given.",
-        "core.training.run core.training.join core.training.worker core.checkpoints.request "
+        "core.training.run core.training.join core.training.worker core.kernel.crew core.checkpoints.request "
         "tools.recipes.recipe tools.recipes.recipe_check tools.measuring.batch_size core.processes",
     ),
     "launchers": ("Launchers", "What places, starts and restarts the processes of a run on a cluster.", "launchers"),

@@ -37,6 +37,7 @@ MADE: dict[str, Any] = {
     "RandomStalls": pr.hardware.RandomStalls(1.0, 1.0),
     "RandomCuts": pr.hardware.RandomCuts("a", "b", 1.0, 1.0),
     "Kubernetes": pr.launchers.Kubernetes("image"),
+    "Crew": pr.Crew(2, 8),
     "PlanRequest": PlanRequest("accuracy=0.9"),
     "Network": network.load("wan-3"),
 }

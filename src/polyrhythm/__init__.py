@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from polyrhythm import tables as tables
     from polyrhythm import topology as topology
     from polyrhythm.core.checkpoints.request import Checkpoints as Checkpoints
+    from polyrhythm.core.kernel.crew import Crew as Crew
     from polyrhythm.core.processes import Processes as Processes
     from polyrhythm.core.simulator import ClosedForm as ClosedForm
     from polyrhythm.core.simulator import Instant as Instant
@@ -62,6 +63,7 @@ _PACKAGES = (
 )
 _PLACES = {
     "core.checkpoints.request": "Checkpoints",
+    "core.kernel.crew": "Crew",
     "core.processes": "Processes",
     "core.simulator": "ClosedForm Instant Messages Simulator",
     "core.strategy": "Exchange Hierarchical Leaders Strategy Stripes",

@@ -15,7 +15,7 @@ ALLOWED = {
     "core/kernel/group.py",  # `first` and `is_first` themselves
     "core/kernel/mesh.py",  # `first` itself
     "core/kernel/view.py",  # `first` itself
-    "core/strategy/plan.py",  # `Crew.first`
+    "core/strategy/plan.py",  # `Participants.first`
     "topology/collective/algorithms/aggregation_tree.py",  # the root of a tree is a place in it
     "process_group/rendezvous.py",  # the ranks of a process group of torch
     "core/processes/rendezvous/found.py",  # the ranks of a launcher: rank 0 keeps the store

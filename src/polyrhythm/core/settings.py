@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import index
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 
 from polyrhythm.errors import CompositionError, PolyrhythmError
@@ -72,6 +73,15 @@ def shown(value: object) -> str:
     except Exception:  # of whole numbers with thousands of digits, and of other people's classes
         return f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 2]} …"
+
+
+def whole_number(name: str, given: object, wanted: str) -> int:
+    """`given` as a plain int, also where it is one of numpy's. Raises CompositionError for what is none, or has more than 64 bits."""
+    if isinstance(given, bool) or not isinstance(given, SupportsIndex):
+        raise CompositionError(f"{name}={shown(given)} is not a whole number: give {wanted}.")
+    if not -(2**63) <= index(given) < 2**63:
+        raise CompositionError(f"{name}={shown(given)} has more than 64 bits: give {wanted}.")
+    return index(given)
 
 
 @cache

@@ -22,6 +22,11 @@ class EngineRuntime:
         """Most engines show at the driver what tasks print."""
         return False
 
+    @property
+    def changes_crew(self) -> bool:
+        """An engine starts one number of tasks."""
+        return False
+
     def locations(self, workers: int) -> None:
         """Known when the engine has placed the tasks."""
 

@@ -7,6 +7,9 @@ import types
 from collections.abc import Sequence
 from typing import Any, Union, get_args, get_origin
 
+from polyrhythm.core.kernel.crew import Crew
+from polyrhythm.errors import CompositionError
+
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # In the order in which a union is tried: text takes everything, so it comes last.
 _WANTED = {
@@ -14,6 +17,7 @@ _WANTED = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
+    Crew: "a number of workers, or two as in 2..8",
     Sequence[str]: "words, quoted as for a shell",
     str: "text",
 }
@@ -36,7 +40,7 @@ def read(text: str, kind: Any) -> Any:
     for each in (known for known in _WANTED if known in kinds):
         try:
             return _as(each, text)
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, CompositionError):
             continue
     raise ValueError(text)
 
@@ -48,6 +52,8 @@ def _kinds(kind: Any) -> tuple[Any, ...]:
 def _as(kind: Any, text: str) -> Any:
     if kind is bool:
         return _TRUTH[text.strip().lower()]
+    if kind is Crew:
+        return Crew.parse(text)
     if kind is type(None):
         return {"none": None}[text.strip().lower()]
     if kind == Sequence[str]:

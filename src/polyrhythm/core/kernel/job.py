@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.comparison import Comparison
+from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.group import servers, workers
@@ -152,8 +153,8 @@ class Job:
     members; a runtime may give them native sums. `colocated` has, for each server, the rank of the worker at whose site it should run, or
     None where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had
     taken before. With a `timeline`, messages and the phases of exchanges are recorded too. `grace` is how many seconds the run may take to
-    write a last checkpoint when it is asked to stop; 0 where it can write none. Raises CompositionError for groups of equal names, or with
-    members that are not in the run.
+    write a last checkpoint when it is asked to stop; 0 where it can write none. `crew` is how many workers it may have later: by default as
+    many. Raises CompositionError for groups of equal names, or with members that are not in the run.
     """
 
     workers: int
@@ -167,8 +168,11 @@ class Job:
     began: float = 0.0
     timeline: bool = False
     grace: float = 0.0
+    crew: Crew = FIXED
 
     def __post_init__(self) -> None:
+        if self.crew.fixed:
+            object.__setattr__(self, "crew", self.crew.within(self.workers, self.workers))
         names = [name for name, _ in self.groups]
         if "" in names or len(set(names)) < len(names):
             raise CompositionError(f"The groups have the names {names}: give each a different name; the empty name is that of all workers.")
@@ -231,6 +235,10 @@ class Runtime(Protocol):
     @property
     def network_name(self) -> str | None:
         """The name of the network that it models; None where the network is real."""
+
+    @property
+    def changes_crew(self) -> bool:
+        """True if workers may leave and join while it runs a job."""
 
     def locations(self, workers: int) -> tuple[Location, ...] | None:
         """The location of each of that many workers, by rank; None where that is known only when they have been placed."""

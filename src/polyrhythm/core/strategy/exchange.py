@@ -26,7 +26,7 @@ from polyrhythm.core.settings import checked
 from polyrhythm.core.strategy.check import require_piece
 from polyrhythm.core.strategy.fit import conflict, payload, remedy
 from polyrhythm.core.strategy.flat_plan import FlatPlan
-from polyrhythm.core.strategy.plan import Crew, ExchangePlan
+from polyrhythm.core.strategy.plan import ExchangePlan, Participants
 from polyrhythm.errors import CompositionError
 
 _HORIZON = 100_000
@@ -77,8 +77,8 @@ class AnyExchange(Protocol):
     def check(self, workers: int) -> None:
         """Raise CompositionError for a number of workers with which it would wait for ever."""
 
-    def among(self, crew: Crew) -> ExchangePlan:
-        """The plan of the exchange among the members of `crew`."""
+    def among(self, participants: Participants) -> ExchangePlan:
+        """The plan of the exchange among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -207,12 +207,12 @@ class Exchange:
                     f"and {self.consistency!r} sends the next after step {after}: take a shorter delay, or more steps between exchanges."
                 )
 
-    def among(self, crew: Crew) -> ExchangePlan:
-        """The plan of the exchange among the members of `crew`. Raises CompositionError for memory that is to be shared between sites."""
-        sites = dict.fromkeys(location.site for location in crew.locations)
+    def among(self, participants: Participants) -> ExchangePlan:
+        """The plan of the exchange among them. Raises CompositionError for memory that is to be shared between sites."""
+        sites = dict.fromkeys(location.site for location in participants.locations)
         if Capability.SHARED_MEMORY in self.topology.traits.provides and len(sites) > 1:
             raise CompositionError(
                 f"{self.topology!r} is for workers of one host, and these are at {len(sites)} sites ({', '.join(list(sites)[:3])}, …): "
                 "take a network of one site, or a system whose workers exchange by messages, such as downpour."
             )
-        return FlatPlan(self.agreement, self.topology, crew)
+        return FlatPlan(self.agreement, self.topology, participants)

@@ -14,7 +14,7 @@ from polyrhythm.core.kernel.names import server
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.topology import Agreement, Channel, ServerEndpoint, Topology, WorkerEndpoint, server_count
 from polyrhythm.core.strategy.companion import companion_scopes
-from polyrhythm.core.strategy.plan import Crew, Level
+from polyrhythm.core.strategy.plan import Level, Participants
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
 
@@ -23,19 +23,19 @@ _MOST_SERVERS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class FlatPlan:
-    """`topology` among the members of `crew`, who have agreed on the other pieces. Servers run where the network puts them."""
+    """`topology` among the members of `participants`, who have agreed on the other pieces. Servers run where the network puts them."""
 
     agreement: Agreement
     topology: Topology
-    crew: Crew
+    participants: Participants
 
     @property
     def server_names(self) -> tuple[str, ...]:
         """The names of the servers."""
-        count = server_count(self.topology, len(self.crew.members))
+        count = server_count(self.topology, len(self.participants.members))
         if count > _MOST_SERVERS:
             raise CompositionError(f"{count} servers are more than a run can hold: give at most {_MOST_SERVERS:,} shards or servers.")
-        return tuple(server(self.crew.first_server + k) for k in range(count))
+        return tuple(server(self.participants.first_server + k) for k in range(count))
 
     @property
     def servers(self) -> Sequence[str | None]:
@@ -45,7 +45,7 @@ class FlatPlan:
     @property
     def groups(self) -> Sequence[tuple[str, tuple[str, ...]]]:
         """The one group of all members."""
-        return [(self.crew.name, self.crew.members)]
+        return [(self.participants.name, self.participants.members)]
 
     @property
     def scopes(self) -> Sequence[str]:
@@ -54,7 +54,7 @@ class FlatPlan:
 
     def levels(self, member: str) -> Sequence[Level]:
         """The single level of a flat exchange."""
-        group = self.crew.group(member)
+        group = self.participants.group(member)
 
         def connect(port: Port) -> Channel:
             return self.topology.channel(self.agreement, WorkerEndpoint(group, self.server_names, port))
@@ -63,13 +63,13 @@ class FlatPlan:
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         names = self.server_names
-        group = Group(f"{self.crew.name}servers", names, names.index(endpoint.port.name), self.crew.seed)
+        group = Group(f"{self.participants.name}servers", names, names.index(endpoint.port.name), self.participants.seed)
         service = self.topology.service
         assert service is not None, "only a served topology has servers"
-        return service.serve(self.agreement, replace(endpoint, group=group, workers=self.crew.members))
+        return service.serve(self.agreement, replace(endpoint, group=group, workers=self.participants.members))
 
     def result_actors(self) -> list[str]:
-        return self.topology.result.actors(self.crew.members, self.server_names)
+        return self.topology.result.actors(self.participants.members, self.server_names)
 
     def held_by(self, layout: Layout) -> list[Layout]:
         """The layout of each result actor: servers hold a part each, workers the whole."""

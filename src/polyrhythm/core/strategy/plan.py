@@ -25,7 +25,7 @@ INNER, OUTER = "inner/", "outer/"
 
 
 @dataclass(frozen=True)
-class Crew:
+class Participants:
     """The actors of an exchange, in the order of ranks, and the location of each of them.
 
     `name` distinguishes the groups of one run. `first_server` is the number of the first server that the exchange may have.

@@ -14,7 +14,7 @@ from polyrhythm.core.kernel.mesh import DATA, Mesh
 from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.protocols.selection import Selection
 from polyrhythm.core.strategy.exchange import AnyExchange
-from polyrhythm.core.strategy.plan import Crew, ExchangePlan
+from polyrhythm.core.strategy.plan import ExchangePlan, Participants
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
 
@@ -64,8 +64,8 @@ class StrategyPlan:
         for number, (selection, exchange) in enumerate(strategy.exchanges):
             axes = (DATA,)  # of all parameters: every worker has the whole model
             [group] = mesh.groups(*axes)
-            crew = Crew(group.name, group.members, tuple(locations[:used]), seed, first)
-            planned.append(PlannedExchange(number, selection, exchange, axes, exchange.among(crew)))
+            participants = Participants(group.name, group.members, tuple(locations[:used]), seed, first)
+            planned.append(PlannedExchange(number, selection, exchange, axes, exchange.among(participants)))
             first += len(planned[-1].plan.servers)
         return StrategyPlan(strategy, mesh, tuple(planned))
 

@@ -21,13 +21,13 @@ from polyrhythm.core.protocols.metrics_logger import MetricsLogger
 from polyrhythm.core.records.directory import make
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import ignore
+from polyrhythm.core.settings import whole_number
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.checkpoint_plan import described, planned
 from polyrhythm.core.training.circumstances import circumstances
 from polyrhythm.core.training.log import Log
 from polyrhythm.core.training.membership import Membership, leave_failed
-from polyrhythm.core.training.run import whole_number
 from polyrhythm.core.training.work import make_job
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CompositionError, Stopped

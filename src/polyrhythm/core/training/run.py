@@ -8,15 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import index
 from pathlib import Path
-from typing import SupportsIndex
 
 import msgspec
 
 from polyrhythm import systems
 from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import Overwritten
 from polyrhythm.core.kernel.job import Ending, Runtime, Work
 from polyrhythm.core.kernel.names import FIRST
@@ -26,7 +25,7 @@ from polyrhythm.core.protocols.metrics_logger import MetricsLogger
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import Watch, ignore, progress
 from polyrhythm.core.records.unfinished import passed
-from polyrhythm.core.settings import shown
+from polyrhythm.core.settings import shown, whole_number
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.tensors import digest
 from polyrhythm.core.training.checkpoint_plan import CHANGED, recorded_checkpoints
@@ -35,9 +34,6 @@ from polyrhythm.core.training.log import Log, break_off
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.work import Train, Training
 from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, ResumedWarning, RunError, WorkloadError
-
-_MOST_WORKERS = 100_000
-"""A virtual worker takes some milliseconds to begin, and more memory than its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +48,7 @@ class Attempt:
 def run(
     train: Train,
     *,
-    workers: int = 2,
+    workers: int | tuple[int, int] | Crew = 2,
     strategy: str | Strategy = "allreduce",
     on: Runtime | None = None,
     seed: int | None = None,
@@ -63,6 +59,7 @@ def run(
 ) -> Run:
     """Run `train(worker)` once in every worker, and return the result.
 
+    `workers` is their number, or two, (2, 8), for a crew that changes while the run goes on: it begins with the most. A `Crew` says more.
     `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default; `seed` the root
     of all random streams, the runtime's own by default. With a `directory`, a record is created there at the start and events are written
     as they happen; if something cannot be written, the run continues and a RecordWarning is issued.
@@ -107,7 +104,7 @@ def run(
 def attempt(
     train: Train,
     *,
-    workers: int,
+    workers: int | tuple[int, int] | Crew,
     strategy: Strategy,
     on: Runtime | None = None,
     seed: int | None = None,
@@ -123,11 +120,7 @@ def attempt(
 
     Raises PolyrhythmErrors for a run that cannot be started.
     """
-    workers = whole_number("workers", workers, "1 or more")
-    if workers < 1:
-        raise CompositionError(f"workers={workers} trains nothing: give 1 or more.")
-    if workers > _MOST_WORKERS:
-        raise CompositionError(f"workers={workers} is more than a machine can hold, also in virtual time: give at most {_MOST_WORKERS:,}.")
+    crew = Crew.of(workers)
     if not isinstance(loggers, (list, tuple)) or not all(callable(getattr(each, "open", None)) for each in loggers):
         raise CompositionError(f"loggers={shown(loggers)} is no list of loggers: give such as loggers=[pr.loggers.CSV('metrics.csv')].")
     if not callable(train):
@@ -138,7 +131,9 @@ def attempt(
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another 64-bit integer")
     wanted = given_checkpoints(checkpoints)
     here = circumstances(train, " ".join(filter(None, (runtime.kind, runtime.network_name))))
-    training, places = Training(train, strategy, workers, root, wanted, timeline, here), runtime.locations(workers)
+    if not crew.fixed and not runtime.changes_crew:
+        raise CompositionError(f"workers={crew} is a crew that changes, and {runtime.kind} starts one number of workers: give a number.")
+    training, places = Training(train, strategy, crew, root, wanted, timeline, here), runtime.locations(crew.most)
     work = training if places is None else training.job(places)  # checks come before a record is started
     summary = Summary(str(strategy.name), training.workers, runtime.kind, runtime.network_name, root)
     outcome = Outcome(
@@ -172,15 +167,6 @@ def recorded_settings(train: Train, strategy: Strategy, runtime: Runtime, notes:
     """The settings of a run, as its record shows them."""
     name = getattr(train, "__qualname__", "") or _shown(train)
     return {"strategy": _shown(strategy), "runtime": _shown(runtime), "train": name, **notes}
-
-
-def whole_number(name: str, given: object, wanted: str) -> int:
-    """`given` as a plain int, also where it is one of numpy's. Raises CompositionError for what is none, or has more than 64 bits."""
-    if isinstance(given, bool) or not isinstance(given, SupportsIndex):
-        raise CompositionError(f"{name}={shown(given)} is not a whole number: give {wanted}.")
-    if not -(2**63) <= index(given) < 2**63:
-        raise CompositionError(f"{name}={shown(given)} has more than 64 bits: give {wanted}.")
-    return index(given)
 
 
 def _shown(value: object) -> str:

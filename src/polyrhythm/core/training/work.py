@@ -12,6 +12,7 @@ from typing import Any
 
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.checkpoints.request import Checkpoints
+from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import Job, Location, WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.records.event_lines import encoded
@@ -27,23 +28,29 @@ Train = Callable[[Worker], object]
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """`train` by `strategy`, where that many workers are `available`. Raises CompositionError if the strategy cannot use them."""
+    """`train` by `strategy`, where `available` workers may be. Raises CompositionError if the strategy cannot use them."""
 
     train: Train
     strategy: Strategy
-    available: int
+    available: Crew
     seed: int
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     timeline: bool = False
     circumstances: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.strategy.check(self.workers)
+        for size in self.crew.sizes:
+            self.strategy.check(size)
+
+    @property
+    def crew(self) -> Crew:
+        """The available workers that the strategy uses."""
+        return self.available.within(self.strategy.workers(self.available.least), self.strategy.workers(self.available.most))
 
     @property
     def workers(self) -> int:
-        """The number of available workers that the strategy uses."""
-        return self.strategy.workers(self.available)
+        """The number of workers with which it begins: the most."""
+        return self.crew.most
 
     @property
     def resumable(self) -> bool:
@@ -53,7 +60,7 @@ class Training:
     def job(self, locations: Sequence[Location]) -> Job:
         """The job for a runtime, with the checkpoints found. Raises CompositionError and CheckpointError for settings that do not fit."""
         plan = StrategyPlan.of(self.strategy, locations, self.seed)
-        return make_job(self.train, plan, planned(plan, self.checkpoints, self.circumstances), self.timeline)
+        return make_job(self.train, plan, planned(plan, self.checkpoints, self.circumstances), self.timeline, self.crew)
 
     def continued(self) -> Training:
         """The same training, resumed from its newest checkpoint; started as before where there is none yet."""
@@ -71,7 +78,7 @@ _TRANSLATED = {
 """Messages of torch's errors that are raised before our own checks, and the messages that replace them."""
 
 
-def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None, timeline: bool = False) -> Job:
+def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None, timeline: bool = False, crew: Crew = FIXED) -> Job:
     """The job for a runtime: a training function under a strategy; with a `timeline`, ports record details."""
     checkpoints = chosen or CheckpointPlan()
 
@@ -101,6 +108,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         checkpoints.began,
         timeline,
         checkpoints.grace,
+        crew,
     )
 
 

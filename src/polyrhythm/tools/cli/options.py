@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from polyrhythm.core.kernel.crew import Crew
+from polyrhythm.errors import CompositionError
 from polyrhythm.tools.cli.complete import (
     complete_devices,
     complete_jobs,
@@ -26,7 +28,26 @@ Job = Annotated[
     ),
 ]
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT ...]", help="Arguments for JOB, in its sys.argv.")]
-Workers = Annotated[int, typer.Option("--workers", metavar="N", help="How many workers train together.")]
+
+
+def _number(text: object) -> int:
+    return _crew(text, fixed=True).most
+
+
+def _crew(text: object, fixed: bool = False) -> Crew:
+    """The workers that `--workers` means. Raises typer.BadParameter for other text, or if they change and must be `fixed`."""
+    try:
+        crew = Crew.parse(str(text))
+        return Crew.of(crew.number("This command")) if fixed else crew
+    except CompositionError as problem:
+        raise typer.BadParameter(str(problem)) from None
+
+
+Workers = Annotated[int, typer.Option("--workers", metavar="N", parser=_number, help="How many workers train together.")]
+Changing = Annotated[
+    Crew,
+    typer.Option("--workers", metavar="N|A..B", parser=_crew, help="How many workers train together; 2..8 may leave and join meanwhile."),
+]
 On = Annotated[
     str | None,
     typer.Option(

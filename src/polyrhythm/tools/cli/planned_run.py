@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polyrhythm.core.checkpoints.request import Checkpoints
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.job import Runtime
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
 from polyrhythm.core.records.outcome import Outcome, Summary
@@ -29,7 +30,7 @@ class PlannedRun:
     strategy: Strategy
     train: Train
     on: Runtime
-    workers: int
+    crew: Crew
     seed: int
     notes: Mapping[str, str] = field(default_factory=dict)
     loggers: Sequence[MetricsLogger] = ()
@@ -47,14 +48,14 @@ class PlannedRun:
 
     def failed(self, error: PolyrhythmError) -> Attempt:
         """The attempt of a run of which only `error` is known."""
-        workers = self.strategy.workers(self.workers)
+        workers = self.strategy.workers(self.crew.most)
         summary = Summary(self.strategy.name, workers, self.on.kind, self.on.network_name, self.seed, error=str(error))
         return Attempt(Outcome(summary, state="failed"), error)
 
     def _attempt(self, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None) -> Attempt:
         return attempt(
             self.train,
-            workers=self.workers,
+            workers=self.crew,
             strategy=self.strategy,
             on=self.on,
             seed=self.seed,

@@ -17,6 +17,7 @@ from typing import Any
 
 from polyrhythm.core.job_files.script import arguments
 from polyrhythm.core.job_files.settings import Train, with_settings
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.records.directory import RUN
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError, WorkloadError
@@ -37,21 +38,24 @@ class Typed:
 
     job: str
     arguments: Sequence[str]
-    workers: int
+    crew: Crew
     where: RuntimeOptions
+
+    @property
+    def workers(self) -> int:
+        """The number of workers with which a run begins."""
+        return self.crew.most
 
     def command(self, verb: str, *, before: Sequence[str], after: Sequence[str]) -> str:
         """The whole command line, with the arguments `before` the shared options and `after` them."""
-        shared = ["--workers", str(self.workers), *self.where.arguments()]
+        shared = ["--workers", str(self.crew), *self.where.arguments()]
         own = ["--", *self.arguments] if self.arguments else []
         return shlex.join(["polyrhythm", verb, self.job, *before, *shared, *after, *own])
 
 
-def typed(job: str, given: Sequence[str] | None, workers: int, where: RuntimeOptions) -> Typed:
+def typed(job: str, given: Sequence[str] | None, workers: int | Crew, where: RuntimeOptions) -> Typed:
     """The typed words and numbers, with the runtime chosen."""
-    if workers < 1:
-        raise CompositionError(f"--workers {workers} trains nothing: give 1 or more.")
-    return Typed(job, tuple(given or ()), workers, settled(where))
+    return Typed(job, tuple(given or ()), Crew.of(workers), settled(where))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class Prepared:
         """One run of it. Raises PolyrhythmErrors for settings that the JOB does not have."""
         on = runtime(self.typed.where, seed)
         train = with_settings(self.train, self.typed.job, settings)
-        return PlannedRun(name, place, strategy, train, on, self.typed.workers, seed, {**self.facts, COMMAND: command})
+        return PlannedRun(name, place, strategy, train, on, self.typed.crew, seed, {**self.facts, COMMAND: command})
 
 
 @contextmanager

@@ -59,4 +59,4 @@ def _decisive(document: dict[str, Any]) -> dict[str, Any]:
 
 def _wanted(plan: PlannedRun) -> dict[str, Any]:
     settings = recorded_settings(plan.train, plan.strategy, plan.on, {name: text for name, text in plan.notes.items() if name != COMMAND})
-    return {**settings, **versions(), "seed": plan.seed, "workers": plan.strategy.workers(plan.workers)}
+    return {**settings, **versions(), "seed": plan.seed, "workers": plan.strategy.workers(plan.crew.most)}

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.tools.cli.failures import exit_code, guarded, notice, show_error
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, PrintOptions, RuntimeOptions, grouped
-from polyrhythm.tools.cli.options import Arguments, Job, Out, Seed, System, Workers
+from polyrhythm.tools.cli.options import Arguments, Changing, Job, Out, Seed, System
 
 if TYPE_CHECKING:
     from polyrhythm.core.training.run import Attempt
@@ -28,6 +29,8 @@ Timeline = Annotated[
     bool, typer.Option("--timeline", help="Record every message and the phases of every tensor's exchange too, for `polyrhythm trace`.")
 ]
 
+_TWO = Crew(2, 2)
+
 
 @guarded
 @grouped
@@ -35,7 +38,7 @@ def run(
     job: Job,
     arguments: Arguments = None,
     system: System = "allreduce",
-    workers: Workers = 2,
+    workers: Changing = _TWO,
     *,
     where: RuntimeOptions,
     seed: Seed = 0,

@@ -7,6 +7,7 @@ from itertools import pairwise
 from statistics import mean
 
 from polyrhythm.consistency import LocalSteps
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import AnyEvent, Merged, Stepped
 from polyrhythm.core.kernel.names import server
 from polyrhythm.core.processes import Processes
@@ -38,6 +39,7 @@ def device_profile(train: Train, *, workers: int = 1, steps: int = 30, seed: int
     """
     if steps < 1:
         raise CompositionError(f"A profile of {steps} steps is empty: time 1 or more.")
+    workers = Crew.of(workers).number("A profile")
     watch = _Stopwatch(strategy.workers(workers), WARM_UP_STEPS + steps)
     tried = attempt(train, workers=workers, strategy=strategy, on=Processes(), seed=seed, watch=watch)
     if tried.error is not None and not isinstance(tried.error, _ProfileCompleteError):

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, NoReturn
 
 from polyrhythm import systems
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.port import Port
@@ -167,6 +168,6 @@ def simulate_timing(
 def time_shape(shape: StepShape, *, workers: int, strategy: str | Strategy, steps: int, on: Simulator) -> Run:
     """Time training like `simulate_timing`, with a training function that was observed already."""
     timed = dataclasses.replace(on, devices=charging(fleet(on.devices), shape.flops), separate_randomness=False)
-    chosen = systems.resolve(strategy)
+    chosen, workers = systems.resolve(strategy), Crew.of(workers).number("A timing")
     travelling = shape.zeros(chosen.workers(workers) * shape.samples) if chosen.shuffle.sends else ()
     return run(Replay(shape, steps, travelling), workers=workers, strategy=sending_zeros(chosen), on=timed)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.core.job_files.settings import Train
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.records.job_output import kept_out
 from polyrhythm.core.records.metrics import Target, parse_target
 from polyrhythm.core.records.progress import ProgressLine, board
@@ -78,6 +79,10 @@ class PlanRequest:
 
     def __post_init__(self) -> None:
         check(self.pool)
+        if isinstance(self.workers, Crew):
+            raise CompositionError(
+                f"A plan compares fixed numbers of workers, and {self.workers!r} changes: give numbers, such as [2, 4, 8]."
+            )
         if not self.workers or min(self.workers) < 1:
             raise CompositionError(f"workers={list(self.workers)} trains nothing: give numbers of 1 or more.")
         if max(self.workers) < 2:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from polyrhythm import systems
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import AnyEvent, Stepped
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.strategy.strategy import Strategy
@@ -53,7 +54,7 @@ def check_recipe(train: Train, strategy: str | Strategy, workers: int = 2, seed:
     worker 0, writes files at worker 0 alone, and gives each worker other samples. Epochs end after two batches; what torch.save is to
     write to a path goes to a temporary directory, from which torch.load reads it. Raises what the training function raises.
     """
-    chosen = systems.resolve(strategy)
+    chosen, workers = systems.resolve(strategy), Crew.of(workers).number("A check")
     alone, together = _see(train, systems.find("single"), 1, seed), _see(train, chosen, workers, seed)
     highest = [max(seen.rates, default=0.0) for seen in (alone, together)]
     ratio = highest[1] / highest[0] if highest[0] else 1.0

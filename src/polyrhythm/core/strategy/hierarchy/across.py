@@ -12,7 +12,7 @@ from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.topology import Channel
 from polyrhythm.core.strategy.exchange import AnyExchange
 from polyrhythm.core.strategy.hierarchy.leaders import LeaderChannel, StripeChannel
-from polyrhythm.core.strategy.plan import INNER, OUTER, Crew, ExchangePlan
+from polyrhythm.core.strategy.plan import INNER, OUTER, ExchangePlan, Participants
 from polyrhythm.core.tensors import Layout
 from polyrhythm.errors import CompositionError
 
@@ -25,8 +25,8 @@ class Across(Protocol):
     def refusal(self, outer: AnyExchange) -> str:
         """The reason why it cannot be used with an exchange, as a sentence; empty where it can."""
 
-    def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
-        """The exchanges among `groups`: each among one member of each of them. Servers are numbered from the first of `crew`."""
+    def plans(self, outer: AnyExchange, groups: Sequence[Participants], participants: Participants) -> list[ExchangePlan]:
+        """The exchanges among `groups`: each among one member of each of them. Servers are numbered from the first of `participants`."""
 
     def plan_of(self, rank: int) -> int:
         """The index in `plans` of the exchange of the member of `rank`, or of the member that stands for it."""
@@ -41,10 +41,10 @@ class Across(Protocol):
         """The ranges of the vector, one for each plan, of a group with so many members."""
 
 
-def across_groups(groups: Sequence[Crew], rank: int, name: str, first_server: int) -> Crew:
-    """The members of `rank` of all groups, as a crew with the name `name`."""
+def across_groups(groups: Sequence[Participants], rank: int, name: str, first_server: int) -> Participants:
+    """The members of `rank` of all groups, as participants with the name `name`."""
     members = tuple(group.members[rank] for group in groups)
-    return Crew(name, members, tuple(group.locations[rank] for group in groups), groups[0].seed, first_server)
+    return Participants(name, members, tuple(group.locations[rank] for group in groups), groups[0].seed, first_server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class Leaders:
         """Empty: any exchange can be used."""
         return ""
 
-    def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
+    def plans(self, outer: AnyExchange, groups: Sequence[Participants], participants: Participants) -> list[ExchangePlan]:
         """One exchange, among the leaders."""
-        return [outer.among(across_groups(groups, 0, f"{crew.name}leaders", crew.first_server))]
+        return [outer.among(across_groups(groups, 0, f"{participants.name}leaders", participants.first_server))]
 
     def plan_of(self, rank: int) -> int:
         return 0
@@ -95,7 +95,7 @@ class Stripes:
             )
         return ""
 
-    def plans(self, outer: AnyExchange, groups: Sequence[Crew], crew: Crew) -> list[ExchangePlan]:
+    def plans(self, outer: AnyExchange, groups: Sequence[Participants], participants: Participants) -> list[ExchangePlan]:
         """One exchange for each rank. Raises CompositionError where groups differ in size."""
         sizes = {len(group.members) for group in groups}
         if len(sizes) > 1:
@@ -103,9 +103,9 @@ class Stripes:
                 f"across=Stripes() needs groups of equal size, and these have {', '.join(map(str, sorted(sizes)))} members: "
                 "use Leaders(), or other groups."
             )
-        plans, first = list[ExchangePlan](), crew.first_server
+        plans, first = list[ExchangePlan](), participants.first_server
         for rank in range(sizes.pop()):
-            plans.append(outer.among(across_groups(groups, rank, f"{crew.name}stripe{rank}", first)))
+            plans.append(outer.among(across_groups(groups, rank, f"{participants.name}stripe{rank}", first)))
             first += len(plans[-1].servers)
         return plans
 

@@ -21,7 +21,7 @@ from polyrhythm.core.strategy.hierarchy.hierarchical_plan import HierarchicalPla
 from polyrhythm.core.strategy.hierarchy.mirrored_plan import MirroredPlan
 from polyrhythm.core.strategy.hierarchy.relayed_plan import RelayedPlan
 from polyrhythm.core.strategy.hierarchy.served_levels import refusal_of_mirrors, refusal_of_relays
-from polyrhythm.core.strategy.plan import Crew, ExchangePlan
+from polyrhythm.core.strategy.plan import ExchangePlan, Participants
 from polyrhythm.errors import CompositionError
 
 
@@ -199,24 +199,26 @@ class Hierarchical:
     def check(self, workers: int) -> None:
         """The sizes of groups are checked in `among`, where the workers' places are known."""
 
-    def among(self, crew: Crew) -> ExchangePlan:
-        """The plan of the exchanges within and among the groups of `crew`."""
-        groups = groups_of(self.groups).divide(crew.locations)
+    def among(self, participants: Participants) -> ExchangePlan:
+        """The plan of the exchanges within and among the groups of `participants`."""
+        groups = groups_of(self.groups).divide(participants.locations)
         self.outer.check(len(groups))
         self._refuse_unequal(sorted({len(ranks) for ranks in groups}))
-        inner, first = [], crew.first_server
+        inner, first = [], participants.first_server
         for number, ranks in enumerate(groups):
             self.inner.check(len(ranks))
-            members = tuple(crew.members[rank] for rank in ranks)
-            own = Crew(f"{crew.name}g{number}", members, tuple(crew.locations[rank] for rank in ranks), crew.seed, first)
+            members = tuple(participants.members[rank] for rank in ranks)
+            own = Participants(
+                f"{participants.name}g{number}", members, tuple(participants.locations[rank] for rank in ranks), participants.seed, first
+            )
             inner.append((own, self.inner.among(own)))
             first += len(inner[-1][1].servers)
-        crew = replace(crew, first_server=first)
+        participants = replace(participants, first_server=first)
         if self.served:
-            among = tuple(self._among_servers(inner, crew))
-            return RelayedPlan(tuple(inner), among) if self.relayed else MirroredPlan(tuple(inner), among, crew.members)
-        outer = self.across.plans(self.outer, [own for own, _ in inner], crew)
-        return HierarchicalPlan(tuple(inner), tuple(outer), self.across, len(crew.members))
+            among = tuple(self._among_servers(inner, participants))
+            return RelayedPlan(tuple(inner), among) if self.relayed else MirroredPlan(tuple(inner), among, participants.members)
+        outer = self.across.plans(self.outer, [own for own, _ in inner], participants)
+        return HierarchicalPlan(tuple(inner), tuple(outer), self.across, len(participants.members))
 
     def _refuse_unequal(self, sizes: Sequence[int]) -> None:
         """Raise CompositionError for groups of unequal sizes that exchange weights, which cannot be multiplied by the size."""
@@ -227,13 +229,15 @@ class Hierarchical:
                 "AllReduce()."
             )
 
-    def _among_servers(self, inner: Sequence[tuple[Crew, ExchangePlan]], crew: Crew) -> list[ExchangePlan]:
+    def _among_servers(self, inner: Sequence[tuple[Participants, ExchangePlan]], participants: Participants) -> list[ExchangePlan]:
         """For each shard, the plan of the exchange among its servers."""
         names = [plan.server_names for _, plan in inner]
         locations = tuple(own.locations[0] for own, _ in inner)
-        plans, first = list[ExchangePlan](), crew.first_server
+        plans, first = list[ExchangePlan](), participants.first_server
         for shard in range(len(names[0])):
-            own = Crew(f"{crew.name}mirrors{shard}", tuple(each[shard] for each in names), locations, crew.seed, first)
+            own = Participants(
+                f"{participants.name}mirrors{shard}", tuple(each[shard] for each in names), locations, participants.seed, first
+            )
             plans.append(self.outer.among(own))
             first += len(plans[-1].servers)
         return plans

@@ -13,7 +13,7 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.topology import Channel, ServerEndpoint
 from polyrhythm.core.strategy.hierarchy.across import Across
-from polyrhythm.core.strategy.plan import INNER, OUTER, Crew, ExchangePlan, Level
+from polyrhythm.core.strategy.plan import INNER, OUTER, ExchangePlan, Level, Participants
 from polyrhythm.core.tensors import Layout
 
 
@@ -24,7 +24,7 @@ class HierarchicalPlan:
     `members` is the number of workers in all groups.
     """
 
-    inner: tuple[tuple[Crew, ExchangePlan], ...]
+    inner: tuple[tuple[Participants, ExchangePlan], ...]
     outer: tuple[ExchangePlan, ...]
     across: Across
     members: int
@@ -51,10 +51,10 @@ class HierarchicalPlan:
 
     def levels(self, member: str) -> Sequence[Level]:
         """The levels of the member's group; then those of the member that exchanges with other groups for it."""
-        crew, plan = next((crew, plan) for crew, plan in self.inner if member in crew.ranks)
-        group = crew.group(member)
-        weight = len(crew.members) * len(self.inner) / self.members
-        stands = crew.members[self.across.stands_for(group.rank)]
+        own, plan = next((own, plan) for own, plan in self.inner if member in own.ranks)
+        group = own.group(member)
+        weight = len(own.members) * len(self.inner) / self.members
+        stands = own.members[self.across.stands_for(group.rank)]
         inner = [replace(level, connect=_scoped(level, INNER)) for level in plan.levels(member)]
         outer = self.outer[self.across.plan_of(group.rank)].levels(stands)
 

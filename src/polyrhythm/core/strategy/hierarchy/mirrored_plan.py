@@ -12,7 +12,7 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.topology import PeerChannel, ServerEndpoint
 from polyrhythm.core.strategy.hierarchy.mirror import Mirroring
-from polyrhythm.core.strategy.plan import Crew, ExchangePlan, Level
+from polyrhythm.core.strategy.plan import ExchangePlan, Level, Participants
 from polyrhythm.core.tensors import Layout
 
 
@@ -23,14 +23,14 @@ class MirroredPlan:
     `members` are all workers.
     """
 
-    inner: tuple[tuple[Crew, ExchangePlan], ...]
+    inner: tuple[tuple[Participants, ExchangePlan], ...]
     outer: tuple[ExchangePlan, ...]
     members: tuple[str, ...]
 
     @property
     def servers(self) -> Sequence[str | None]:
         """A group's servers run where its first member does."""
-        return [crew.first for crew, plan in self.inner for _ in plan.servers]
+        return [own.first for own, plan in self.inner for _ in plan.servers]
 
     @property
     def server_names(self) -> Sequence[str]:
@@ -49,7 +49,7 @@ class MirroredPlan:
 
     def levels(self, member: str) -> Sequence[Level]:
         """The member's exchange with the servers of its group."""
-        return next(plan for crew, plan in self.inner if member in crew.members).levels(member)
+        return next(plan for own, plan in self.inner if member in own.members).levels(member)
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """Serve the group's exchange, with the other groups' servers upstream."""

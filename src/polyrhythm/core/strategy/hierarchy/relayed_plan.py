@@ -12,7 +12,7 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.topology import Channel, ServerEndpoint
 from polyrhythm.core.strategy.hierarchy.relay import Relaying
-from polyrhythm.core.strategy.plan import Crew, ExchangePlan, Level
+from polyrhythm.core.strategy.plan import ExchangePlan, Level, Participants
 from polyrhythm.core.tensors import Layout
 
 _ABOVE = "above/"
@@ -22,13 +22,13 @@ _ABOVE = "above/"
 class RelayedPlan:
     """`inner` has each group and its own exchange, with equally many servers; `outer` one exchange for each shard, with servers above."""
 
-    inner: tuple[tuple[Crew, ExchangePlan], ...]
+    inner: tuple[tuple[Participants, ExchangePlan], ...]
     outer: tuple[ExchangePlan, ...]
 
     @property
     def servers(self) -> Sequence[str | None]:
         """A group's servers run where its first member does; those above where the network decides."""
-        return [crew.first for crew, plan in self.inner for _ in plan.servers] + [None for plan in self.outer for _ in plan.servers]
+        return [own.first for own, plan in self.inner for _ in plan.servers] + [None for plan in self.outer for _ in plan.servers]
 
     @property
     def server_names(self) -> Sequence[str]:
@@ -51,7 +51,7 @@ class RelayedPlan:
 
     def levels(self, member: str) -> Sequence[Level]:
         """The member's exchange with the servers of its group."""
-        return next(plan for crew, plan in self.inner if member in crew.ranks).levels(member)
+        return next(plan for own, plan in self.inner if member in own.ranks).levels(member)
 
     def serve(self, endpoint: ServerEndpoint) -> Coroutine[Effect[Any], Any, None]:
         """Serve the group's exchange, with the servers above upstream; or an exchange above."""
@@ -59,14 +59,14 @@ class RelayedPlan:
         for plan in self.outer:
             if name in plan.server_names:
                 return plan.serve(replace(endpoint, port=endpoint.port.scoped(_ABOVE)))
-        crew, plan = next((crew, plan) for crew, plan in self.inner if name in plan.server_names)
+        own, plan = next((own, plan) for own, plan in self.inner if name in plan.server_names)
         (level,) = self.outer[list(plan.server_names).index(name)].levels(name)
-        weight = level.weight * len(crew.members) * len(self.inner) / sum(len(each.members) for each, _ in self.inner)
+        weight = level.weight * len(own.members) * len(self.inner) / sum(len(each.members) for each, _ in self.inner)
 
         def connect(port: Port) -> Channel:
             return level.connect(port.scoped(_ABOVE))
 
-        return plan.serve(replace(endpoint, upstream=Relaying(level.agreement, connect, level.group, crew.members, weight)))
+        return plan.serve(replace(endpoint, upstream=Relaying(level.agreement, connect, level.group, own.members, weight)))
 
     def result_actors(self) -> list[str]:
         """The servers above, which hold the weights."""
