@@ -18,9 +18,10 @@ PolyrhythmError
 
 Stopped is outside of the tree, as KeyboardInterrupt is: a signal such as SIGTERM has asked the process to end.
 
-AliasWarning, DriftWarning, RecordWarning, ResumedWarning and UnshardedWarning are not errors: the run continued although a tensor made
-before it does not follow a parameter any more, its replicas had drifted apart by rounding, its record could not be written, its file is not
-what it was at the checkpoint, or its workers may all train on the same data.
+AliasWarning, DriftWarning, PlainEpochsWarning, RecordWarning, ResumedWarning and UnshardedWarning are not errors: the run continued, but
+a tensor made before it does not follow a parameter any more, its replicas had drifted apart by rounding, a worker that joins would run the
+code of earlier epochs, its record could not be written, its file is not what it was at the checkpoint, or its workers may all train on the
+same data.
 """
 
 from __future__ import annotations
@@ -31,7 +32,17 @@ from collections.abc import Iterable
 
 __all__ = [
     *("AliasWarning", "CheckpointError", "CompositionError", "DataError", "DeadlockError", "DivergedError", "DriftWarning"),
-    *("PolyrhythmError", "RecordError", "RecordWarning", "ResumedWarning", "RunError", "Stopped", "TamperedError", "UnknownNameError"),
+    *(
+        "PlainEpochsWarning",
+        "PolyrhythmError",
+        "RecordError",
+        "RecordWarning",
+        "ResumedWarning",
+        "RunError",
+        "Stopped",
+        "TamperedError",
+        "UnknownNameError",
+    ),
     *("UnshardedWarning", "WireError", "WorkerFailed", "WorkerStopped", "WorkloadError"),
 ]
 
@@ -148,6 +159,10 @@ class AliasWarning(UserWarning):
 
 class DriftWarning(UserWarning):
     """Replicas that should be equal differ by rounding, and all take the weights of worker 0."""
+
+
+class PlainEpochsWarning(UserWarning):
+    """A plain loop counts epochs in a run that workers may join: one that joins runs the code of earlier epochs, without their batches."""
 
 
 class RecordWarning(UserWarning):

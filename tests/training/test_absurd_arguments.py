@@ -90,6 +90,8 @@ METHODS: dict[str, list[tuple[str, Call]]] = {
     "enumerate": [*_attached("enumerate", None), *((f"start {value!r}", _enumerated(value)) for value in ABSURD)],
     "batches": [*_attached("batches", data(), 8, steps=2)],
     "range": [*_attached("range", 2), *_attached("range", 0, 5, 2), ("nothing", lambda worker: worker.range())],
+    "epochs": [*_attached("epochs", 2)],
+    "on_change": [*_attached("on_change", identity)],
     "sampler": [*_attached("sampler", data()[0], True, True)],
     "shard": [*_attached("shard", [1, 2])],
     "report": [*_attached("report", it=1.0)],

@@ -521,7 +521,7 @@ def test_a_run_that_ends_before_it_has_come_back_is_refused(tmp_path: Path) -> N
                 break
 
     go(good, checkpoints=pr.Checkpoints(tmp_path, every=1, keep=100))
-    with pytest.raises(CheckpointError, match=r"ended before it came to where .* write `for epoch in worker.range\(n\):`"):
+    with pytest.raises(CheckpointError, match=r"ended before it came to where .* write `for epoch in worker.epochs\(n\):`"):
         go(good, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000007"))
 
 
@@ -583,7 +583,7 @@ def test_what_a_pass_that_is_empty_now_had_set_is_explained(tmp_path: Path) -> N
             worker.report(mean=sum(found) / len(found))
 
     go(averaging, checkpoints=pr.Checkpoints(tmp_path, every=1, keep=100))
-    with pytest.raises(PolyrhythmError, match=r"ZeroDivisionError: .* write `for epoch in worker.range\(n\):`"):
+    with pytest.raises(PolyrhythmError, match=r"ZeroDivisionError: .* write `for epoch in worker.epochs\(n\):`"):
         go(averaging, checkpoints=pr.Checkpoints(resume=tmp_path / "step-00000006"))
 
 

@@ -27,6 +27,10 @@ class BatchRule(Enum):
     GLOBAL = "global"
     """The batch of all workers together: each worker's share of it changes."""
 
+    def batch(self, size: int, before: int, after: int) -> int:
+        """A worker's batch after a change, 1 sample or more, where it was `size` among `before` workers."""
+        return size if self is BatchRule.WORKER else max(1, round(size * before / after))
+
 
 @dataclass(frozen=True, slots=True)
 @checked

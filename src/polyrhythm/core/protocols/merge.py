@@ -226,9 +226,10 @@ def scale_of_all(merge: Merge, step: int, workers: int) -> float | None:
     return workers / (workers / cast(AveragingMerge, merge).scale(step, workers))  # the bits of `Direction.scale`
 
 
-_LATE = 2**40
+LATE = 2**40
+"""A step after every warm-up."""
 
 
 def keeps_rates(merge: Merge, workers: int) -> bool:
     """True if the optimizer steps on the mean of all workers' gradients with unchanged learning rates, at the first step and later."""
-    return all(scale_of_all(merge, step, workers) == 1 for step in (0, _LATE))
+    return all(scale_of_all(merge, step, workers) == 1 for step in (0, LATE))

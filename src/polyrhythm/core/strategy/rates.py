@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import sqrt
 
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.merge import keeps_rates
+from polyrhythm.core.kernel.crew import BatchRule
+from polyrhythm.core.protocols.merge import LATE, keeps_rates, scale_of_all
 from polyrhythm.core.protocols.topology import Agreement
 from polyrhythm.errors import CompositionError
 
@@ -30,6 +32,19 @@ def at(optimizer: torch.optim.Optimizer, rates: tuple[float, ...]) -> Iterator[N
     finally:
         for group, own in changed:
             group["lr"] = own
+
+
+def rate_factor(rule: BatchRule, agreement: Agreement, before: int, after: int) -> float:
+    """The factor of the optimizer's learning rates where `before` workers become `after`: √(after / before) if each keeps its batch.
+
+    It is the rule of `SquareRootScaling` (Gupta, Zhang, Wang, ICDM 2016). The factor is 1 where the batch of all stays equal, for a merge
+    that follows the number of workers by itself, for one that does not average, and where workers send no gradients: their rate is that
+    of their own steps.
+    """
+    scales = [scale_of_all(agreement.merge, LATE, workers) for workers in (before, after)]
+    if rule is BatchRule.GLOBAL or not agreement.payload.is_gradient or None in scales or scales[0] != scales[1]:
+        return 1.0
+    return sqrt(after / before)
 
 
 def refuse_unscaled(optimizer: torch.optim.Optimizer, agreement: Agreement, workers: int) -> None:

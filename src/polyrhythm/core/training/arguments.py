@@ -39,11 +39,12 @@ def norm_bound(value: Any) -> float | None:
     )
 
 
-def range_of(bounds: tuple[Any, ...]) -> range:
-    """The `range` of the arguments of `Worker.range`. Raises WorkloadError for arguments that make none."""
+def range_of(method: str, bounds: tuple[Any, ...]) -> range:
+    """The `range` of the arguments of `Worker.range` or `Worker.epochs`. Raises WorkloadError for arguments that make none."""
     try:
         return range(*bounds)
     except (TypeError, ValueError) as problem:
         raise WorkloadError(
-            f"worker.range({', '.join(map(shown, bounds))}) counts nothing ({problem}): give what range() takes, such as worker.range(10)."
+            f"worker.{method}({', '.join(map(shown, bounds))}) counts nothing ({problem}): give what range() takes, such as "
+            f"worker.{method}(10)."
         ) from problem

@@ -69,6 +69,11 @@ def current(loops: Sequence[UserLoop], place: int) -> list[int]:
     return found
 
 
+def made_before(loops: Sequence[UserLoop], data: DataFacts) -> bool:
+    """True if a pass through the same data is over, of which steps have used batches."""
+    return any(each.number >= 0 and each.data == data and each.over and each.taken > each.prefix for each in loops)
+
+
 def export(loops: Sequence[UserLoop]) -> StateTree:
     """The loops as a tree that a checkpoint can hold."""
     known = list(dict.fromkeys(loop.data for loop in loops))
@@ -153,12 +158,12 @@ SAVED_EARLY = (
 def ended_early(way: WayBack) -> str:
     """Why a training function that has ended on its way back has not done what the broken-off run did."""
     loop = way.loops[way.left[-1]]
-    what = "a loop over worker.range" if loop.number < 0 else "a pass through the data"
+    what = "a loop over worker.epochs or worker.range" if loop.number < 0 else "a pass through the data"
     return (
         f"The training function ended before it came to where the checkpoint was written: the run that wrote it had started {what} there, "
         f"and {loop.taken} of its items were handed out. Passes that were over before the checkpoint are empty in a resumed run, and what "
         "is computed after them sees the weights of the checkpoint: where that decides how long to train, write "
-        "`for epoch in worker.range(n):`, which begins with the epoch of the checkpoint."
+        "`for epoch in worker.epochs(n):`, which begins with the epoch of the checkpoint."
     )
 
 
@@ -172,8 +177,8 @@ def too_short(loop: UserLoop, count: int) -> str:
 
 def other_loop(data: DataFacts, known: int | None) -> str:
     """Why a loop is not the one that the broken-off run had started: a pass at the place `known`, or a loop over numbers."""
-    here = "a loop over worker.range" if data is NUMBERS else "a pass through data"
-    there = "a loop over worker.range" if known is None else "a pass through data"
+    here = "a loop over worker.epochs or worker.range" if data is NUMBERS else "a pass through data"
+    there = "a loop over worker.epochs or worker.range" if known is None else "a pass through data"
     return (
         f"The training function begins {here} where that of the run that wrote the checkpoint began {there}: resume it with the training "
         "function that wrote it."

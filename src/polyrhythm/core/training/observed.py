@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.steps import Steps
@@ -21,6 +22,11 @@ class ObservedWorker:
     def is_first(self) -> bool:
         """True at the worker that writes, evaluates and has the result for all."""
         return self._group.is_first
+
+    @property
+    def crew(self) -> View:
+        """The workers that are there, as this worker knows: their names are `crew.members`, and `crew.epoch` counts the changes."""
+        return self._models.view.workers
 
     @property
     def seconds_aside(self) -> float:

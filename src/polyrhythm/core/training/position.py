@@ -19,14 +19,15 @@ Skip = Callable[[int, int], None]
 
 
 class DataPosition:
-    """The loops that a training function has started: passes through data, and loops over numbers (`worker.range`).
+    """The loops that a training function has started: passes through data, and loops over numbers (`worker.epochs`, `worker.range`).
 
     A run that is resumed calls the training function anew: loops that were over then are empty, and those that were under way hand out
     the rest. `between` is called where a checkpoint can be written: when the next item is requested, those before it have been used, and
     what precedes the loop can be repeated. `arrived` is called once, where the broken-off run had come to; `watch` at each request and each
     step outside of loops. `joined` is set when a pass continues in its middle. `passed_over` is true for a batch whose step is skipped.
     If all batches of a pass are skipped, the last is yielded at its end, marked by `spare`, for loops that look at their last loss.
-    `sources` are iterators of the user's from which batches are drawn: reading again puts them where they were.
+    `sources` are iterators of the user's from which batches are drawn: reading again puts them where they were. `repeated` is called where
+    a further pass through the same data begins that no loop over numbers counts.
     """
 
     def __init__(self, between: Callable[[], None], arrived: Callable[[str], None]) -> None:
@@ -38,6 +39,7 @@ class DataPosition:
         self.passed_over: Callable[[], bool] = lambda: False
         self.watch: Callable[[str], None] = lambda kind: None
         self.begins: Callable[[], None] = lambda: None
+        self.repeated: Callable[[], None] = lambda: None
         self._passes = 0
         self._way = WayBack(())
         self._unskipped: list[UserLoop] = []
@@ -124,11 +126,10 @@ class DataPosition:
         self._arrive(REQUEST)
         place, parent = len(self.loops), self._innermost()
         at = self.loops[parent].taken if parent >= 0 else 0
-        if data is NUMBERS:
-            self.loops.append(UserLoop(-1, data, parent, at))
-        else:
-            self.loops.append(UserLoop(self._passes, data, parent, at))
-            self._passes += 1
+        if parent < 0 and loops.made_before(self.loops, data):
+            self.repeated()
+        self.loops.append(UserLoop(-1 if data is NUMBERS else self._passes, data, parent, at))
+        self._passes += data is not NUMBERS
         self._request(place)
         return place
 

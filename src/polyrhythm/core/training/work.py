@@ -84,7 +84,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
 
     def program(context: WorkerContext) -> Message:
         context.port.details = timeline
-        own = Worker(context, plan, checkpoints)
+        own = Worker(context, plan, checkpoints, crew=crew)
         try:
             with _explained(own):
                 train(own)
@@ -121,7 +121,7 @@ def _explained(own: Worker) -> Iterator[None]:
         if own.returning and not isinstance(error, PolyrhythmError):
             raise WorkloadError(
                 f"{type(error).__name__}: {error}. The run was resumed, and skips the data that were used before the checkpoint "
-                "have no batches now: write `for epoch in worker.range(n):`, which begins with the epoch of the checkpoint, or give names "
+                "have no batches now: write `for epoch in worker.epochs(n):`, which begins with the epoch of the checkpoint, or give names "
                 "that are used after a pass a value before it."
             ) from error
         _translate(error)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from polyrhythm.core import rng
 from polyrhythm.core.catalogue import DenseRows
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
+from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.row_kind import RowKind
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
@@ -24,6 +25,7 @@ from polyrhythm.core.training.checkpoint_plan import manifest_of
 from polyrhythm.core.training.checkpointing import Checkpointing
 from polyrhythm.core.training.collectives.together import Together
 from polyrhythm.core.training.collectives.user_collectives import SurvivorCollectives, TreeCollectives
+from polyrhythm.core.training.crew_change import Listener, warn_of_plain_epochs
 from polyrhythm.core.training.data.data import Batches, Data, StreamBatches
 from polyrhythm.core.training.data.data_request import DataRequest
 from polyrhythm.core.training.data.sampling import ShareSampler
@@ -53,7 +55,12 @@ class Worker(ObservedWorker):
     """
 
     def __init__(
-        self, context: WorkerContext, plan: StrategyPlan, checkpoints: CheckpointPlan | None = None, leave: Leave = no_leaving
+        self,
+        context: WorkerContext,
+        plan: StrategyPlan,
+        checkpoints: CheckpointPlan | None = None,
+        leave: Leave = no_leaving,
+        crew: Crew = FIXED,
     ) -> None:
         mesh, strategy = plan.mesh, plan.strategy
         group, replicas = mesh.world(context.port.name), mesh.replicas(context.port.name)
@@ -71,6 +78,8 @@ class Worker(ObservedWorker):
         self._together = Together(collective, group, replicas, context.perform)
         self._tables = Tables(plan, context, self._models)
         self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen, self._between)
+        if not crew.fixed and group.is_first:  # the others have the same code
+            self._state.position.repeated = warn_of_plain_epochs
         self._steps = Steps(context, self._models, self._tables.states, self._state)
         self._data = self._steps.data = Data(
             strategy.shuffle, replicas, self._together, self.count, self._state.position, self._models, self._models.follow_losses
@@ -134,7 +143,8 @@ class Worker(ObservedWorker):
 
         Each has `state_dict()` and `load_state_dict(state)`, with numbers, text, tensors, and lists, tuples and dicts of them. Call it
         after `attach`, at every worker. A resumed run restores their state at once, and again at the position of the checkpoint. Raises
-        WorkloadError for an object without these methods, CheckpointError for one that the checkpoint does not have.
+        WorkloadError for an object without these methods, CheckpointError for one that the checkpoint does not have. A worker that
+        joins the run gets the state of one that was there.
         """
         for name, kept in objects.items():
             self._state.keep(name, kept)
@@ -173,11 +183,19 @@ class Worker(ObservedWorker):
         return self._data.batches(DataRequest(dataset, batch_size, steps), self._context.port, self._context.perform)
 
     def range(self, *bounds: int) -> Iterator[int]:
-        """The numbers of `range(...)`, in a resumed run from where they were: `for epoch in worker.range(10):`.
+        """The numbers of `range(...)`, in a resumed run from where they were: for steps without `batches`, and other counts."""
+        return self._state.position.count(range_of("range", bounds))
 
-        It counts epochs, with loops over batches inside, or the steps of a loop without `batches`.
+    def epochs(self, count: int) -> Iterator[int]:
+        """The numbers of `count` epochs: `for epoch in worker.epochs(10):`, with loops over batches inside.
+
+        In a resumed run it begins with the epoch of the checkpoint, and at a worker that joins with the present one.
         """
-        return self._state.position.count(range_of(bounds))
+        return self._state.position.count(range_of("epochs", (count,)))
+
+    def on_change(self, function: Listener) -> None:
+        """Call `function` with a `CrewChange` after workers have joined, left or been lost, before the next step; in the order given."""
+        self._state.listeners.add(function)
 
     def sampler(self, dataset: Sized, shuffle: bool = True, counts: bool = True) -> ShareSampler:
         """A sampler of this worker's shard of `dataset`, for a DataLoader of your own: equally many indices for all, reshuffled each epoch.

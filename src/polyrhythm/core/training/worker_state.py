@@ -16,6 +16,7 @@ from polyrhythm.core.kernel.events import Reported
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.common_state import CommonState
 from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.core.training.crew_change import Listeners
 from polyrhythm.core.training.loops import DATA, STEP
 from polyrhythm.core.training.numbers import number
 from polyrhythm.core.training.own_state.inner_parts import beneath
@@ -52,6 +53,7 @@ class WorkerState:
         self.before: StateTree = None if plan.resumed is None else plan.resumed.read(context.port.name)
         if self.before is not None:
             self.position.restore(self.before["position"], plan.override)
+        self.listeners = Listeners()
         self.variables = OwnVariables(None if self.before is None else self.before["variables"], self._mine, plan.override)
         self.position.watch = self.variables.moment
         if plan.store is not None:

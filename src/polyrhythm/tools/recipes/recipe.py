@@ -9,12 +9,11 @@ import torch
 from torch import nn
 
 from polyrhythm import systems
-from polyrhythm.core.protocols.merge import scale_of_all
+from polyrhythm.core.protocols.merge import LATE, scale_of_all
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
 
 _SHOWN = 3
-_LATE = 2**40
 _CLOSE = 1.01
 _MUCH, _SEVERAL = 0.5, 3
 """Less momentum, or fewer workers, did no harm where this was measured (docs/commands.md)."""
@@ -79,7 +78,7 @@ def rate_findings(strategy: Strategy, workers: int, ratio: float, *, warms_up: b
     agreement = strategy.exchange.agreement
     if workers == 1 or not agreement.payload.is_gradient or agreement.consistency.traits.order_matters:
         return []
-    first, later = (scale_of_all(agreement.merge, clock, workers) for clock in (0, _LATE))
+    first, later = (scale_of_all(agreement.merge, clock, workers) for clock in (0, LATE))
     if first is None or later is None:
         return []
     if ratio * later < _CLOSE:
