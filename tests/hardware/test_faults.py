@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from polyrhythm.errors import CompositionError, UnknownNameError
-from polyrhythm.hardware.faults import Crash, Cut, Drop, RandomCrashes, RandomCuts, RandomStalls, Stall, schedule
+from polyrhythm.hardware.faults import (
+    Crash,
+    Cut,
+    Drop,
+    Fault,
+    Join,
+    KillWhileWriting,
+    Leave,
+    Partition,
+    Preemptions,
+    RandomCrashes,
+    RandomCuts,
+    RandomStalls,
+    Stall,
+    Trace,
+    schedule,
+)
+from polyrhythm.hardware.faults.fault import AwaitedFaults, places
+from polyrhythm.hardware.faults.trace import TRACES
+from polyrhythm.hardware.traces.generate import MARKETS
 
 ACTORS = [*(f"worker/{rank}" for rank in range(200)), "server/0"]
 
@@ -73,3 +94,104 @@ def test_impossible_values_are_refused_when_they_are_made() -> None:
         Drop(1.1)
     with pytest.raises(CompositionError, match="impossible rate"):
         RandomCrashes(-1.0)
+
+
+def test_a_fault_begins_at_a_time_or_after_a_step_and_not_both() -> None:
+    for given in ({}, {"at": 1.0, "step": 2}):
+        with pytest.raises(CompositionError, match="either at=SECONDS or step=STEPS"):
+            Crash("worker/0", **given)  # type: ignore[arg-type]
+    with pytest.raises(CompositionError, match="cannot come after step 0"):
+        Crash("worker/0", step=0)
+    late, never = Crash("worker/1", 5.0), Crash("worker/0", step=3)
+    assert schedule([never, late], 0, ACTORS) == [late, never]
+
+
+def test_rates_by_step_give_steps_below_the_horizon() -> None:
+    found = schedule([RandomCrashes(rate_per_step=0.05, horizon=20)], 3, ACTORS)
+    assert len(found) == pytest.approx(200 * (1 - 2.718281828**-1), abs=25)
+    assert all(isinstance(fault, Crash) and fault.at is None and fault.step in range(1, 21) for fault in found)
+    with pytest.raises(CompositionError, match="needs one rate"):
+        RandomStalls(1.0, rate_per_step=0.1)
+
+
+def test_a_partition_cuts_every_pair_of_sides() -> None:
+    found = schedule([Partition((("worker/0", "worker/1"), ("worker/2",), ("server/0",)), 1.0, 2.0)], 0, ACTORS)
+    pairs = [{fault.a, fault.b} for fault in found if isinstance(fault, Cut)]
+    assert len(pairs) == 5
+    assert {"worker/0", "worker/1"} not in pairs
+    with pytest.raises(CompositionError, match="a place on two of them"):
+        Partition((("worker/0",), ("worker/0",)), 1.0)
+
+
+def test_preemptions_have_the_given_rate_and_everyone_who_was_notified_is_replaced() -> None:
+    found = schedule([Preemptions(2.0, notice=30.0, back_after=300.0)], 5, ACTORS)
+    notified, back = [fault for fault in found if isinstance(fault, Leave)], [fault for fault in found if isinstance(fault, Join)]
+    assert len(notified) == len(back) == pytest.approx(200 * 3600 / (1800 + 330), rel=0.15)
+    assert len({fault.actor for fault in notified}) == len(notified)
+    assert sorted(fault.at + 330.0 for fault in notified if fault.at is not None) == pytest.approx([fault.at for fault in back])
+    unnotified = schedule([Preemptions(2.0)], 5, ACTORS)
+    assert {type(fault) for fault in unnotified} == {Crash}
+    assert len(unnotified) == pytest.approx(200 * (1 - 2.718281828**-2), abs=20)
+
+
+def test_who_will_join_may_be_named_and_nobody_else() -> None:
+    assert schedule([Join(1.0), Leave("worker/200", 2.0)], 0, ACTORS) == [Join(1.0), Leave("worker/200", 2.0)]
+    with pytest.raises(UnknownNameError, match="No actor is called 'worker/201'"):
+        schedule([Join(1.0), Leave("worker/201", 2.0)], 0, ACTORS)
+
+
+def test_faults_wait_for_the_moments_of_their_actors_and_are_taken_once() -> None:
+    faults: list[Fault] = [
+        Crash("worker/1", step=3),
+        Stall("first", duration=1.0, step=3),
+        KillWhileWriting("worker/1"),
+        Crash("worker/2", 1.0),
+    ]
+    waiting = AwaitedFaults(faults)
+    assert waiting.moments == {"worker/1": ["step 3", "checkpoint 1"], "first": ["step 3"]}
+    assert waiting.take("worker/1", "step 3", "worker/0") == [Crash("worker/1", step=3)]
+    assert waiting.take("worker/1", "step 3", "worker/1") == [Stall("worker/1", duration=1.0, step=3)]
+    assert waiting.take("worker/1", "step 3", "worker/1") == []
+
+
+def test_what_a_resumed_run_has_behind_it_is_left_out() -> None:
+    faults = [Crash("worker/0", 1.0), Stall("worker/1", 1.0, 3.0), Drop(0.5), Crash("worker/2", step=1)]
+    assert schedule(faults, 0, ACTORS, began=2.0) == [
+        Stall("worker/1", 2.0, 2.0),
+        Drop(0.5, at=2.0, duration=float("inf")),
+        Crash("worker/2", step=1),
+    ]
+
+
+def test_the_traces_of_the_package_are_those_that_their_script_writes() -> None:
+    for market in MARKETS:
+        assert (TRACES / f"{market.name}.jsonl").read_text() == market.text(0)
+
+
+def test_a_trace_is_replayed_faster_and_leaves_one_worker(tmp_path: Path) -> None:
+    path = tmp_path / "spot.jsonl"
+    path.write_text('# made up\n{"at": 60, "kind": "leave", "count": 9, "notice": 30}\n{"at": 120, "kind": "join"}\n'
+                    '{"at": 180, "kind": "crash", "actor": "worker/3"}\n')  # fmt: skip
+    found = schedule([Trace(path, speed=60.0)], 1, ACTORS[:3])
+    assert [type(fault) for fault in found] == [Leave, Leave, Join, Crash]
+    assert found[0] == replace(found[1], actor=places(found[0])[0])
+    assert (found[2], found[3]) == (Join(2.0), Crash("worker/3", 3.0))
+    assert found == schedule([Trace(path, speed=60.0)], 1, ACTORS[:3])
+    for market in MARKETS:
+        assert schedule([Trace(market.name)], 0, ACTORS[:16])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{}", "Line 1 of the trace"),
+        ('{"at": -1, "kind": "leave"}', "times are 0 or more"),
+        ('{"at": 1, "kind": "left"}', "Invalid enum value"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_refused_with_its_line(line: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(line)
+    with pytest.raises(CompositionError, match=message):
+        Trace(tmp_path / "x.jsonl")
+    with pytest.raises(UnknownNameError, match=r"No trace or file is called 'spot-clam'\. Did you mean 'spot-calm'"):
+        Trace("spot-clam")

@@ -4,7 +4,26 @@ The command line and the planner make them from presets and files, and users in 
 """
 
 from polyrhythm.hardware.devices import Device, Profile
-from polyrhythm.hardware.faults import Crash, Cut, DatagramFaults, Drop, RandomCrashes, RandomCuts, RandomStalls, Stall
+from polyrhythm.hardware.faults import (
+    Crash,
+    Cut,
+    DatagramFaults,
+    Drop,
+    Exit,
+    HoldGIL,
+    Join,
+    KillWhileWriting,
+    Leave,
+    Partition,
+    Preemptions,
+    RandomCrashes,
+    RandomCuts,
+    RandomStalls,
+    Segfault,
+    SlowDisk,
+    Stall,
+    Trace,
+)
 from polyrhythm.hardware.fleet import Fleet, Jitter, Mixed, RandomStragglers, Straggler
 from polyrhythm.hardware.network import Network
 
@@ -14,15 +33,25 @@ __all__ = [
     "DatagramFaults",
     "Device",
     "Drop",
+    "Exit",
     "Fleet",
+    "HoldGIL",
     "Jitter",
+    "Join",
+    "KillWhileWriting",
+    "Leave",
     "Mixed",
     "Network",
+    "Partition",
+    "Preemptions",
     "Profile",
     "RandomCrashes",
     "RandomCuts",
     "RandomStalls",
     "RandomStragglers",
+    "Segfault",
+    "SlowDisk",
     "Stall",
     "Straggler",
+    "Trace",
 ]

@@ -60,6 +60,9 @@ class WorkerContext(Protocol):
     def free(self, compute: Callable[[], T]) -> T:
         """Call `compute`, which is not part of the training: it takes no virtual time."""
 
+    def write(self, deed: Callable[[], T]) -> T:
+        """Call `deed`, which writes this worker's part of a checkpoint: it takes no virtual time, unless a fault slows the disk down."""
+
     def uncounted(self, compute: Callable[[], T]) -> T:
         """Call `compute`, which is the library's work: no operations are counted for virtual time, but those in `counted`."""
 

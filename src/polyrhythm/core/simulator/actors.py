@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.message import Delivery
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.serial_queue import SerialQueue
@@ -23,6 +24,7 @@ class BlockingProgram(Protocol):
 
     since: float
     charged: float
+    record: Recorder
 
     @property
     def actor(self) -> VirtualActor: ...

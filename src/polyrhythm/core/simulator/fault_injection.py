@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from polyrhythm.core import rng
-from polyrhythm.core.kernel.events import Faulted
+from polyrhythm.core.kernel.events import AnyEvent, Faulted, Stepped
 from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.kernel.names import is_worker
+from polyrhythm.core.simulator.actors import VirtualActor
 from polyrhythm.core.simulator.scheduler import Scheduler
 from polyrhythm.errors import WorkerFailed, unknown
-from polyrhythm.hardware.faults import Crash, Cut, DatagramFaults, Drop, Fault, Stall
+from polyrhythm.hardware.faults import (
+    Crash,
+    Cut,
+    DatagramFaults,
+    Drop,
+    Exit,
+    Fault,
+    HoldGIL,
+    Join,
+    KillWhileWriting,
+    Leave,
+    Segfault,
+    SlowDisk,
+    Stall,
+)
+from polyrhythm.hardware.faults.fault import AwaitedFaults, Deadly, LineFault, begins, places, resolved
+from polyrhythm.hardware.faults.losses import Losses
+from polyrhythm.hardware.faults.schedule import refuse_changes
 from polyrhythm.hardware.network import Network
 
 
 class FaultInjection:
-    """Schedules `faults`. `essential` is true for an actor without which the run cannot continue; `seed` draws the lost messages."""
+    """Schedules `faults`. `essential` is true for an actor without which the run cannot continue; `seed` draws the lost messages.
+
+    A run whose workers may change sets `joins`, which is called at a `Join`, and `leaves`, which gets the name of the actor at a `Leave`;
+    without them, `plan` refuses these faults.
+    """
+
+    joins: Callable[[Join], None] | None = None
+    leaves: Callable[[str], None] | None = None
 
     def __init__(self, scheduler: Scheduler, network: Network | None, workers: int, essential: Callable[[str], bool], seed: int) -> None:
         self._scheduler = scheduler
@@ -23,99 +49,152 @@ class FaultInjection:
         self._workers = workers
         self._essential = essential
         self._seed = seed
-        self._drops: list[Drop] = []
-        self._datagrams: list[DatagramFaults] = []
+        self._losses = Losses((), seed, lambda: scheduler.queue.now, self._lost)
+        self._awaited = AwaitedFaults([])
+        self._checkpoints: dict[str, int] = {}
+        self._disks: dict[str, list[tuple[float, float]]] = {}
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            **dict.fromkeys((Crash, Segfault, Exit, KillWhileWriting), self._crash),
+            **dict.fromkeys((Drop, DatagramFaults), self._begin),
+            Stall: self._stall,
+            HoldGIL: self._hold,
+            SlowDisk: self._slow,
+            Cut: self._cut,
+            Leave: self._leave,
+            Join: self._join,
+        }
 
     def plan(self, faults: Sequence[Fault]) -> None:
-        """Schedule each fault at its time. Raises UnknownNameError for a host or a site that does not exist."""
-        known = {name for actor in self._scheduler.actors for name in self._names(actor)}
+        """Schedule each fault at its time or step. Raises UnknownNameError for a host or a site that does not exist."""
+        scheduler = self._scheduler
+        if self.joins is None or self.leaves is None:
+            refuse_changes(faults)
+        known = {name for actor in scheduler.actors for name in self._names(actor)}
         known |= {f"site/{site.name}" for site in self._network.sites} if self._network is not None else set()
         for fault in faults:
-            for name in _between(fault):
-                if name not in known:
+            for name in places(fault) if isinstance(fault, LineFault) else ():
+                if name not in (*known, "first"):
                     raise unknown("host, site or actor", name, known)
-        self._drops = [fault for fault in faults if isinstance(fault, Drop)]
-        if self._drops:
-            self._scheduler.mailroom.losses = self.losses
-        self._datagrams = [fault for fault in faults if isinstance(fault, DatagramFaults)]
-        if self._datagrams or (self._network is not None and self._network.loss):
-            self._scheduler.mailroom.fates = self.fates
-        handlers: dict[type, Callable[[Any, None], None]] = {Crash: self._crash, Stall: self._stall, Cut: self._cut}
+        self._losses = Losses(faults, self._seed, lambda: scheduler.queue.now, self._lost)
+        if self._losses.drops:
+            scheduler.mailroom.losses = lambda *between: self._losses.of_messages(*between, *map(self._names, between))
+        if self._losses.datagrams or (self._network is not None and self._network.loss):
+            scheduler.mailroom.fates = self._fates
+        self._awaited = AwaitedFaults(list(faults))
+        for actor in scheduler.actors.values():
+            self.follow(actor)
         for fault in faults:
-            if type(fault) in handlers:
-                self._scheduler.queue.at(fault.at, (handlers[type(fault)], fault, None))
+            if (at := begins(fault)) is not None and not isinstance(fault, Drop | DatagramFaults):
+                scheduler.queue.at(at, (self._inject, fault, None))
 
-    def _crash(self, fault: Crash, _: None) -> None:
-        scheduler, actor = self._scheduler, self._scheduler.actors[fault.actor]
-        if actor.ended:
-            return
-        self._record(actor.name, "crashed")
+    def follow(self, actor: VirtualActor) -> None:
+        """Watch the steps of `actor`, if a fault waits for any."""
+        if self._awaited.moments and actor.program is not None:
+            actor.program.record = self._observe
+
+    def written(self, name: str) -> float | None:
+        """The worker has written its part of a checkpoint: the seconds that a slow disk takes longer; None where nothing is to be done."""
+        self._checkpoints[name] = self._checkpoints.get(name, 0) + 1
+        killed = self._reach(name, f"checkpoint {self._checkpoints[name]}")
+        slow = [seconds for until, seconds in self._disks.get(name, []) if self._scheduler.queue.now < until]
+        return sum(slow) if slow or killed else None
+
+    def _observe(self, event: AnyEvent) -> None:
+        self._scheduler.record(event)
+        if isinstance(event, Stepped):
+            self._reach(event.actor, f"step {event.clock}")
+
+    def _reach(self, actor: str, when: str) -> bool:
+        """Have the faults that waited for this moment of `actor` happen as soon as its program waits; True if there are any."""
+        found = self._awaited.take(actor, when, self._first())
+        for fault in found:
+            self._scheduler.queue.ready.append((self._inject, fault, None))
+        return bool(found)
+
+    def _first(self) -> str:
+        return next((name for name, actor in self._scheduler.actors.items() if is_worker(name) and not actor.ended), "")
+
+    def _inject(self, fault: Fault, _: None) -> None:
+        self._handlers[type(fault)](resolved(fault, self._first()))
+
+    def _present(self, name: str) -> VirtualActor | None:
+        """The actor, unless it has ended or has not come yet."""
+        actor = self._scheduler.actors.get(name)
+        return None if actor is None or actor.ended else actor
+
+    def _crash(self, fault: Deadly) -> None:
+        if (actor := self._present(fault.actor)) is not None:
+            self._lose(actor, fault.what)
+
+    def _lose(self, actor: VirtualActor, what: str) -> None:
+        scheduler = self._scheduler
+        self._record(actor.name, what)
         if self._essential(actor.name):
             when = f"{scheduler.queue.now:.9g} s of virtual time"
-            raise WorkerFailed(actor.name, f"it crashed at {when}, as scheduled, and the run cannot go on without it")
+            raise WorkerFailed(actor.name, f"it {what} at {when}, as scheduled, and the run cannot go on without it")
         scheduler.lose(actor)
         notice = Message("lost", text=actor.name)
         for other in scheduler.actors.values():
             scheduler.mailroom.deliver(other, Delivery(actor.name, notice))
 
-    def _stall(self, fault: Stall, _: None) -> None:
-        actor = self._scheduler.actors[fault.actor]
-        if not actor.ended:
-            self._record(actor.name, f"stalls for {fault.duration:.9g} s")
+    def _stall(self, fault: Stall | HoldGIL) -> None:
+        if (actor := self._present(fault.actor)) is not None:
+            self._record(actor.name, fault.what)
             self._scheduler.stall(actor, fault.duration)
 
-    def _cut(self, fault: Cut, _: None) -> None:
-        self._record(fault.a, f"cut off from {fault.b} for {fault.duration:.9g} s")
+    def _hold(self, fault: HoldGIL) -> None:
+        """A stall in which nothing that others send is received, and nothing that was sent leaves."""
+        self._stall(fault)
+        if self._present(fault.actor) is None or self._network is None:
+            return
+        for other in self._scheduler.actors:
+            if other != fault.actor:
+                self._block(fault.actor, other, fault.duration)
+
+    def _slow(self, fault: SlowDisk) -> None:
+        if self._present(fault.actor) is not None:
+            self._record(fault.actor, fault.what)
+            self._disks.setdefault(fault.actor, []).append((self._scheduler.queue.now + fault.duration, fault.seconds))
+
+    def _cut(self, fault: Cut) -> None:
+        self._record(fault.a, fault.what)
         self._scheduler.faults.cut(fault, self._scheduler.queue.now)
-        self._scheduler.mailroom.block(fault.a, fault.b, True)
-        self._scheduler.queue.at(self._scheduler.queue.now + fault.duration, (self._mend, fault, None))
+        self._block(fault.a, fault.b, fault.duration)
 
-    def _mend(self, fault: Cut, _: None) -> None:
-        self._scheduler.mailroom.block(fault.a, fault.b, False)
+    def _block(self, a: str, b: str, duration: float) -> None:
+        mailroom, queue = self._scheduler.mailroom, self._scheduler.queue
+        mailroom.block(a, b, True)
+        queue.at(queue.now + duration, (lambda *_: mailroom.block(a, b, False), None, None))
 
-    def losses(self, sender: str, receiver: str) -> Callable[[str], bool] | None:
-        """A function that draws whether the next message from `sender` to `receiver`, under a topic, is lost; None where none can be."""
+    def _begin(self, fault: Drop | DatagramFaults) -> None:
+        self._record(self._first(), fault.what)
+        self._losses.begin(fault)
+
+    def _leave(self, fault: Leave) -> None:
+        if self._present(fault.actor) is None or self.leaves is None:
+            return
+        self._record(fault.actor, fault.what)
+        self.leaves(fault.actor)
+        if fault.notice < math.inf:
+            self._scheduler.queue.at(self._scheduler.queue.now + fault.notice, (self._expire, fault.actor, None))
+
+    def _expire(self, name: str, _: None) -> None:
+        if (actor := self._present(name)) is not None:
+            self._lose(actor, "crashed at the end of its notice")
+
+    def _join(self, fault: Join) -> None:
+        if self.joins is not None:
+            self._record(self._first(), fault.what)
+            self.joins(fault)
+
+    def _fates(self, sender: str, receiver: str) -> Callable[[str], tuple[float, ...]]:
         here, there = self._names(sender), self._names(receiver)
-        drops = [
-            (drop, rng.stream(self._seed, "drop", place, sender, receiver))
-            for place, drop in enumerate(self._drops)
-            if drop.between is None or _are_between(here, there, *drop.between)
-        ]
-        if not drops:
-            return None
-
-        def loses(topic: str) -> bool:
-            now = self._scheduler.queue.now
-            lost = [drop for drop, stream in drops if drop.at <= now < drop.at + drop.duration and stream.random() < drop.probability]
-            if lost:
-                self._record(sender, f"a message to {receiver} was lost")
-                self._scheduler.faults.lose(sender, receiver, topic, now)
-            return bool(lost)
-
-        return loses
-
-    def fates(self, sender: str, receiver: str) -> Callable[[str], tuple[float, ...]]:
-        """A function that draws by how many seconds each copy of the next datagram under a topic is late, of those that arrive."""
-        here, there = self._names(sender), self._names(receiver)
-        faults = [fault for fault in self._datagrams if fault.between is None or _are_between(here, there, *fault.between)]
         loss = self._network.loss if self._network is not None and here[1] != there[1] else 0.0
-        stream = rng.stream(self._seed, "datagrams", sender, receiver)
+        return self._losses.of_datagrams(sender, receiver, here, there, loss)
 
-        def fate(topic: str) -> tuple[float, ...]:
-            now, copies = self._scheduler.queue.now, [0.0]
-            lost = stream.random() < loss
-            for fault in faults:
-                draws = stream.random(3)
-                if not (fault.at <= now < fault.at + fault.duration and topic.endswith(fault.topic)):
-                    continue
-                lost = lost or bool(draws[0] < fault.loss)
-                if draws[1] < fault.duplicated:
-                    copies.append(fault.delay)
-                if draws[2] < fault.late:
-                    copies[0] += fault.delay
-            return () if lost else tuple(copies)
-
-        return fate
+    def _lost(self, sender: str, receiver: str, topic: str) -> None:
+        self._record(sender, f"a message to {receiver} was lost")
+        self._scheduler.faults.lose(sender, receiver, topic, self._scheduler.queue.now)
 
     def _names(self, actor: str) -> tuple[str, ...]:
         """The names under which a fault may refer to `actor`, its host and its site."""
@@ -127,17 +206,3 @@ class FaultInjection:
 
     def _record(self, actor: str, what: str) -> None:
         self._scheduler.record(Faulted(self._scheduler.queue.now, actor, what))
-
-
-def _between(fault: Fault) -> tuple[str, ...]:
-    """The names of the two places whose connections `fault` affects."""
-    match fault:
-        case Cut():
-            return fault.a, fault.b
-        case Drop() | DatagramFaults():
-            return fault.between or ()
-    return ()
-
-
-def _are_between(here: tuple[str, ...], there: tuple[str, ...], a: str, b: str) -> bool:
-    return (a in here and b in there) or (b in here and a in there)

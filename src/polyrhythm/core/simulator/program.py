@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import greenlet  # type: ignore[import-untyped]
 
-from polyrhythm.core.kernel.agreement import Agreements, Facts, difference
+from polyrhythm.core.kernel.agreement import Facts, difference
 from polyrhythm.core.kernel.alignment import Alignment
-from polyrhythm.core.kernel.comparison import Comparison, Comparisons
+from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.job import WorkerContext
@@ -25,33 +24,13 @@ from polyrhythm.core.kernel.serial_queue import SerialQueue
 from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.core.simulator.counting import OperationCounter
 from polyrhythm.core.simulator.isolation import ThreadState, refuse_unsafe_places
-from polyrhythm.core.simulator.mailroom import Mailroom
-from polyrhythm.core.simulator.randomness import Randomness
-from polyrhythm.core.simulator.requested_stop import VirtualStop
+from polyrhythm.core.simulator.shared_state import SharedState
 from polyrhythm.errors import CompositionError
 
 T = TypeVar("T")
 
 _FORWARD = 1 / 3
 """The part of a measured step that is the forward pass; the backward pass has two products for each of its one."""
-
-
-@dataclass(slots=True)
-class SharedState:
-    """The state that all programs of a run share.
-
-    `drawing` is the random states of the program that ran last, or None where programs share the global ones; `first` is the worker that
-    came first in a round, and its alignment; `stopped` has the steps of the programs that take no more; `stop` is of a run asked to end.
-    """
-
-    record: Recorder
-    mailroom: Mailroom
-    drawing: Randomness | None
-    agreements: Agreements = field(default_factory=Agreements)
-    first: dict[int, tuple[str, Alignment]] = field(default_factory=dict)
-    comparisons: Comparisons = field(default_factory=Comparisons)
-    stopped: dict[str, int] = field(default_factory=dict)
-    stop: VirtualStop = field(default_factory=lambda: VirtualStop(0.0))
 
 
 class Program:
@@ -169,6 +148,14 @@ class Program:
         finally:
             if self._counter is not None:
                 self._counter.flops = counted
+
+    def write(self, deed: Callable[[], T]) -> T:
+        """Call `deed` freely; a fault of the disk takes its seconds afterwards, and one that kills the writer comes before it continues."""
+        result = self.free(deed)
+        seconds = self._shared.written(self.actor.name)
+        if seconds is not None:
+            self.perform(_pause(self.port, seconds))
+        return result
 
     def uncounted(self, compute: Callable[[], T]) -> T:
         """Call `compute` without counting, which makes torch fast again; the program's own dispatch mode, on top of ours, prevents that."""
@@ -298,3 +285,7 @@ class Program:
             mine.load(drawing)
             self._shared.drawing = mine
         self._state.load()
+
+
+async def _pause(port: Port, seconds: float) -> None:
+    await port.sleep(seconds)

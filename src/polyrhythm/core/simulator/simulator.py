@@ -28,10 +28,11 @@ from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_injection import FaultInjection
 from polyrhythm.core.simulator.flows import Flows
 from polyrhythm.core.simulator.network_changes import plan_changes
-from polyrhythm.core.simulator.program import Program, SharedState
+from polyrhythm.core.simulator.program import Program
 from polyrhythm.core.simulator.randomness import Randomness
 from polyrhythm.core.simulator.requested_stop import VirtualStop
 from polyrhythm.core.simulator.scheduler import Scheduler
+from polyrhythm.core.simulator.shared_state import SharedState
 from polyrhythm.errors import CompositionError, Stopped, WorkerFailed
 from polyrhythm.hardware import faults as hazards
 from polyrhythm.hardware import network as networks
@@ -60,7 +61,7 @@ class Simulator:
     Args:
         network: a preset's name ("lan", "slow", "wan-11", …), a file or a directory of `polyrhythm calibrate`, a `Network`, or `Instant()`.
         devices: a preset's name ("cpu-core", "a100", …), such a file or directory, a device or profile for all workers, or a `Fleet`.
-        faults: crashes, stalls, cuts and drops, as values of `hardware.faults`.
+        faults: crashes, stalls, cuts and others, as values of `hardware`.
         seed: of jitter of machines and links, stragglers, faults and pauses of connections; the run's own seed is that of the actors'
             random streams.
         collectives: whether reductions, and what workers send to all others, travel as messages or are charged in closed form.
@@ -83,7 +84,7 @@ class Simulator:
 
     def __post_init__(self) -> None:
         network = self._network()
-        if network is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts) for fault in self.faults):
+        if network is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts | hazards.Partition) for fault in self.faults):
             raise CompositionError("The network Instant() has no links that could be cut. Give another network, or no cuts.")
         if network is not None and isinstance(self.collectives, ClosedForm):
             unseen = {"changes in time": network.changes, "has a shared medium": network.shares_media, "has jitter": network.varies}
@@ -163,7 +164,7 @@ class Simulator:
         if network is not None and any(rank is not None for rank in job.colocated):
             network = dataclasses.replace(network, beside=job.colocated)
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
-        faults = hazards.remaining(hazards.schedule(self.faults, self.seed, names), job.began)
+        faults = hazards.schedule(self.faults, self.seed, names, job.began)
         link = (0.0, math.inf) if network is None else network.slowest()
         scheduler = Scheduler(
             queue,
@@ -180,7 +181,9 @@ class Simulator:
             port = Port(name, job.seed, lambda: queue.now, record, job.timeline)
             scheduler.actors[name] = VirtualActor(name, port, machines.timer(name, self.seed))
         shared = self._staff(scheduler, job, machines)
-        FaultInjection(scheduler, network, job.workers, job.essential, self.seed).plan(faults)
+        injection = FaultInjection(scheduler, network, job.workers, job.essential, self.seed)
+        injection.plan(faults)
+        shared.written = injection.written
         if network is not None:
             plan_changes(scheduler, timetable(network, job.workers))
         return scheduler, shared

@@ -158,7 +158,7 @@ class Checkpointing:
             return False
         problem = self.state.drain(step)
         if not problem:
-            problem = self.context.free(lambda: self._write(step, self.state.export()))
+            problem = self.context.write(lambda: self._write(step, self.state.export()))
         kept = self._vote(Vote(Stage.WRITTEN, step, problem))
         if kept == "" and self.group.is_first:
             self.context.record(Saved(self.context.port.now(), self.context.port.name, step))

@@ -21,7 +21,7 @@ from polyrhythm.topology.server_ring.range_clocks import RangeClocks
 from polyrhythm.topology.server_ring.ring_records import LIST, RingMessage, control_message
 from polyrhythm.topology.server_ring.shard_copy import ShardCopy
 from polyrhythm.topology.server_ring.step_order import StepOrder
-from polyrhythm.topology.servers.server_records import REQUESTS, Done, Fetch, Join, Push, Wake, Wanted, from_numbers, to_numbers
+from polyrhythm.topology.servers.server_records import REQUESTS, Done, Fetch, JoinRequest, Push, Wake, Wanted, from_numbers, to_numbers
 from polyrhythm.topology.servers.server_shard import ServerShard
 
 
@@ -107,14 +107,14 @@ class Primary:
     # What the shard gets
 
     def _joins(self) -> deque[Delivery]:
-        """The `Join` messages with which a shard begins as the lost one did."""
+        """The `JoinRequest` messages with which a shard begins as the lost one did."""
         if self.inherited is None:
             return deque()
         self.recipe = self.inherited["recipe"]
         first, *others = self.part.view.members
         weights = self.inherited["shard"]["model"]["weights"]
-        joins = [Delivery(first, Message(self.requests, to_numbers(Join()), self.recipe, (weights,)))]
-        return deque(joins + [Delivery(name, Message(self.requests, to_numbers(Join()))) for name in others])
+        joins = [Delivery(first, Message(self.requests, to_numbers(JoinRequest()), self.recipe, (weights,)))]
+        return deque(joins + [Delivery(name, Message(self.requests, to_numbers(JoinRequest()))) for name in others])
 
     async def _next(self) -> Delivery:
         """The next request that the shard may take, after the result of the last one has been replicated and sent."""
@@ -131,7 +131,7 @@ class Primary:
         request = from_numbers(delivery.message.numbers)
         if isinstance(request, Push):
             self.fed[delivery.sender].append(request.clock)
-        if isinstance(request, Join) and delivery.message.text:
+        if isinstance(request, JoinRequest) and delivery.message.text:
             self.recipe = delivery.message.text
         return delivery
 

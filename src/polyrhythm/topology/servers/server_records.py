@@ -28,7 +28,7 @@ class Wanted(IntEnum):
     """The weights in any case."""
 
 
-class Join(NamedTuple):
+class JoinRequest(NamedTuple):
     """A worker begins. That of worker 0 has the `ShardRecipe` as text, and the weights."""
 
 
@@ -74,11 +74,11 @@ class AwaitHeadStart(NamedTuple):
     workers: int
 
 
-ServerRequest = Join | Push | Done | Wake | Fetch | Drain | AwaitHeadStart
-_KINDS = (Join, Push, Done, Wake, Fetch, Drain, AwaitHeadStart, Push)
+ServerRequest = JoinRequest | Push | Done | Wake | Fetch | Drain | AwaitHeadStart
+_KINDS = (JoinRequest, Push, Done, Wake, Fetch, Drain, AwaitHeadStart, Push)
 """A kind's place is the first number of its requests; that of a push with samples is the last, `_WEIGHED`."""
 _WEIGHED = 7
-_WITHOUT_FIELDS: dict[type[ServerRequest], ServerRequest] = {Join: Join(), Done: Done(), Wake: Wake()}
+_WITHOUT_FIELDS: dict[type[ServerRequest], ServerRequest] = {JoinRequest: JoinRequest(), Done: Done(), Wake: Wake()}
 
 
 def to_numbers(request: ServerRequest) -> tuple[float, ...]:

@@ -29,7 +29,7 @@ from polyrhythm.topology.servers.server_records import (
     Done,
     Drain,
     Fetch,
-    Join,
+    JoinRequest,
     Push,
     ServerRequest,
     ShardRecipe,
@@ -69,10 +69,10 @@ class ServerRequests:
         if self.group.is_first:
             for name, part, piece in zip(self.names, self.divided.parts, self.cut(initial.weights()), strict=True):
                 recipe = msgspec.json.encode(ShardRecipe(part.names, part.shapes, initial.optimizer)).decode()
-                await self._send(name, Join(), recipe, (piece,))
+                await self._send(name, JoinRequest(), recipe, (piece,))
         else:
             for name in self.names:
-                await self._send(name, Join())
+                await self._send(name, JoinRequest())
         return await self.responses()
 
     def cut(self, flat: Tensor) -> list[Tensor]:

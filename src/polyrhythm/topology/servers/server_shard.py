@@ -33,7 +33,7 @@ from polyrhythm.topology.servers.server_records import (
     Done,
     Drain,
     Fetch,
-    Join,
+    JoinRequest,
     Push,
     ShardRecipe,
     ShardStatus,
@@ -105,7 +105,7 @@ class ServerShard:
         if sender not in self.clocks.merged and sender != self.port.name:
             return  # the last message of a worker that was lost meanwhile
         match request:
-            case Join():
+            case JoinRequest():
                 await self._join(delivery)
             case Drain():
                 self.drained[sender] = request.step

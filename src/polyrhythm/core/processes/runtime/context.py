@@ -57,6 +57,9 @@ class NodeContext:
     def free(self, compute: Callable[[], T]) -> T:
         return compute()
 
+    def write(self, deed: Callable[[], T]) -> T:
+        return deed()
+
     def uncounted(self, compute: Callable[[], T]) -> T:
         return compute()
 

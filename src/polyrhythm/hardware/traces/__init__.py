@@ -1,0 +1,1 @@
+"""Traces of spot instances that were generated, for `hardware.Trace`."""
