@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import Faulted, Stepped
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.simulator.fault_injection import FaultInjection
@@ -170,10 +171,15 @@ def test_a_fixed_crew_is_a_reason_to_refuse_newcomers_and_notices(fault: Any) ->
 
 def test_a_crew_that_may_change_is_notified_and_who_stays_after_the_notice_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[object] = []
-    monkeypatch.setattr(FaultInjection, "joins", staticmethod(heard.append))
-    monkeypatch.setattr(FaultInjection, "leaves", staticmethod(heard.append))
+    plan = FaultInjection.plan
+
+    def plan_with_hooks(injection: FaultInjection, planned: Sequence[Fault]) -> None:
+        injection.joins, injection.leaves = heard.append, heard.append
+        plan(injection, planned)
+
+    monkeypatch.setattr(FaultInjection, "plan", plan_with_hooks)
     faults = (Join(1.0, site="x"), Leave("worker/1", step=2, notice=1.5), Join(step=5))
-    ending, events = play(job(steps, steps, survives=True), Simulator(network=PLAIN, faults=faults))
+    ending, events = play(replace(job(steps, steps, survives=True), crew=Crew(1, 3)), Simulator(network=PLAIN, faults=faults))
     assert heard == [faults[0], "worker/1", faults[2]]
     assert ending.lost == ["worker/1"]
     assert faulted(events) == [

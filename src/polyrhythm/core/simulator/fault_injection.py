@@ -29,19 +29,14 @@ from polyrhythm.hardware.faults import (
 )
 from polyrhythm.hardware.faults.fault import AwaitedFaults, Deadly, LineFault, begins, places, resolved
 from polyrhythm.hardware.faults.losses import Losses
-from polyrhythm.hardware.faults.schedule import refuse_changes
 from polyrhythm.hardware.network import Network
 
 
 class FaultInjection:
     """Schedules `faults`. `essential` is true for an actor without which the run cannot continue; `seed` draws the lost messages.
 
-    A run whose workers may change sets `joins`, which is called at a `Join`, and `leaves`, which gets the name of the actor at a `Leave`;
-    without them, `plan` refuses these faults.
+    A run whose workers may change sets `joins`, which is called at a `Join`, and `leaves`, which gets the name of the actor at a `Leave`.
     """
-
-    joins: Callable[[Join], None] | None = None
-    leaves: Callable[[str], None] | None = None
 
     def __init__(self, scheduler: Scheduler, network: Network | None, workers: int, essential: Callable[[str], bool], seed: int) -> None:
         self._scheduler = scheduler
@@ -49,6 +44,8 @@ class FaultInjection:
         self._workers = workers
         self._essential = essential
         self._seed = seed
+        self.joins: Callable[[Join], None] = _ignore
+        self.leaves: Callable[[str], None] = _ignore
         self._losses = Losses((), seed, lambda: scheduler.queue.now, self._lost)
         self._awaited = AwaitedFaults([])
         self._checkpoints: dict[str, int] = {}
@@ -67,8 +64,6 @@ class FaultInjection:
     def plan(self, faults: Sequence[Fault]) -> None:
         """Schedule each fault at its time or step. Raises UnknownNameError for a host or a site that does not exist."""
         scheduler = self._scheduler
-        if self.joins is None or self.leaves is None:
-            refuse_changes(faults)
         known = {name for actor in scheduler.actors for name in self._names(actor)}
         known |= {f"site/{site.name}" for site in self._network.sites} if self._network is not None else set()
         for fault in faults:
@@ -171,7 +166,7 @@ class FaultInjection:
         self._losses.begin(fault)
 
     def _leave(self, fault: Leave) -> None:
-        if self._present(fault.actor) is None or self.leaves is None:
+        if self._present(fault.actor) is None:
             return
         self._record(fault.actor, fault.what)
         self.leaves(fault.actor)
@@ -183,9 +178,8 @@ class FaultInjection:
             self._lose(actor, "crashed at the end of its notice")
 
     def _join(self, fault: Join) -> None:
-        if self.joins is not None:
-            self._record(self._first(), fault.what)
-            self.joins(fault)
+        self._record(self._first(), fault.what)
+        self.joins(fault)
 
     def _fates(self, sender: str, receiver: str) -> Callable[[str], tuple[float, ...]]:
         here, there = self._names(sender), self._names(receiver)
@@ -206,3 +200,7 @@ class FaultInjection:
 
     def _record(self, actor: str, what: str) -> None:
         self._scheduler.record(Faulted(self._scheduler.queue.now, actor, what))
+
+
+def _ignore(change: object) -> None:
+    """Who nobody lets leave stays until its notice ends, and nobody joins."""

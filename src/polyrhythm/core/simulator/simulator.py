@@ -37,6 +37,7 @@ from polyrhythm.errors import CompositionError, Stopped, WorkerFailed
 from polyrhythm.hardware import faults as hazards
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.devices import Machine
+from polyrhythm.hardware.faults.schedule import refuse_changes
 from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.timetable import timetable
@@ -165,6 +166,8 @@ class Simulator:
             network = dataclasses.replace(network, beside=job.colocated)
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
         faults = hazards.schedule(self.faults, self.seed, names, job.began)
+        if job.crew.fixed:
+            refuse_changes(faults)
         link = (0.0, math.inf) if network is None else network.slowest()
         scheduler = Scheduler(
             queue,
