@@ -8,7 +8,7 @@ from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.systems import SYSTEMS, find
 from polyrhythm.systems.declaration import declaration_of
-from polyrhythm.tools.cli.presets import AXES, Option, published
+from polyrhythm.tools.cli.presets import AXES, CrewChanges, Option, published
 
 PAGE = Path(__file__).parent / "systems.md"
 
@@ -29,8 +29,9 @@ training; when the run finishes, floating-point buffers are averaged over the wo
 
 **Arrival order.** If it does not matter, both runtimes give the same final weights for the same seed, bit for bit.
 
-**A lost worker.** A run ends if worker 0, which holds the result, or a server is lost. Lost workers are not replaced. Under torchrun nobody
-continues, whatever the system: torchrun ends all workers when one is lost.
+**A lost worker.** With a fixed number of workers a run ends if worker 0, which holds the result, or a server is lost, and lost workers are
+not replaced. The last column is for [a crew that changes](guide/changing-crew.md): there the first worker may be lost too. Under torchrun
+nobody continues, whatever the system: torchrun ends all workers when one is lost.
 """
 
 
@@ -50,14 +51,21 @@ def state_of(strategy: Strategy) -> str:
 def overview() -> list[str]:
     """The table of all systems."""
     rows = [
-        "| system | consistency | topology | codec | merge | order of arrival matters | a lost worker |",
-        "|---|---|---|---|---|---|---|",
+        "| system | consistency | topology | codec | merge | order of arrival matters | a lost worker | in a crew that changes |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name in SYSTEMS:
         shown, strategy = published(name), find(name)
         pieces = " | ".join(f"`{piece}`" for piece in (shown.consistency, shown.topology, shown.codec, shown.merge))
-        rows.append(f"| [`{name}`](#{name}) | {pieces} | {'yes' if strategy.order_matters else 'no'} | {shown.lost_worker} |")
+        matters = "yes" if strategy.order_matters else "no"
+        rows.append(f"| [`{name}`](#{name}) | {pieces} | {matters} | {shown.lost_worker} | {shown.crew.lost_worker} |")
     return rows
+
+
+def changes(crew: CrewChanges) -> str:
+    """The policy of a system in one cell."""
+    lost = "; ".join(crew.may_be_lost) or "nothing"
+    return f"{crew.lost_worker} (done again: {crew.redone}); a worker joins: {crew.joining_worker}; may be lost at a crash: {lost}"
 
 
 def section(name: str) -> list[str]:
@@ -74,6 +82,7 @@ def section(name: str) -> list[str]:
         "sent a step": declaration_of(SYSTEMS[name]).sends,
         "order of arrival": "matters" if strategy.order_matters else "does not matter",
         "a lost worker": shown.lost_worker,
+        "in a crew that changes": changes(shown.crew),
     }
     if strategy.shares_memory:
         facts["lost writes"] = "counted in real processes; not modelled in virtual time, where there are none"

@@ -68,6 +68,10 @@ class AnyExchange(Protocol):
     def ends_alike(self) -> bool:
         """True if all replicas end with the same bits."""
 
+    @property
+    def levels(self) -> tuple[Exchange, ...]:
+        """The exchanges of one level that it is made of, the innermost first."""
+
     def with_pieces(self, pieces: Mapping[str, Any]) -> AnyExchange:
         """The same exchange with some pieces replaced, by axis. Raises CompositionError where they do not fit."""
 
@@ -158,6 +162,11 @@ class Exchange:
         traits = self.topology.traits
         return not (traits.replicas_differ or (self.order_matters and Capability.EVERY_PEER in traits.provides))
 
+    @property
+    def levels(self) -> tuple[Exchange, ...]:
+        """Itself."""
+        return (self,)
+
     def with_pieces(self, pieces: Mapping[str, Any]) -> Exchange:
         """The same exchange with some pieces replaced."""
         return replace(self, **pieces)
@@ -171,8 +180,8 @@ class Exchange:
         quorum = self.consistency.conditions.quorum(workers)
         self._check_mixing(workers)
         if self.topology.traits.late and self.payload is Payload.UPDATE:
-            self._check_late(list(islice(self._clocks(workers), _LATEST)))
-        exchanged = list(islice(self._clocks(workers), quorum - 1))
+            self._check_late(list(islice(self.clocks(workers), _LATEST)))
+        exchanged = list(islice(self.clocks(workers), quorum - 1))
         complete = workers % quorum == 0 or self.consistency.traits.chooses  # the workers that are drawn are a group
         if not complete and exchanged and not self.consistency.conditions.may_proceed(exchanged[-1], 0):
             raise CompositionError(
@@ -193,8 +202,8 @@ class Exchange:
                 "Lazy(MetropolisHastings(), 0.5)."
             )
 
-    def _clocks(self, workers: int) -> Iterator[int]:
-        """The steps after which a worker exchanges."""
+    def clocks(self, workers: int) -> Iterator[int]:
+        """The steps after which one of so many workers exchanges."""
         before = ExchangeContext(Group.of_workers(workers, 0), rng.stream(0, "exchange"))
         exchanges = self.consistency.conditions.exchanges
         return (clock for clock in range(1, _HORIZON) if exchanges(replace(before, clock=clock)))

@@ -13,6 +13,7 @@ import msgspec
 from polyrhythm.core.protocols.controller import Fixed
 from polyrhythm.core.protocols.local import PlainSteps
 from polyrhythm.core.strategy import Exchange
+from polyrhythm.core.strategy.crew_policy import CrewPolicy
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.systems import SYSTEMS, find
@@ -32,6 +33,17 @@ class Option(msgspec.Struct, omit_defaults=True):
     also: tuple[str, ...] = ()
 
 
+class CrewChanges(msgspec.Struct):
+    """What follows in a crew that changes: a phrase for each event, and what may be lost at a crash."""
+
+    lost_worker: str
+    lost_first_worker: str
+    lost_server: str
+    joining_worker: str
+    redone: str
+    may_be_lost: tuple[str, ...]
+
+
 class Published(msgspec.Struct):
     """One system: what it is, its paper, its pieces written as Python, its options, and the verdicts on the paper's claims.
 
@@ -49,6 +61,7 @@ class Published(msgspec.Struct):
     exchanges: str
     options: dict[str, Option]
     lost_worker: str
+    crew: CrewChanges
     reproduction: str
     description: str
 
@@ -76,6 +89,7 @@ def published(name: str) -> Published:
         exchanges=exchanges,
         options=options,
         lost_worker=lost_of(strategy),
+        crew=changes_of(strategy),
         reproduction=verdict_on(name),
         description=text,
     )
@@ -86,6 +100,14 @@ def lost_of(strategy: Strategy) -> str:
     if strategy.workers(2) == 1:
         return "there is no other"
     return "the others continue" if strategy.tolerates_loss else "the run ends and names it"
+
+
+def changes_of(strategy: Strategy) -> CrewChanges:
+    """The strategy's policy in words."""
+    policy = CrewPolicy.of(strategy)
+    server = "there is none" if policy.server is None else policy.server.value
+    join = "none can" if policy.join is None else policy.join.value
+    return CrewChanges(policy.worker.value, policy.first.value, server, join, policy.redone, policy.lost)
 
 
 def _exchanges(strategy: Strategy) -> str:

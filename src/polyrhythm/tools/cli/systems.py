@@ -58,6 +58,11 @@ def _print_one(shown: Published) -> None:
     out.print(f"  {'lost worker':<12} {shown.lost_worker}{', but not under torchrun, which ends all of them' if continues else ''}")
     if shown.exchanges:
         out.print(f"  {'exchanges':<12} {shown.exchanges}")
+    out.print("\nIn a crew that changes")
+    for event in ("lost_worker", "lost_first_worker", "lost_server", "joining_worker", "redone"):
+        out.print(f"  {event.replace('_', ' '):<18} {getattr(shown.crew, event)}")
+    for loss in shown.crew.may_be_lost or ("nothing",):
+        out.print(f"  {'may be lost':<18} {loss}")
     out.print("\nOptions" if shown.options else "\nNo options.")
     for key, option in shown.options.items():
         also = f"; also {', '.join(option.also)}" if option.also else ""

@@ -185,6 +185,11 @@ class Hierarchical:
         return False
 
     @property
+    def levels(self) -> tuple[Exchange, ...]:
+        """Those of the exchange within groups, and of that among them."""
+        return (*self.inner.levels, *self.outer.levels)
+
+    @property
     def ends_alike(self) -> bool:
         """True if the outer exchange ends alike, unless servers are mirrors, which differ by what was not sent."""
         return self.outer.ends_alike and (self.relayed or not self.served)
