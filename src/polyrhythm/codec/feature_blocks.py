@@ -12,7 +12,7 @@ from polyrhythm.core import rng
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregation, Encoded, PacketCodec, gather_and_sum
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.protocols.nested import divide, under, within
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import GRADIENTS, CodecTraits
 from polyrhythm.core.settings import checked
@@ -85,6 +85,17 @@ class FeatureBlocks:
         """The inner codec's residual of each block, end to end."""
         states = divide(state, map(str, range(self.blocks)))
         return torch.cat([self.inner.residual(states[str(block)], self._layout(block, layout)) for block in range(self.blocks)])
+
+    def joined(self, state: State, layout: Layout) -> State:
+        for block in range(self.blocks):
+            state = within(str(block), state, functools.partial(self.inner.joined, layout=self._layout(block, layout)))
+        return state
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        for block in range(self.blocks):
+            part, left = self._layout(block, layout), residual[slice(*self._range(block, layout))]
+            state = within(str(block), state, functools.partial(self.inner.inherit, residual=left, layout=part))
+        return state
 
     def _range(self, block: int, layout: Layout) -> tuple[int, int]:
         return layout.numel * block // self.blocks, layout.numel * (block + 1) // self.blocks

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, WithoutResidual
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllReduceRequest, Packet
 from polyrhythm.core.protocols.traits import EVERY_PAYLOAD, CodecTraits, Payload
@@ -16,7 +15,7 @@ from polyrhythm.core.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(WithoutResidual):
     """Every element in the model's own precision."""
 
     traits: ClassVar = CodecTraits(EVERY_PAYLOAD | {Payload.NOTHING}, frozenset(), verbatim=True)
@@ -36,6 +35,3 @@ class Identity:
         """One all-reduce of the value."""
         total: Tensor = yield AllReduceRequest(value)
         return Aggregated(total, value, state)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Aggregation, Encoded, gather_and_sum
+from polyrhythm.core.protocols.codec import Aggregation, Encoded, WithoutResidual, gather_and_sum
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.rows import MOST_ROWS, join_rows, row_counts, split_rows
@@ -21,7 +21,7 @@ _ABSENT = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(WithoutResidual):
     """The rows that are not zero of each tensor of two or more dimensions, with an int32 index each; other tensors as they are.
 
     For embeddings, of which a batch touches a few rows; gradients may be sparse (`nn.Embedding(sparse=True)`). Lossless, bit for bit.
@@ -61,9 +61,6 @@ class Rows:
 
     def aggregate(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Aggregation:
         return gather_and_sum(self, value, layout, state, context)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
 
 def _not_zero(matrix: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from polyrhythm.codec.identity import Identity
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.protocols.nested import divide, under, within
 from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -62,3 +62,9 @@ class AveragedMomentum:
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return self.inner.residual(divide(state, ["inner"])["inner"], layout)
+
+    def joined(self, state: State, layout: Layout) -> State:
+        return within("inner", state, lambda inner: self.inner.joined(inner, layout))
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        return within("inner", state, lambda inner: self.inner.inherit(inner, residual, layout))

@@ -13,6 +13,7 @@ from polyrhythm.codec.feedback.feedback import check_feedback
 from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
 from polyrhythm.core.protocols.codec import PacketCodec
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.nested import zeros
 from polyrhythm.core.protocols.traits import CodecTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -76,6 +77,13 @@ class ClippedFeedback(WrapperCodec):
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return state[_RESIDUAL]
+
+    def joined(self, state: State, layout: Layout) -> State:
+        """The inner codec's; nothing is kept, counted or clipped yet."""
+        return {**self.inner.joined(state, layout), **zeros(state, _RESIDUAL, _ROUNDS, _CLIPPED)}
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        return {**state, _RESIDUAL: state[_RESIDUAL] + residual}
 
     def _next(self, state: State, inner: State, left: Tensor) -> State:
         rounds, clipped = state[_ROUNDS] + 1, state[_CLIPPED]

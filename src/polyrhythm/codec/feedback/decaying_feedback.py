@@ -11,7 +11,7 @@ from polyrhythm.codec.feedback.feedback import check_feedback
 from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
 from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.protocols.nested import divide, under, within, zeros
 from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -51,3 +51,9 @@ class DecayingFeedback(WrapperCodec):
     def residual(self, state: State, layout: Layout) -> Tensor:
         """The momentum: the sum of values that were neither sent nor have faded."""
         return state["momentum"]
+
+    def joined(self, state: State, layout: Layout) -> State:
+        return within("inner", {**state, **zeros(state, "momentum")}, lambda inner: self.inner.joined(inner, layout))
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        return {**state, "momentum": state["momentum"] + residual}

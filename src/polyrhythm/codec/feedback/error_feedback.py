@@ -11,6 +11,7 @@ from polyrhythm.codec.feedback.feedback import check_feedback
 from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
 from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.nested import zeros
 from polyrhythm.core.protocols.traits import CodecTraits, Payload
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -48,3 +49,9 @@ class ErrorFeedback(WrapperCodec):
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return state[_RESIDUAL]
+
+    def joined(self, state: State, layout: Layout) -> State:
+        return {**self.inner.joined(state, layout), **zeros(state, _RESIDUAL)}
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        return {**state, _RESIDUAL: state[_RESIDUAL] + residual}

@@ -10,7 +10,7 @@ from torch import Tensor
 from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
 from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.protocols.nested import divide, under, within
 from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, State
@@ -48,3 +48,11 @@ class LocalMomentum(WrapperCodec):
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return self.inner.residual(divide(state, ["inner"])["inner"], layout)
+
+    def joined(self, state: State, layout: Layout) -> State:
+        """No momentum yet, and the inner codec's state."""
+        fresh = {**state, "momentum": torch.full_like(state["momentum"], NO_GRADIENT)}
+        return within("inner", fresh, lambda inner: self.inner.joined(inner, layout))
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        return within("inner", state, lambda inner: self.inner.inherit(inner, residual, layout))

@@ -11,7 +11,7 @@ from polyrhythm.codec.feedback.feedback import check_feedback
 from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
 from polyrhythm.core.protocols.codec import Codec
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.protocols.nested import divide, under, within, zeros
 from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State
@@ -56,3 +56,9 @@ class MomentumCorrection(WrapperCodec):
     def residual(self, state: State, layout: Layout) -> Tensor:
         """The accumulated values that were not sent."""
         return state["residual"]
+
+    def joined(self, state: State, layout: Layout) -> State:
+        return within("inner", {**state, **zeros(state, "momentum", "residual")}, lambda inner: self.inner.joined(inner, layout))
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        return {**state, "residual": state["residual"] + residual}

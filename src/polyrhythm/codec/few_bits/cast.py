@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyrhythm.codec.kernels.kernels import rounded
 from polyrhythm.core.protocols.capability import Capability
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, WithoutResidual
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllReduceRequest, Packet
 from polyrhythm.core.protocols.traits import EVERY_PAYLOAD, CodecTraits
@@ -21,7 +21,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class Cast:
+class Cast(WithoutResidual):
     """Every element rounded to torch.float16 or torch.bfloat16 (Sergeev and Del Balso, 2018, Horovod's `Compression.fp16`).
 
     Collective sums are made in the half type, as Horovod makes them: their rounding errors are lost too, and are in no residual.
@@ -55,9 +55,6 @@ class Cast:
         rounded = value.to(self.dtype)
         total: Tensor = yield AllReduceRequest(rounded)
         return Aggregated(total.to(value.dtype), rounded.to(value.dtype), state)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
 
 EXAMPLES = (Cast(torch.float16), Cast(torch.bfloat16))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyrhythm.core import rng
 from polyrhythm.core.protocols.capability import Capability
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, WithoutResidual
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllReduceRequest, CollectiveRequest
 from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
@@ -23,7 +23,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class LowRank:
+class LowRank(WithoutResidual):
     """PowerSGD: one warm-started step of the power iteration towards the best approximation of `rank` (Vogels et al., 2019, algorithm 1).
 
     A tensor (out, in, …) counts as a matrix M (out, rest); all matrices share two reductions. Vectors, and matrices whose
@@ -72,9 +72,6 @@ class LowRank:
             ours[name].copy_(vector)
         # cloned, as a resumed run has them: the rounding of a product may depend on the alignment of its factors
         return Aggregated(total, sent, {f"q/{name}": Q_sum.clone() for name, Q_sum in zip(shapes, sums, strict=True)})
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
     def matrices(self, layout: Layout) -> Iterator[tuple[str, tuple[int, int]]]:
         """Names and (rows, rest) of the tensors that are smaller as factors."""

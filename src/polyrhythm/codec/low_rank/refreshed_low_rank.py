@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyrhythm.codec.low_rank.low_rank import LowRank
 from polyrhythm.core.protocols.capability import Capability
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, WithoutResidual
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllReduceRequest
 from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits
@@ -21,7 +21,7 @@ from polyrhythm.errors import CompositionError
 
 @dataclass(frozen=True, slots=True)
 @checked
-class RefreshedLowRank:
+class RefreshedLowRank(WithoutResidual):
     """LowRank whose projection becomes, every `period` values, the leading right singular vectors of the sum (PowerSGD+; Xie et al., 2025).
 
     The power iteration alone can stay in a span that the gradient is orthogonal to, and then never converges; a singular value
@@ -58,9 +58,6 @@ class RefreshedLowRank:
                     .clone(memory_format=torch.contiguous_format)
                 )
         return Aggregated(total, value, {"rounds": rounds + 1, **inner})
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
     def _inner(self) -> LowRank:
         return LowRank(self.rank)

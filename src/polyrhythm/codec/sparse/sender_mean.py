@@ -8,7 +8,7 @@ from torch import Tensor
 
 from polyrhythm.codec.sparse.cosine_top_k import CosineTopK
 from polyrhythm.core.protocols.capability import Capability
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, WithoutResidual
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllGatherRequest, Packet
 from polyrhythm.core.protocols.traits import CodecTraits
@@ -16,7 +16,7 @@ from polyrhythm.core.tensors import Layout, State
 
 
 @dataclass(frozen=True, slots=True)
-class SenderMean:
+class SenderMean(WithoutResidual):
     """Gather the packets of `inner`, and divide the sum of each coefficient by the number of workers that sent it (as in DeMo's code).
 
     A coefficient that one worker alone sent counts in full, not by 1 / P. The division comes before the transform back, so that where
@@ -38,6 +38,3 @@ class SenderMean:
         encoded = self.inner.encode(value, layout, state, context)
         packets: list[Packet] = yield AllGatherRequest(encoded.packet)
         return Aggregated(self.inner.decode_mean(packets, layout), encoded.sent, encoded.state)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return self.inner.residual(state, layout)

@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.codec.sparse.sparse import check_share, drawn
 from polyrhythm.core import rng
 from polyrhythm.core.protocols.capability import Capability
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, WithoutResidual
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllReduceRequest
 from polyrhythm.core.protocols.traits import DIFFERENCES, CodecTraits, Payload
@@ -21,7 +21,7 @@ from polyrhythm.core.tensors import Layout, State
 
 @dataclass(frozen=True, slots=True)
 @checked
-class SharedK:
+class SharedK(WithoutResidual):
     """⌈ratio · n⌉ elements drawn uniformly, the same at all workers, in one reduction of their values (SPARTA; Beton et al., 2025).
 
     They are drawn from the run's seed and a counter, so that no index is sent. Other elements are lost: wrap it,
@@ -46,9 +46,6 @@ class SharedK:
         summed: Tensor = yield AllReduceRequest(mine)
         total, sent = (torch.zeros_like(value).index_copy_(0, indices, part) for part in (summed, mine))
         return Aggregated(total, sent, {"rounds": state["rounds"] + 1})
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        return torch.zeros(layout.numel)
 
 
 EXAMPLES = (SharedK(0.1),)

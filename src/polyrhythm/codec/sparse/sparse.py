@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, PacketCodec
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Encoded, PacketCodec, WithoutResidual
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import AllGatherRequest, Packet
 from polyrhythm.core.tensors import Layout, State
@@ -26,7 +26,7 @@ MOST = 2**31
 """The number of elements that 31-bit indices can address."""
 
 
-class SparseCodec(PacketCodec, Protocol):
+class SparseCodec(WithoutResidual, PacketCodec, Protocol):
     """A codec whose packets hold a few elements; the others are zero. A member has `width`, `initial`, `encode`, `decode`, `entries`."""
 
     @abstractmethod
@@ -41,10 +41,6 @@ class SparseCodec(PacketCodec, Protocol):
         for packet in packets[1:]:
             total.index_add_(0, *self.entries(packet))
         return Aggregated(total, encoded.sent, encoded.state)
-
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        """Zeros: nothing is kept for later."""
-        return torch.zeros(layout.numel)
 
 
 class ChosenElements(SparseCodec, Protocol):

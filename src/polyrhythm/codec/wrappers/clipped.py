@@ -46,3 +46,9 @@ class Clipped(WrapperCodec):
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return self.inner.residual(state, layout)
+
+    def joined(self, state: State, layout: Layout) -> State:
+        return self.inner.joined(state, layout)
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        return self.inner.inherit(state, residual, layout)

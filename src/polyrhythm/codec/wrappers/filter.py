@@ -13,6 +13,7 @@ from torch import Tensor
 
 from polyrhythm.codec.wrappers.wrapper import InnerStep, WrapperCodec
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.nested import zeros
 from polyrhythm.core.tensors import Layout, State
 
 _DROPPED = "dropped"
@@ -40,3 +41,10 @@ class FilterCodec(WrapperCodec, Protocol):
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return self.inner.residual(state, layout)
+
+    def joined(self, state: State, layout: Layout) -> State:
+        """The inner codec's, and counts of zero."""
+        return {**self.inner.joined(state, layout), **zeros(state, _DROPPED)}
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        return {**state, **self.inner.inherit(state, residual, layout)}

@@ -106,6 +106,17 @@ class PerTensor:
         states = divide(state, layout.names)
         return _end_to_end([self._codec(large).residual(states[name], single) for name, single, large in self._plan(layout)])
 
+    def joined(self, state: State, layout: Layout) -> State:
+        states = divide(state, layout.names)
+        return _named((name, self._codec(large).joined(states[name], single)) for name, single, large in self._plan(layout))
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        states, plan = divide(state, layout.names), self._plan(layout)
+        parts = torch.split(residual, [single.numel for _, single, _ in plan])
+        return _named(
+            (name, self._codec(large).inherit(states[name], part, single)) for part, (name, single, large) in zip(parts, plan, strict=True)
+        )
+
     def _codec(self, large: bool) -> Codec:
         return self.inner if large else self.rest
 

@@ -72,5 +72,12 @@ class Ranges:
         """The accumulated values that were not sent yet."""
         return state["residual"]
 
+    def joined(self, state: State, layout: Layout) -> State:
+        """Nothing has accumulated: each worker has a cycle."""
+        return self.initial(layout)
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        return {**state, "residual": state["residual"] + residual}
+
 
 EXAMPLES = (Ranges(3),)

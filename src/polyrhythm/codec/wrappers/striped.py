@@ -60,6 +60,9 @@ class Striped:
         inner, rank, stripes = packets(self.inner), context.group.rank, _stripes(layout, context.group.size)
         contexts = context.parts(stripes)
         mine, home = f"back/{rank}", stripes[rank]
+        if _divided_otherwise(state, mine, len(stripes)):
+            left = self.residual(state, layout).to(value)
+            value, state = torch.where(left == 0, value, value + left), {}  # a value without a gradient, -0, stays one
         states = divide(state, [mine, *_outward(len(stripes))])
         out = [
             inner.encode(part, stripe, states[name] or inner.initial(stripe), own)
@@ -94,6 +97,19 @@ class Striped:
             residual.append(here)
         return torch.cat(residual)
 
+    def joined(self, state: State, layout: Layout) -> State:
+        """Nothing yet, as at the start: inner codecs begin anew, as they do where the number of stripes has changed."""
+        return {}
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        """With the residual among those that this worker sends."""
+        count = int(state.get("stripes", 1))
+        stripes, following = _stripes(layout, count), {**state, "stripes": torch.tensor(count)}
+        states = divide(state, _outward(count))
+        for name, left, stripe in zip(_outward(count), layout.cut(residual, stripes), stripes, strict=True):
+            following |= under(name, self.inner.inherit(states[name] or self.inner.initial(stripe), left, stripe))
+        return following
+
 
 @lru_cache(maxsize=64)
 def _stripes(layout: Layout, workers: int) -> tuple[Layout, ...]:
@@ -102,3 +118,9 @@ def _stripes(layout: Layout, workers: int) -> tuple[Layout, ...]:
 
 def _outward(stripes: int) -> list[str]:
     return [f"out/{k}" for k in range(stripes)]
+
+
+def _divided_otherwise(state: State, mine: str, stripes: int) -> bool:
+    """True if `state` is of another number of stripes, or of a worker that owned another than `mine`."""
+    before = int(state["stripes"]) if "stripes" in state else stripes
+    return before != stripes or any(name.startswith("back/") and not name.startswith(f"{mine}/") for name in state)

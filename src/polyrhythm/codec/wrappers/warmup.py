@@ -10,7 +10,7 @@ from torch import Tensor
 from polyrhythm.codec.identity import Identity
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, Encoded, packets
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.nested import divide, under
+from polyrhythm.core.protocols.nested import divide, under, within
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.settings import checked
@@ -72,6 +72,12 @@ class Warmup:
 
     def residual(self, state: State, layout: Layout) -> Tensor:
         return self.inner.residual(divide(state, ["inner"])["inner"], layout)
+
+    def joined(self, state: State, layout: Layout) -> State:
+        return within("inner", state, lambda inner: self.inner.joined(inner, layout))
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        return within("inner", state, lambda inner: self.inner.inherit(inner, residual, layout))
 
 
 def _next(state: State, inner: State) -> State:

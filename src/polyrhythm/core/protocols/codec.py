@@ -6,7 +6,7 @@ Members are in `codec`. The channels of topologies call them, at workers and at 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -63,6 +63,14 @@ class Codec(Protocol):
     def residual(self, state: State, layout: Layout) -> Tensor:
         """The residual (numel,): values that were given before and are not sent yet."""
 
+    @abstractmethod
+    def joined(self, state: State, layout: Layout) -> State:
+        """The state of a worker that joins one with `state`: what must be equal at all, and no residual."""
+
+    @abstractmethod
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        """`state` with the `residual` (numel,) of a worker that has left added to its own."""
+
 
 class PacketCodec(Codec, Protocol):
     """A codec that can encode a vector in one packet, as every pattern but the collective one needs."""
@@ -81,7 +89,24 @@ class PacketCodec(Codec, Protocol):
         """The value of a packet (numel,), with the same bits at every receiver."""
 
 
-class StatelessCodec(PacketCodec, Protocol):
+class WithoutResidual(Protocol):
+    """The part of a `Codec` that keeps nothing back for later: what its state has, if anything, is of use to a worker that joins."""
+
+    def residual(self, state: State, layout: Layout) -> Tensor:
+        """Zeros: nothing is kept for later."""
+        return torch.zeros(layout.numel)
+
+    def joined(self, state: State, layout: Layout) -> State:
+        """The same state."""
+        return state
+
+    def inherit(self, state: State, residual: Tensor, layout: Layout) -> State:
+        """The same state: a worker with the same codec has left nothing."""
+        assert not residual.any(), f"{self} keeps nothing back"
+        return state
+
+
+class StatelessCodec(WithoutResidual, PacketCodec, Protocol):
     """A codec of packets that keeps nothing, and whose packets are gathered and summed: a member has `width`, `encode` and `decode`."""
 
     def initial(self, layout: Layout) -> State:
@@ -92,9 +117,15 @@ class StatelessCodec(PacketCodec, Protocol):
         """The packets of all workers, decoded and summed."""
         return gather_and_sum(self, value, layout, state, context)
 
-    def residual(self, state: State, layout: Layout) -> Tensor:
-        """Zeros: nothing is kept for later."""
-        return torch.zeros(layout.numel)
+
+def taken_over(codec: Codec, states: Sequence[State], layouts: Sequence[Layout], own: bool) -> list[State]:
+    """The states of parts of `layouts` with which a worker continues: its `own`, or those of one that it joins."""
+    return [state if own else codec.joined(state, layout) for state, layout in zip(states, layouts, strict=True)]
+
+
+def inherited(codec: Codec, states: Sequence[State], layouts: Sequence[Layout], residuals: Sequence[Tensor]) -> list[State]:
+    """The states of parts of `layouts`, each with the residual (numel of its part,) of a worker that has left."""
+    return [codec.inherit(*each) for each in zip(states, residuals, layouts, strict=True)]
 
 
 def packets(codec: Codec) -> PacketCodec:

@@ -5,7 +5,9 @@ Codecs and controllers that wrap others use it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import torch
 
 from polyrhythm.core.tensors import State
 
@@ -26,3 +28,14 @@ def divide(state: State, prefixes: Iterable[str]) -> dict[str, State]:
         if prefix in result:
             result[prefix][rest] = tensor
     return result
+
+
+def within(prefix: str, state: State, change: Callable[[State], State]) -> State:
+    """`state` with a change of the state that lies under `prefix`."""
+    others = {name: tensor for name, tensor in state.items() if not name.startswith(f"{prefix}/")}
+    return {**others, **under(prefix, change(divide(state, [prefix])[prefix]))}
+
+
+def zeros(state: State, *names: str) -> State:
+    """Zeros in place of the tensors of these `names`."""
+    return {name: torch.zeros_like(state[name]) for name in names}
