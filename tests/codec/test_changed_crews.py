@@ -46,7 +46,9 @@ def test_after_four_workers_three_and_then_five_exchange_and_nothing_is_lost(cod
     three = crew(codec, 3, own[:3])
     three.clock = four.clock
     torch.testing.assert_close(codec.residual(own[0], LAYOUT), codec.residual(four.states[0], LAYOUT) + left)
-    assert all(same_bits(codec.residual(now, LAYOUT), codec.residual(then, LAYOUT)) for now, then in zip(own[1:3], four.states[1:3]))
+    assert all(
+        same_bits(codec.residual(now, LAYOUT), codec.residual(then, LAYOUT)) for now, then in zip(own[1:3], four.states[1:3], strict=True)
+    )
     rounds(three, 100)
     five = crew(codec, 5, [*three.states, *taken_over(codec, three.states[:1] * 2, [LAYOUT] * 2, own=False)])
     five.clock = three.clock

@@ -45,7 +45,7 @@ def test_spans_that_follow_each_other_are_one_on_the_wire() -> None:
 def test_a_coverage_goes_on_from_a_checkpoint() -> None:
     coverage, other = Coverage([0, 1]), Coverage([0, 1])
     coverage.add([Span(0, 0.0, 3.0), Span(1, 2.0, 4.0)])
-    other.restore(coverage.export())
+    other.restore(coverage.export(), 0.0)
     for each in (coverage, other):
         each.add([Span(1, 0.0, 2.0)])
         assert each.until == {0: 3.0, 1: 4.0}

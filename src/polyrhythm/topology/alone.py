@@ -65,5 +65,11 @@ class _Lone:
     def restore(self, state: StateTree) -> None:
         return None
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """There is nobody to have anything in common with."""
+
+    def inherit(self, residual: Tensor) -> None:
+        """No codec keeps anything back."""
+
     def states(self) -> list[tuple[State, Tensor]]:
         return []

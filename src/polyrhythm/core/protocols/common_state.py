@@ -38,6 +38,12 @@ class CommonState(Protocol):
     def restore(self, state: StateTree) -> None:
         """Take over what was exported, before the first step; see `Stateful`."""
 
+    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = ()) -> None:
+        """Before the first step, take over what was exported among other workers: this worker's `own` state, or that of one that it joins.
+
+        What workers that have `left` did not send is sent by this one: these are their states.
+        """
+
 
 class Opening(Protocol):
     """Worker 0's announcement to the servers that they keep something other than a model: a `msgspec.Struct` with a tag."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 from polyrhythm.core.trees import StateTree
+
+Name = TypeVar("Name")
+Clock = TypeVar("Clock", int, float)
 
 
 class Stateful(Protocol):
@@ -16,6 +19,12 @@ class Stateful(Protocol):
 
     def restore(self, state: StateTree) -> None:
         """Take over what was exported; only called on one that was set up in the same way."""
+
+
+def admitted(clocks: Mapping[Name, Clock], names: Iterable[Name], first: Clock) -> dict[Name, Clock]:
+    """The clocks of `names`: those that are known, and for others the slowest of these, or `first` where there is none."""
+    slowest = min(clocks.values(), default=first)
+    return {name: clocks.get(name, slowest) for name in names}
 
 
 class ServerCheckpoints(Protocol):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from polyrhythm.core.kernel.effects import Effect
@@ -225,11 +226,33 @@ class Channel(Protocol):
     def restore(self, state: StateTree) -> None:
         """Take over what was exported, after `establish`; see `Stateful`."""
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """After `establish` among other members: continue from what a channel of earlier members has exported.
+
+        `own`: this worker has exported it; else a donor has, and what belongs to a worker alone, such as a residual, begins anew. So do
+        counts of requests, for all. Raises CheckpointError for a state that cannot be handed over.
+        """
+
+    def inherit(self, residual: Tensor) -> None:
+        """Send later, too, what a worker that has left did not send (numel,)."""
+
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states and their residuals, in the order of the flat vector (for checkpoints and the conservation law).
 
         Values given to `exchange` that are neither sent nor in a response are in the residuals. Before `establish` there are none.
         """
+
+
+def residual_left(channel: Channel, state: StateTree, numel: int) -> Tensor:
+    """The residual (numel,) of a worker that has left, for `inherit`; where each receiver is kept something else, the mean over receivers.
+
+    `state` is what its channel exported. `channel` is any other of the topology, and has that state afterwards.
+    """
+    if state is not None:
+        channel.take_over(state, own=True)
+        if kept := [residual for _, residual in channel.states()]:
+            return torch.cat(kept).view(-1, numel).mean(0)
+    return torch.zeros(numel)
 
 
 class ServerSide(Protocol):

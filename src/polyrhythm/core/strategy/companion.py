@@ -27,6 +27,10 @@ class Companion:
     def restore(self, state: StateTree) -> None:
         self.channel.restore(state)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """As `Channel.take_over`."""
+        self.channel.take_over(state, own)
+
 
 def companion_scopes(agreement: Agreement) -> list[str]:
     """The prefix of the topics of each vector that the local rule sends, but for the first, which takes the place of the weights."""

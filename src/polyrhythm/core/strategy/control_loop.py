@@ -126,3 +126,10 @@ class ControlLoop:
         self.values = {(ControlledSetting(setting), receiver): value for setting, receiver, value in state["values"]}
         self.bandwidths, self.state = state["bandwidths"], state["state"]
         self.workers = {name: WorkerMeasure(*each) for name, each in state["workers"].items()}
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Continue without what was measured of workers that have left; one that joins takes the decisions that are for all receivers."""
+        present = {"", *self.group.members} if own else {""}
+        only = {key: {name: each for name, each in state[key].items() if name in present} for key in ("sent", "bandwidths", "workers")}
+        values = [each for each in state["values"] if each[1] in present]
+        self.restore({**state, **only, "values": values, "since": state["since"] if own else (0, 0.0, 0, [])})

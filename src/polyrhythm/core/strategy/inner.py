@@ -76,6 +76,11 @@ class Inner:
         self.state.restore({**state["state"], "weights": self.state.weights})
         self.channel.restore(state["channel"])
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Take over what was exported in another group, after the part's weights."""
+        self.state.take_over({**state["state"], "weights": self.state.weights}, own)
+        self.channel.take_over(state["channel"], own)
+
     def rebase(self) -> None:
         """Count the next update from here: the exchange with other groups has changed the weights."""
         if not self.averages_gradients:

@@ -148,6 +148,15 @@ class LocalPart:
         for inner, exported in zip(self.inner, state["inner"], strict=True):
             inner.restore(exported)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Take over a state that was exported among other workers, this worker's `own` or that of one that it joins."""
+        self.taken_rates = tuple(state["rates"])
+        self.rule.take_over(state["local"], own)
+        self.control.take_over(state["control"], own)
+        self.state.take_over(state["model"], own)
+        for inner, exported in zip(self.inner, state["inner"], strict=True):
+            inner.take_over(exported, own)
+
     def restore_weights(self, state: StateTree) -> None:
         """Restore the weights alone, if the training function has written others in the meantime."""
         if self.writes.watched.compare()[1]:

@@ -108,6 +108,12 @@ class LocalRuleOfPart:
         for each, exported in zip(self.beside, state["beside"], strict=True):
             each.restore(exported)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Continue among other workers. The rule's state begins anew at all: duals and corrections have a sum over the workers of then."""
+        self.sent = state["sent"]
+        for each, exported in zip(self.beside, state["beside"], strict=True):
+            each.take_over(exported, own)
+
     async def _all(self, start: Start[Response], port: Port, rates: tuple[float, ...]) -> Response:
         clock = self.held.clock
         starts: list[Start[Response]] = [start]

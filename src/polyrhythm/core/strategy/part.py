@@ -6,7 +6,7 @@ exchanges the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Merged, Overwritten
 from polyrhythm.core.protocols.responses import Response
-from polyrhythm.core.protocols.topology import InitialState
+from polyrhythm.core.protocols.topology import Channel, InitialState, residual_left
 from polyrhythm.core.strategy.deferral.deferral import Deferral
 from polyrhythm.core.strategy.deferral.overlap import Overlap
 from polyrhythm.core.strategy.gradients import Parameters
@@ -175,9 +175,14 @@ class Part:
     def drain(self, step: int) -> str:
         """Drain the channel of every exchange of this part (`Channel.drain`), with no step outstanding. Returns the first error, or ""."""
         self.settle()
-        inside = [*(inner.channel for inner in self.local.inner), *(each.channel for each in self.local.rule.beside)]
-        problems = [self.context.perform(channel.drain(step)) for channel in (*inside, self.channel)]
+        problems = [self.context.perform(channel.drain(step)) for channel in self.channels]
         return next(filter(None, problems), "")
+
+    @property
+    def channels(self) -> list[Channel]:
+        """The channels of every exchange of this part: those inside the group, those of the local rule, and its own."""
+        local = self.local
+        return [*(inner.channel for inner in local.inner), *(each.channel for each in local.rule.beside), self.channel]
 
     def export(self) -> StateTree:
         return {**self.local.export(), "channel": self.channel.export()}
@@ -188,6 +193,26 @@ class Part:
         self.local.restore(state)
         self.channel.restore(state["channel"])
         self.local.writes.note(resumed=True)
+
+    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = ()) -> None:
+        """Continue from a state that was exported among other workers, as `Channel.take_over` does, after `establish`.
+
+        What workers that have `left` kept back, in these states, is sent by this one.
+        """
+        refuse_other_model(state["layout"], self.local.shapes)
+        kept = [self._residuals(each) for each in left]
+        self.local.take_over(state, own)
+        self.channel.take_over(state["channel"], own)
+        for residuals in kept:
+            for channel, residual in zip(self.channels, residuals, strict=True):
+                channel.inherit(residual)
+        self.local.writes.note(resumed=True)
+
+    def _residuals(self, state: StateTree) -> list[Tensor]:
+        """What each of a worker's channels kept back (numel,), from its exported state; the channels here have that state afterwards."""
+        exported = [*(each["channel"] for each in state["inner"]), *state["local"]["beside"], state["channel"]]
+        numel = self.local.parameters.layout.numel
+        return [residual_left(*each, numel) for each in zip(self.channels, exported, strict=True)]
 
     def _exchange(self) -> PendingExchange:
         """The exchange of a step: in place, where gradients are exchanged and the channel can, or as a vector."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter, itemgetter
 from types import MethodType
@@ -222,9 +222,17 @@ class Replica:
         }
 
     def restore(self, state: StateTree) -> None:
+        self._continue(state, [part.restore for part in self.parts])
+
+    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = ()) -> None:
+        """Continue from a state that was exported among other workers, and send what those that have `left` did not send."""
+        rests = [[each["parts"][k] for each in left] for k in range(len(self.parts))]
+        self._continue(state, [partial(part.take_over, own=own, left=rest) for part, rest in zip(self.parts, rests, strict=True)])
+
+    def _continue(self, state: StateTree, continued: list[Callable[[StateTree], None]]) -> None:
         with torch.no_grad():
-            for part, exported in zip(self.parts, state["parts"], strict=True):
-                part.restore(exported)
+            for part, exported in zip(continued, state["parts"], strict=True):
+                part(exported)
             for tensor, value in zip(self.others, state["others"], strict=True):
                 tensor.copy_(value)
         self._restore_optimizer(state)

@@ -13,6 +13,7 @@ from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.consistency import Consistency
 from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.state import admitted
 from polyrhythm.core.protocols.topology import ServerEndpoint
 from polyrhythm.core.tables.clock_table import ClockTable, Flushed
 from polyrhythm.core.tables.records import REQUESTS, ReadStatus, TableDone, TableDrain, TableRead, TableUpdate, from_numbers
@@ -112,11 +113,14 @@ class TableShard:
         staleness = [self.version - flush.content.version for flush in group]
         self.version += 1
         for flush in group:
-            self.store.add(flush.content.rows, flush.content.packet)
-            self.changed[flush.content.rows] = self.version
+            self._add(flush.content)
         now = self.port.now()
         self.record(Merged(now, self.port.name, self.version, staleness, now - began))
         await self.port.merged(len(group))
+
+    def _add(self, update: RowUpdate) -> None:
+        self.store.add(update.rows, update.packet)
+        self.changed[update.rows] = self.version
 
     async def _respond(self, name: str, pending: PendingRead) -> None:
         places = (self.changed[pending.known] > pending.request.since).nonzero().view(-1)
@@ -138,6 +142,12 @@ class TableShard:
     def restore(self, state: StateTree) -> None:
         self.store.keep(self.store.held[:0])
         self.store.put(state["rows"], state["packet"])
-        self.changed, self.version, self.clocks.clocks = state["changed"], state["version"], state["clocks"]
+        self.changed, self.version = state["changed"], state["version"]
+        self.clocks.clocks = admitted(state["clocks"], self.view.members, 0)
         for sender, clock, content in state["pending"]:
-            self.clocks.take(Flushed(sender, clock, RowUpdate(*content)))
+            update = RowUpdate(*content)
+            if self.view.present(sender):
+                self.clocks.take(Flushed(sender, clock, update))
+            else:  # of a worker that has left, for whom nobody waits
+                self.version += 1
+                self._add(update)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -132,6 +133,13 @@ class TableState:
         self.clock, self.requests.visible = state["clock"], state["visible"]
         self.pending.put(state["rows"], state["packet"])
         self.sent = deque(OwnUpdate(*each) for each in state["sent"])
+
+    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = ()) -> None:
+        """Without the updates of the worker that it joins, which are sent by that one; with those of workers that have left."""
+        none = {"rows": self.pending.held, "packet": self.pending.read(self.pending.held), "sent": []}
+        self.restore(state if own else {**state, **none})
+        for each in left:
+            self.pending.add(each["rows"], each["packet"])
 
     def _may_be_invisible(self, clock: int) -> bool:
         """True if a server may answer the next read without the update that this worker sent at `clock`."""

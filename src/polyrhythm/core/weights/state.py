@@ -106,6 +106,10 @@ class ModelState:
         self.state, self.memory, self.clock, self.version = state["rule"], state["merge"], state["clock"], state["version"]
         self.samples = state["samples"]
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Take over a state that was exported among other workers, this worker's `own` or that of one that it joins."""
+        self.restore(state if own else {**state, "samples": 0.0})
+
     def take_samples(self) -> float:
         """Samples that the worker has computed on since this was last called."""
         taken, self.samples = self.samples, 0.0

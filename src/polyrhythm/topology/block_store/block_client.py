@@ -8,7 +8,7 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import worker
-from polyrhythm.core.protocols.codec import packets
+from polyrhythm.core.protocols.codec import inherited, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
@@ -120,6 +120,14 @@ class BlockClient:
 
     def restore(self, state: StateTree) -> None:
         self.coded = state
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        layouts = [task.layout for task in self.tasks]
+        self.coded = taken_over(self.codec, state, layouts, own)
+
+    def inherit(self, residual: Tensor) -> None:
+        layouts = [task.layout for task in self.tasks]
+        self.coded = inherited(self.codec, self.coded, layouts, self.model_state.layout.cut(residual, layouts))
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [(state, self.codec.residual(state, task.layout)) for state, task in zip(self.coded, self.tasks, strict=True)]

@@ -80,5 +80,11 @@ class _Averaging:
     def restore(self, state: StateTree) -> None:
         self.client.restore(state)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.client.take_over(state, own)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.client.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.client.states()

@@ -134,6 +134,16 @@ class _Parts:
         for client, exported in zip(self.clients, state["clients"], strict=True):
             client.restore(exported)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.clock = state["clock"]
+        for client, exported in zip(self.clients, state["clients"], strict=True):
+            client.take_over(exported, own)
+
+    def inherit(self, residual: Tensor) -> None:
+        parts = torch.split(residual, [client.layout.numel for client in reversed(self.clients)])
+        for client, part in zip(reversed(self.clients), parts, strict=True):
+            client.inherit(part)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return [state for client in reversed(self.clients) for state in client.states()]
 

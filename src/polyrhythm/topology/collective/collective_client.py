@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from polyrhythm.core.protocols.algorithm import Algorithm, AnyReduction, all_gather, all_to_all
-from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.topology import WorkerEndpoint
@@ -106,6 +106,14 @@ class CollectiveClient:
 
     def restore(self, state: StateTree) -> None:
         self.requests, self.state = state["requests"], state["codec"]
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Continue with the codec's state, as `Channel.take_over` does."""
+        (self.state,) = taken_over(self.codec, [state["codec"]], [self.layout], own)
+
+    def inherit(self, residual: Tensor) -> None:
+        """Add the residual (numel,) of a worker that has left."""
+        self.state = self.codec.inherit(self.state, residual, self.layout)
 
     def topic(self) -> str:
         """The topic of the next request, which counts as made."""

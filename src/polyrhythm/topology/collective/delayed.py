@@ -135,6 +135,18 @@ class _Pipeline:
 
     def restore(self, state: StateTree) -> None:
         self.client.restore(state["client"])
+        self._restore_sums(state)
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """With the sums that have come: they are of all workers of then, and equal at each."""
+        self.client.take_over(state["client"], own)
+        self._restore_sums(state)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.client.inherit(residual)
+
+    def _restore_sums(self, state: StateTree) -> None:
+        self.under_way.clear()
         for sums in state["sums"]:
             self.under_way.append(held := _UnderWay(contributions=[Contribution(value, count, 0, rates) for value, count, rates in sums]))
             held.ended.open()

@@ -90,6 +90,18 @@ class LateUpdates:
 
     def restore(self, state: StateTree) -> None:
         self.client.restore(state["client"])
+        self._restore_sums(state)
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """With the sums that have come: they are of all workers of then, and equal at each."""
+        self.client.take_over(state["client"], own)
+        self._restore_sums(state)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.client.inherit(residual)
+
+    def _restore_sums(self, state: StateTree) -> None:
+        self.sending = None
         if state["sum"] is not None:
             started, value, count, rates = state["sum"]
             self.sending = _Sum(started, contribution=Contribution(value, count, 0, rates))

@@ -243,6 +243,14 @@ class _StreamingChannel:
         self.rounds, self.sent, self.superseded = state["rounds"], state["sent"], state["superseded"]
         self.arrived, self.versions = state["arrived"], state["versions"]
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Datagrams are counted anew; a worker that joins has done nothing to the weights yet."""
+        self.buffer, self.accrued = state["buffer"], state["accrued"] if own else torch.zeros_like(self.buffer)
+        self.produced = self.accrued.clone()
+
+    def inherit(self, residual: Tensor) -> None:
+        """No codec keeps anything back."""
+
     def states(self) -> list[tuple[State, Tensor]]:
         """Nothing is encoded, and nothing kept back from the worker's own weights."""
         return []

@@ -101,5 +101,12 @@ class _Compressed:
         self.near.restore(state["near"])
         self.copy, self.taken = state["copy"], state["taken"]
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """The copies begin again with weights that are equal at all: the neighbours of now may know no others."""
+        self.near.take_over(state["near"], own)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.near.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.near.states()

@@ -94,5 +94,11 @@ class _Neighbour:
     def restore(self, state: StateTree) -> None:
         self.exchanges, self.coded.state = state["exchanges"], state["codec"]
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.coded.take_over(state["codec"], own)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.coded.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.coded.states()

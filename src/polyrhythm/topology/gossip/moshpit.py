@@ -150,6 +150,12 @@ class _Member:
     def restore(self, state: StateTree) -> None:
         self.numbered = state["rounds"]
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Rounds are counted anew, on the grid of now."""
+
+    def inherit(self, residual: Tensor) -> None:
+        """No codec keeps anything back."""
+
     def states(self) -> list[tuple[State, Tensor]]:
         return []
 

@@ -58,5 +58,13 @@ class Neighbourhood:
     def restore(self, state: StateTree) -> None:
         self.exchanges, self.coded.state = state["exchanges"], state["codec"]
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Continue with the codec's state; exchanges are counted anew, among the neighbours of now."""
+        self.coded.take_over(state["codec"], own)
+
+    def inherit(self, residual: Tensor) -> None:
+        """Add the residual (numel,) of a worker that has left."""
+        self.coded.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.coded.states()

@@ -131,5 +131,12 @@ class _Averager:
     def restore(self, state: StateTree) -> None:
         self.coded.state, self.clock, self.held, self.given = state["codec"], state["clock"], state["held"], state["given"]
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.coded.take_over(state["codec"], own)
+        self.clock, self.held, self.given = state["clock"], state["held"], state["given"]
+
+    def inherit(self, residual: Tensor) -> None:
+        self.coded.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.coded.states()

@@ -102,5 +102,12 @@ class _Puller:
     def restore(self, state: StateTree) -> None:
         self.coded.state, self.clock = state["codec"], state["clock"]
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.coded.take_over(state["codec"], own)
+        self.clock = state["clock"]
+
+    def inherit(self, residual: Tensor) -> None:
+        self.coded.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.coded.states()

@@ -165,5 +165,15 @@ class _Pusher:
         self.held = _Held(weights, mass)
         self.came = {exchange: [_Held(*share) for share in shares] for exchange, shares in state["came"]}
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """With the shares that have come; a worker that joins has a mass of 1."""
+        self.coded.take_over(state["codec"], own)
+        weights, mass, self.given = state["held"]
+        shares = [_Held(*share) for _, shares in state["came"] for share in shares]
+        self.held = _Held(weights, mass).plus(shares) if own else _Held(self.given)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.coded.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return [(state, torch.zeros_like(kept)) for state, kept in self.coded.states()]  # what was not sent is in the weights

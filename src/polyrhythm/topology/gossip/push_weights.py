@@ -6,12 +6,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
-from polyrhythm.core.protocols.codec import packets
+from polyrhythm.core.protocols.codec import inherited, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixParts, Response
@@ -170,6 +171,15 @@ class _PushSender:
     def restore(self, state: StateTree) -> None:
         self.coded = state["codec"]
         self.inbox = {name: (number, tuple(packet)) for name, (number, packet) in state["inbox"]}
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """With the weights that have come, but at a worker that joins: its donor mixes them."""
+        self.coded = taken_over(self.codec, state["codec"], self.layouts, own)
+        self.inbox = {name: (number, tuple(packet)) for name, (number, packet) in state["inbox"]} if own else {}
+
+    def inherit(self, residual: Tensor) -> None:
+        parts = torch.split(residual, [layout.numel for layout in self.layouts])
+        self.coded = inherited(self.codec, self.coded, self.layouts, parts)
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [(state, self.codec.residual(state, part)) for state, part in zip(self.coded, self.layouts, strict=True)]

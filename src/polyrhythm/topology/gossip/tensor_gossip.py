@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.protocols.codec import packets
+from polyrhythm.core.protocols.codec import inherited, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import mixing
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
@@ -94,6 +94,13 @@ class TensorGossip:
 
     def restore(self, state: StateTree) -> None:
         self.exchanges, self.clock, self.memory = state["exchanges"], state["clock"], state["codec"]
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.clock, self.memory = state["clock"], taken_over(self.codec, state["codec"], self.layouts, own)
+
+    def inherit(self, residual: Tensor) -> None:
+        parts = torch.split(residual, [layout.numel for layout in self.layouts])
+        self.memory = inherited(self.codec, self.memory, self.layouts, parts)
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [(state, self.codec.residual(state, layout)) for state, layout in zip(self.memory, self.layouts, strict=True)]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from polyrhythm.core.protocols.codec import Encoded, packets
+from polyrhythm.core.protocols.codec import Encoded, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.topology import Agreement, WorkerEndpoint
@@ -38,6 +38,14 @@ class VectorEncoder:
     def decode(self, packet: Packet) -> Tensor:
         """The value (numel,) of a packet of another worker."""
         return self.codec.decode(packet, self.layout)
+
+    def take_over(self, state: State, own: bool) -> None:
+        """Continue with the codec's state, as `Channel.take_over` does."""
+        (self.state,) = taken_over(self.codec, [state], [self.layout], own)
+
+    def inherit(self, residual: Tensor) -> None:
+        """Add the residual (numel,) of a worker that has left."""
+        self.state = self.codec.inherit(self.state, residual, self.layout)
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The state and its residual, as `Channel.states` has them."""

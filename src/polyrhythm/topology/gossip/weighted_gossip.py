@@ -92,5 +92,11 @@ class _Weighted:
     def restore(self, state: StateTree) -> None:
         self.near.restore(state)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.near.take_over(state, own)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.near.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.near.states()

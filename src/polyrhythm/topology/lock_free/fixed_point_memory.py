@@ -147,6 +147,14 @@ class _FixedPointChannel:
         if self.group.is_first:
             self.shared.copy_(state["shared"])
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Writes are counted anew; the first worker has restored the weights."""
+        if self.group.is_first and state["shared"] is not None:
+            self.shared.copy_(state["shared"])
+
+    def inherit(self, residual: Tensor) -> None:
+        """No codec keeps anything back."""
+
     def states(self) -> list[tuple[State, Tensor]]:
         """Nothing is encoded, and nothing kept back."""
         return []

@@ -80,6 +80,12 @@ class _SharedChannel:
     def restore(self, state: StateTree) -> None:
         self.counters.restore(state)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Writes are counted anew; the first worker has restored the weights."""
+
+    def inherit(self, residual: Tensor) -> None:
+        """No codec keeps anything back."""
+
     def states(self) -> list[tuple[State, Tensor]]:
         """Nothing is encoded, and nothing kept back."""
         return []

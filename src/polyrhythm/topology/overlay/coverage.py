@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from polyrhythm.core.protocols.state import admitted
 from polyrhythm.core.trees import StateTree
 
 
@@ -59,9 +60,10 @@ class Coverage:
         return min(self.until.values(), default=math.inf)
 
     def export(self) -> StateTree:
-        """The state for a checkpoint: by source, in the order in which they were given."""
-        return {"until": list(self.until.values()), "ahead": [tuple(map(float, span)) for span in self.ahead]}
+        """The state for a checkpoint."""
+        return {"until": list(self.until.items()), "ahead": [tuple(map(float, span)) for span in self.ahead]}
 
-    def restore(self, state: StateTree) -> None:
-        self.until = dict(zip(self.until, state["until"], strict=True))
-        self.ahead = [Span(int(source), after, until) for source, after, until in state["ahead"]]
+    def restore(self, state: StateTree, first: float) -> None:
+        """Continue with the sources that are still there; others count as at the slowest clock, or at `first` where there is none."""
+        self.until = admitted(dict(state["until"]), self.until, first)
+        self.ahead = [Span(int(source), after, until) for source, after, until in state["ahead"] if source in self.until]

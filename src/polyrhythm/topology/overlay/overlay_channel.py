@@ -9,7 +9,7 @@ from torch import Tensor
 
 from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.kernel.message import Delivery, Message
-from polyrhythm.core.protocols.codec import packets
+from polyrhythm.core.protocols.codec import packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyOnTop, Response
@@ -115,8 +115,15 @@ class OverlayChannel:
 
     def restore(self, state: StateTree) -> None:
         self.state, self.sent, self.clock = state["codec"], state["sent"], state["clock"]
-        self.coverage.restore(state["coverage"])
+        self.coverage.restore(state["coverage"], self.sent)
         self.pending = [(clock, Parcel(Route.KEEP, from_numbers(spans), value)) for clock, spans, value in state["pending"]]
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """With all that has come and is not merged, as `restore`."""
+        self.restore({**state, "codec": taken_over(self.codec, [state["codec"]], [self.layout], own)[0]})
+
+    def inherit(self, residual: Tensor) -> None:
+        self.state = self.codec.inherit(self.state, residual, self.layout)
 
     def states(self) -> list[tuple[State, Tensor]]:
         return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []

@@ -10,6 +10,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.protocols.codec import taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.requests import Packet
@@ -165,6 +166,14 @@ class _Peer:
     def restore(self, state: StateTree) -> None:
         self.state = state["codec"]
         self.inbox.restore(state["inbox"])
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """With all that has come and is not merged: the weights of a worker that joins do not have it either."""
+        (self.state,) = taken_over(self.codec, [state["codec"]], [self.inbox.layout], own)
+        self.inbox.restore(state["inbox"])
+
+    def inherit(self, residual: Tensor) -> None:
+        self.state = self.codec.inherit(self.state, residual, self.inbox.layout)
 
     def states(self) -> list[tuple[State, Tensor]]:
         layout = self.inbox.layout

@@ -116,5 +116,11 @@ class _Learner:
     def restore(self, state: StateTree) -> None:
         self.inner.restore(state)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.inner.take_over(state, own)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.inner.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.inner.states()

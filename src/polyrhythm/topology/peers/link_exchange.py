@@ -84,5 +84,16 @@ class _Sender:
         for name, sender in state["lanes"].items():
             self.senders[name].restore(sender)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """With what is kept for those that are still there; for others, and at a worker that joins, nothing is kept yet."""
+        self.inbox.restore(state["inbox"])
+        for name, sender in self.senders.items():
+            if own and name in state["lanes"]:
+                sender.restore(state["lanes"][name])
+
+    def inherit(self, residual: Tensor) -> None:
+        for sender in self.senders.values():
+            sender.state = self.inbox.codec.inherit(sender.state, residual, self.inbox.layout)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return [(sender.state, sender.residual()) for sender in self.senders.values()]

@@ -17,6 +17,7 @@ from polyrhythm.core.protocols.codec import PacketCodec, packets
 from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.merge import AnyContribution, EncodedContribution
 from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.state import admitted
 from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout
@@ -184,6 +185,7 @@ class PeerInbox:
         return {"clocks": self.clocks, "pending": pending}
 
     def restore(self, state: StateTree) -> None:
-        self.clocks, self.pending = state["clocks"], []
+        """Continue with the peers that are still there; what has come counts, also from others."""
+        self.clocks, self.pending = admitted(state["clocks"], self.clocks, 0.0), []
         for clock, sender, packet, rates, samples in state["pending"]:
             self.keep_packet(PeerUpdate(clock, tuple(rates), samples), sender, packet)

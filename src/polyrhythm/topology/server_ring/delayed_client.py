@@ -91,5 +91,13 @@ class DelayedClient:
         self.fresh = state["fresh"]
         self.tasks.finish_through(state["finished"])
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.requests.take_over(state["requests"], own)
+        self.fresh = state["fresh"]
+        self.tasks.finish_through(state["finished"])
+
+    def inherit(self, residual: Tensor) -> None:
+        self.requests.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.requests.states()

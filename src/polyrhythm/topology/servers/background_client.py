@@ -88,6 +88,14 @@ class BackgroundClient:
         self.requests.restore(state["requests"])
         self.accrued, self.due, self.drained = state["accrued"], state["due"], state["drained"]
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """With weights that have come, which are of the versions that the requests know."""
+        self.requests.take_over(state["requests"], own)
+        self.accrued, self.due, self.drained = state["accrued"] if own else None, state["due"], state["drained"]
+
+    def inherit(self, residual: Tensor) -> None:
+        self.accrued = residual if self.accrued is None else self.accrued + residual
+
     def states(self) -> list[tuple[State, Tensor]]:
         states = self.requests.states()
         if self.accrued is None:

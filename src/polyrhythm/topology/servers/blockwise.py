@@ -83,6 +83,12 @@ class _BlockwiseClient:
     def restore(self, state: StateTree) -> None:
         self.requests.restore(state)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.requests.take_over(state, own)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.requests.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.requests.states()
 

@@ -145,6 +145,13 @@ class _TreeClient:
         self.requests.restore(state["requests"])
         self.fresh, self.version = state["fresh"], state["version"]
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.requests.take_over(state["requests"], own)
+        self.fresh, self.version = state["fresh"], state["version"]
+
+    def inherit(self, residual: Tensor) -> None:
+        self.requests.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.requests.states()
 

@@ -54,5 +54,12 @@ class HeldClient:
         self.holding, self.pushed = state["holding"], state["pushed"]
         self.client.restore(state["client"])
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.holding, self.pushed = state["holding"], state["pushed"]
+        self.client.take_over(state["client"], own)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.client.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.client.states()

@@ -62,5 +62,13 @@ class SampledClient:
         self.under_way = state["under_way"]
         self.requests.restore(state["requests"])
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Between two of its rounds: which are its rounds depends on the workers, so it gets weights before its next but one."""
+        self.under_way = True
+        self.requests.take_over(state["requests"], own)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.requests.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.requests.states()

@@ -56,5 +56,12 @@ class ServerClient:
         self.keeps = state["keeps"]
         self.requests.restore(state["requests"])
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.keeps = state["keeps"]
+        self.requests.take_over(state["requests"], own)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.requests.inherit(residual)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return self.requests.states()

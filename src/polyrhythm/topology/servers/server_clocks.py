@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.protocols.consistency import Consistency
+from polyrhythm.core.protocols.state import admitted
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.servers.server_records import AwaitHeadStart, Fetch, Push, Wanted
 
@@ -111,4 +112,6 @@ class ServerClocks:
         return {"merged": self.merged, "pushed": self.pushed}
 
     def restore(self, state: StateTree) -> None:
-        self.merged, self.pushed = state["merged"], state["pushed"]
+        """Continue with the workers that are still there; others count as if they had always been at the slowest clock."""
+        slowest = min(state["merged"].values())
+        self.merged, self.pushed = (admitted(state[each], self.workers, slowest) for each in ("merged", "pushed"))

@@ -15,7 +15,7 @@ from torch import Tensor
 from polyrhythm.core.kernel.effects import Send
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.capability import Capability
-from polyrhythm.core.protocols.codec import packets
+from polyrhythm.core.protocols.codec import inherited, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.division import Divided, Division
 from polyrhythm.core.protocols.served_weights import ServedWeights
@@ -159,6 +159,15 @@ class ServerRequests:
 
     def restore(self, state: StateTree) -> None:
         self.coded, self.versions, self.clocks = state["codec"], state["versions"], state["clocks"]
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """As `Channel.take_over`; versions of weights continue, because the servers' do."""
+        self.coded = taken_over(self.codec, state["codec"], self.divided.parts, own)
+        self.versions, self.clocks = state["versions"], state["clocks"]
+
+    def inherit(self, residual: Tensor) -> None:
+        """Add the residual (numel,) of a worker that has left."""
+        self.coded = inherited(self.codec, self.coded, self.divided.parts, self.cut(residual))
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states and their residuals: by shard, or as one where parts do not lie end to end."""

@@ -79,6 +79,14 @@ class EachTensor:
         for client, exported in zip(self.clients, state, strict=True):
             client.restore(exported)
 
+    def take_over(self, state: StateTree, own: bool) -> None:
+        for client, exported in zip(self.clients, state, strict=True):
+            client.take_over(exported, own)
+
+    def inherit(self, residual: Tensor) -> None:
+        for client, part in zip(self.clients, torch.split(residual, self.sizes), strict=True):
+            client.inherit(part)
+
     def states(self) -> list[tuple[State, Tensor]]:
         return [state for client in self.clients for state in client.states()]
 

@@ -6,7 +6,7 @@ import msgspec
 from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.protocols.codec import packets
+from polyrhythm.core.protocols.codec import inherited, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.division import Divided, Division, place_of
 from polyrhythm.core.protocols.topology import Agreement, WorkerEndpoint
@@ -92,6 +92,12 @@ class _Tensor:
             sums.append(delivery.message.tensors[0])
         common.port.progressed(self.single.layout.names[0], "exchange", since)
         return self.divided.join(sums) if sums else value
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        self.coded = taken_over(self.common.codec, state["codec"], self.divided.parts, own)
+
+    def inherit(self, residual: Tensor) -> None:
+        self.coded = inherited(self.common.codec, self.coded, self.divided.parts, self.divided.cut(residual))
 
     def states(self) -> list[tuple[State, Tensor]]:
         pairs = zip(self.coded, self.divided.parts, strict=True)

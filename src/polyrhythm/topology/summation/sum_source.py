@@ -12,6 +12,7 @@ from polyrhythm.core.protocols.state import Stateful
 from polyrhythm.core.protocols.topology import Agreement, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
+from polyrhythm.core.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,12 @@ class TensorSums(Stateful, Protocol):
 
     async def sum(self, value: Tensor, clock: int) -> Tensor:
         """The sum of what all send of their values (numel,) after step `clock`."""
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """As `Channel.take_over`."""
+
+    def inherit(self, residual: Tensor) -> None:
+        """Add the residual (numel of the tensor,) of a worker that has left."""
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states of this tensor and their residuals, in the order of the vector."""

@@ -21,6 +21,7 @@ from polyrhythm.core.protocols.topology import NOTHING, Channel, InitialState
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.errors import CheckpointError
 
 _RESPONSE = "response"
 
@@ -57,6 +58,24 @@ class LeaderChannel:
     def restore(self, state: StateTree) -> None:
         if self.outer is not None:
             self.outer.restore(state)
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """A leader continues as one. Raises CheckpointError at a worker that leads its group now, and did not."""
+        if self.outer is None:
+            return
+        if state is None:
+            raise CheckpointError(
+                f"{self.port.name} exchanges with other groups for its own now, and another worker did in the run that wrote the "
+                "checkpoint, which has that worker's state of the exchange: resume with groups that have the same first workers, such as "
+                "Leaders() over ByRank(size)."
+            )
+        self.outer.take_over(state, own)
+
+    def inherit(self, residual: Tensor) -> None:
+        """The leader sends it later; others send nothing."""
+        assert self.outer is not None or not residual.any(), "the first worker inherits, and leads a group"
+        if self.outer is not None:
+            self.outer.inherit(residual)
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states at the leader; the others have none."""
@@ -132,11 +151,31 @@ class StripeChannel:
         return await self.outer.drain(step)
 
     def export(self) -> StateTree:
-        """The state of the stripe's channel."""
-        return self.outer.export()
+        """The state of the stripe's channel, and which stripe it is."""
+        return {"rank": self.group.rank, "stripes": self.group.size, "outer": self.outer.export()}
 
     def restore(self, state: StateTree) -> None:
-        self.outer.restore(state)
+        self.outer.restore(state["outer"])
+
+    def take_over(self, state: StateTree, own: bool) -> None:
+        """Continue with the same stripe. Raises CheckpointError where it is another."""
+        before, now = (state["rank"], state["stripes"]), (self.group.rank, self.group.size)
+        if before != now:
+            raise CheckpointError(
+                f"{self.port.name} exchanges stripe {now[0]} of {now[1]} now, and the state that it continues from is of stripe "
+                f"{before[0]} of {before[1]}: resume with as many workers in each group, or with across=Leaders() from the beginning."
+            )
+        self.outer.take_over(state["outer"], own)
+
+    def inherit(self, residual: Tensor) -> None:
+        """Send its own stripe of it. Raises CheckpointError where there is something in others."""
+        parts = self.layout.cut(residual, self.stripes)
+        if any(part.any() for rank, part in enumerate(parts) if rank != self.group.rank):
+            raise CheckpointError(
+                f"A worker that has left kept a part of stripes back that {self.port.name} does not exchange: resume with all workers, or "
+                "take a codec without a residual."
+            )
+        self.outer.inherit(parts[self.group.rank])
 
     def states(self) -> list[tuple[State, Tensor]]:
         """The codec's states of this member's stripe; the residual is zero elsewhere in the vector."""
