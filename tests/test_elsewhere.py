@@ -15,6 +15,7 @@ import altair, cloudpickle, greenlet, jinja2, msgspec, networkx, numpy, rich.pro
 import torch, torch.utils.data
 
 ABSENT = {"fcntl", "resource", "grp", "pwd", "termios", "polyrhythm.core.shared_memory._native"}
+ABSENT |= {"polyrhythm.core.processes.runtime._beats"}
 
 class Absent(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):

@@ -112,6 +112,7 @@ def test_a_wheel_built_from_the_source_distribution_works(sources: Path, tmp_pat
         "polyrhythm/py.typed",
         "polyrhythm/tools/report/templates/page.html.jinja",
         "polyrhythm/core/shared_memory/_native.pyi",
+        "polyrhythm/core/processes/runtime/_beats.pyi",
         "polyrhythm/systems/verdicts.json",
     } <= set(names)
     assert not [name for name in names if name.endswith(".c")]

@@ -8,7 +8,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
+
+under_way: dict[int, None] = {}
+"""The numbers of the writes to disks that have begun and not ended: a disk that makes a process wait can be seen from outside."""
+_numbers = count(1)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """The block writes to a disk, which may take long."""
+    number = next(_numbers)
+    under_way[number] = None
+    try:
+        yield
+    finally:
+        del under_way[number]
 
 
 @contextmanager
@@ -36,7 +52,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def write(path: Path, content: bytes) -> None:
     """Write `content` to `path`: all of it, or nothing. Raises OSError."""
-    with replacing(path) as fresh:
+    with writing(), replacing(path) as fresh:
         fresh.write_bytes(content)
 
 

@@ -9,7 +9,7 @@ import pytest
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.processes.rendezvous.local_servers import LocalServers
 from polyrhythm.core.processes.spawn import fork_client
-from polyrhythm.core.processes.spawn.fork_server import Died
+from polyrhythm.core.processes.spawn.fork_server import Died, Fork
 from polyrhythm.core.processes.spawn.supervisor import Supervisor
 from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.core.processes.transport.wire import CONTROL, encode
@@ -22,13 +22,15 @@ class FakeForkClient:
     def __init__(self, refused: str = "") -> None:
         self.socket, self.theirs = socket.socketpair()
         self.ends: dict[str, socket.socket] = {}
+        self.hearts: dict[str, socket.socket] = {}
         self.deaths: list[Died | RunError] = []
         self._refused = refused
 
-    def fork(self, name: str, device: str, control: socket.socket, job_spec: int, preload: list[str]) -> None:
-        if name == self._refused:
+    def fork(self, request: Fork, control: socket.socket, beats: socket.socket, job_spec: int) -> None:
+        if request.name == self._refused:
             raise RunError("no process")
-        self.ends[name] = control.dup()
+        self.ends[request.name] = control.dup()
+        self.hearts[request.name] = beats.dup()
 
     def next_death(self) -> Died:
         self.socket.recv(1)
@@ -42,7 +44,7 @@ class FakeForkClient:
         self.theirs.send(b"!")
 
     def close(self) -> None:
-        for end in (self.socket, self.theirs, *self.ends.values()):
+        for end in (self.socket, self.theirs, *self.ends.values(), *self.hearts.values()):
             end.close()
 
 

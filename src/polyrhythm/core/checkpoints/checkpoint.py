@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from polyrhythm.core.atomic import flush
+from polyrhythm.core.atomic import flush, writing
 from polyrhythm.core.checkpoints import actor_files
 from polyrhythm.core.checkpoints.actor_files import TENSORS, TEXT, Origin, content_of, stem
 from polyrhythm.core.checkpoints.manifest import MANIFEST, MOST_BYTES, FileContent, Manifest, decode, encode
@@ -114,7 +114,8 @@ class PartialCheckpoint:
 
     def write(self, actor: str, state: StateTree) -> None:
         """Write the state that `actor` has exported. Raises OSError."""
-        actor_files.write(self.path, Origin(self.run, self.step, actor), state)
+        with writing():
+            actor_files.write(self.path, Origin(self.run, self.step, actor), state)
 
     def conclude(self, manifest: Manifest) -> None:
         """Write the manifest, when all actors have written. Raises OSError, and CheckpointError for files that are not of this run."""
@@ -125,9 +126,10 @@ class PartialCheckpoint:
             if not files.keys() >= set(_names(actor)):
                 raise CheckpointError(f"{self.path} has no file of {actor}: can every host write to the same directory?")
         text = encode(msgspec.structs.replace(manifest, run=self.run, files=files))
-        (self.path / MANIFEST).write_bytes(text)
-        flush(self.path / MANIFEST)
-        flush(self.path)
+        with writing():
+            (self.path / MANIFEST).write_bytes(text)
+            flush(self.path / MANIFEST)
+            flush(self.path)
 
     def _contents(self, path: Path) -> dict[str, FileContent]:
         """The contents of an actor's files; `path` is that of its JSON file, which holds the checksum of the other."""

@@ -189,6 +189,16 @@ class Faulted(Event, frozen=True):
     what: str
 
 
+class Suspected(Event, frozen=True):
+    """The actor's process was found to be slow, held, stopped, writing to a disk or unreachable from `since` on, or alive again.
+
+    In real processes only; `verdict` is a `Verdict` of `core.processes.runtime.beats`.
+    """
+
+    verdict: str
+    since: float
+
+
 class Restarted(Event, frozen=True):
     """The run was started again because the actor was lost; `reason` is the sentence that says so. (Engines only.)
 
@@ -224,6 +234,7 @@ AnyEvent = (
     | Overwritten
     | Saved
     | Faulted
+    | Suspected
     | Restarted
     | Ended
 )

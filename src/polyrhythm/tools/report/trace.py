@@ -35,6 +35,7 @@ from polyrhythm.core.kernel.events import (
     Stalled,
     Started,
     Stepped,
+    Suspected,
     Undelivered,
     Waited,
 )
@@ -55,6 +56,7 @@ _Instant = (
     | Undelivered
     | Saved
     | Faulted
+    | Suspected
     | Restarted
     | Stalled
     | Sent
@@ -137,6 +139,8 @@ def _instant(event: _Instant) -> tuple[str, Record]:
             return "undelivered", {"sent": event.sent, "arrived": event.arrived, "lost": event.lost, "produced": event.produced}
         case Faulted():
             return "fault", {"what": event.what}
+        case Suspected():
+            return "suspicion", {"verdict": event.verdict, "since": event.since}
         case Restarted():
             return "restart", {"reason": event.reason}
         case Stalled():

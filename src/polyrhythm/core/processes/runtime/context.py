@@ -114,8 +114,10 @@ class NodeContext:
         began, name = self.port.now(), self.port.name
         if self._returned:
             self.record(Computed(began, name, began - self._returned))
+        self._node.steps.wait()
         try:
             return wait()
         finally:
             self._returned = self.port.now()
+            self._node.steps.compute()
             self.record(Waited(self._returned, name, self._returned - began))

@@ -253,6 +253,7 @@ class Node:
             self.steps.clock, self.steps.last = event.clock, time.monotonic()
         elif isinstance(event, Computed):
             self.steps.longest = max(self.steps.longest, event.seconds)
+            self.steps.computed += event.seconds
         self._record(event)
 
     def _mark_gone(self, name: str, how: str) -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from polyrhythm.core.kernel.agreement import listed
 from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.kernel.stopping import notify
 from polyrhythm.core.kernel.uneven import uneven
+from polyrhythm.core.processes.runtime.beats import BeatLimits, process_state
 from polyrhythm.core.processes.runtime.status import EVERY_SECONDS, ActorStatus
 from polyrhythm.errors import CompositionError, DeadlockError, WorkerFailed
 
@@ -31,13 +31,15 @@ _SETTLING_SECONDS = 1.0
 class Patience:
     """Limits in seconds: a run ends when all have waited for `deadlock`, or for `uneven` where some take no more steps and others want one.
 
-    After `notice` it is printed for whom others wait, and after `timeout`, if there is one, the run ends with its name.
+    After `notice` it is printed for whom others wait, and after `timeout`, if there is one, the run ends with its name. `beats` are the
+    limits by which a process is found to be slow, stopped or cut off.
     """
 
     deadlock: float = 20.0
     uneven: float = 2.0
     notice: float = 30.0
     timeout: float | None = None
+    beats: BeatLimits = field(default_factory=BeatLimits)
 
     def __post_init__(self) -> None:
         given = {"patience": self.deadlock, "notice": self.notice, "timeout": math.inf if self.timeout is None else self.timeout}
@@ -70,11 +72,20 @@ class StallReport:
 
 
 class StallDetector:
-    """The actors of a run that are not over. `near` is true if the process of an actor can be inspected; times are of one clock."""
+    """The actors of a run that are not over. `near` is true if the process of an actor can be inspected; times are of one clock.
 
-    def __init__(self, patience: Patience, near: Callable[[str], bool] = lambda name: True) -> None:
+    `reason` says what is known of an actor from its beats (`BeatObserver.reason`).
+    """
+
+    def __init__(
+        self,
+        patience: Patience,
+        near: Callable[[str], bool] = lambda name: True,
+        reason: Callable[[str, float], str] = lambda name, now: "",
+    ) -> None:
         self.patience = patience
         self._near = near
+        self._reason = reason
         self._received: dict[str, ReceivedStatus] = {}
         self._started = False
         self._changed = -math.inf
@@ -168,7 +179,7 @@ class StallDetector:
     def _halt(self, now: float) -> dict[str, float]:
         """The actors whose processes on this host are stopped by a signal, and since when that is known."""
         pids = {name: received.status.pid for name, received in self._received.items() if received.status.pid and self._near(name)}
-        halted = [name for name, pid in pids.items() if _is_halted(pid)]
+        halted = [name for name, pid in pids.items() if process_state(pid) in ("T", "t")]
         self._halted = {name: self._halted.get(name, now) for name in halted}
         return self._halted
 
@@ -185,18 +196,11 @@ class StallDetector:
             text += f", which last took step {clock}, {now - last:.0f} s ago" if clock else ", which has not taken a step yet"
         if first in self._halted:
             text += f"; its process {received.status.pid} is stopped by a signal (kill -CONT {received.status.pid} continues it)"
+        elif reason := self._reason(first, now):
+            text += f"; {reason}"
         elif now - received.at > SILENT_SECONDS:
             text += f"; nothing has been received from it for {now - received.at:.0f} s, so it is stopped or disconnected"
         return text + "."
-
-
-def _is_halted(pid: int) -> bool:
-    """True if the process is stopped by a signal, or by a debugger."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] in "Tt"
 
 
 def report(stall: StallReport) -> None:

@@ -41,7 +41,8 @@ class ActorStatus(msgspec.Struct, frozen=True):
 class StepTracker:
     """A worker's steps, as its own record has them; `Node` updates it with every event.
 
-    `clock` steps, the last at `last` (CLOCK_MONOTONIC); `longest` seconds of computing between two exchanges.
+    `clock` steps, the last at `last` (CLOCK_MONOTONIC); `longest` seconds of computing between two exchanges, `computed` of all computing.
+    `phase` is when the program began to compute, in nanoseconds, or to wait in a call of the library, if negative.
     """
 
     def __init__(self) -> None:
@@ -50,6 +51,16 @@ class StepTracker:
         self.leaving = False
         self.longest = 0.0
         self.last = 0.0
+        self.computed = 0.0
+        self.phase = 0
+
+    def compute(self) -> None:
+        """The program computes from now on."""
+        self.phase = time.monotonic_ns()
+
+    def wait(self) -> None:
+        """The program waits in a call of the library from now on."""
+        self.phase = -time.monotonic_ns()
 
     def status(self, quiet: float, waits: list[str], calls: bool) -> ActorStatus:
         """The status of the actor now, with what is known of its steps."""

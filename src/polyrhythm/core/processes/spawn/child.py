@@ -1,6 +1,6 @@
 """A worker's or a server's own process, from the fork to its end.
 
-It has a control link to its launcher. To the launcher go `address`, `events`, the result (a plain frame),
+It has a control link to its launcher, and a socket for its beats. To the launcher go `address`, `events`, the result (a plain frame),
 `ended`, `failed`, `condition`, `agree`, `held`, `stopped`, `signalled`. From the launcher come `table`, `lost`, `ended` (of others),
 `agreed`, `release`, `hold`, `stop`, `end`. The end of that link is the end of the launcher, and so of this process.
 
@@ -38,6 +38,7 @@ from polyrhythm.core.processes.collectives.reducer import GroupReducer
 from polyrhythm.core.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.core.processes.collectives.traffic import CountTraffic
 from polyrhythm.core.processes.runtime import agreement, failure
+from polyrhythm.core.processes.runtime.beat_sender import BeatSender, BeatTarget
 from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.core.processes.runtime.context import NodeContext
 from polyrhythm.core.processes.runtime.node import Node
@@ -67,13 +68,13 @@ _REPORT_SECONDS = 5.0
 _STORE_SECONDS = 60.0
 
 
-def run(control: socket.socket, name: str, device: str, descriptor: int) -> int:
-    """Be the actor `name` of the job in `descriptor`; the exit code."""
+def run(channels: tuple[socket.socket, socket.socket], name: str, device: str, descriptor: int) -> int:
+    """Be the actor `name` of the job in `descriptor`; the exit code. `channels` are the sockets of its control link and of its beats."""
     spec, work = unpack(descriptor)
     os.close(descriptor)
     _settle(spec)
     rng.seed_everything(spec.seed, name)
-    child = Child(control, Role(name, spec.secret, spec.seed, device), spec)
+    child = Child(channels, Role(name, spec.secret, spec.seed, device), spec)
     return child.run(work)
 
 
@@ -94,12 +95,15 @@ def _settle(spec: JobSpec) -> None:
 class Child:
     """The process's side of its control link, and its node."""
 
-    def __init__(self, control: socket.socket, role: Role, spec: JobSpec) -> None:
+    def __init__(self, channels: tuple[socket.socket, socket.socket], role: Role, spec: JobSpec) -> None:
+        control, beats = channels
         self._name = role.name
         self._spec = spec
         listeners = listen_everywhere(spec.ip, spec.host) if spec.ip else listen_locally()
         self._address = listeners.address
         self._node = Node(role, spec.wiring, listeners, self._record)
+        self._beats = BeatSender(self._node.steps)
+        self._beats.add(BeatTarget(beats))
         self._node.on_failure = self._fail
         self._node.on_connection_lost = self._connection_lost
         self._node.on_control = self._receive_from_peer
@@ -125,6 +129,7 @@ class Child:
             self._started.wait()
             self._record(Started(self._node.port.now(), self._name))
             works = is_worker(self._name)
+            self._node.steps.compute() if works else self._node.steps.wait()
             result = program(NodeContext(self._node)) if works else self._node.complete(service(self._node.port, self._node.record))
             ended = self._node.port.now()
         except BaseException as problem:
@@ -137,6 +142,7 @@ class Child:
 
     def _finish(self, result: Message | None, ended: float) -> None:
         """Announce the end to the others, then to the launcher."""
+        self._node.steps.wait()
         announced = Completion()
         self._in_loop(lambda: self._node.finish(lambda: announced.finish(None, None)))
         announced.wait()
@@ -243,6 +249,8 @@ class Child:
         if self._spec.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)
         StatusReporter(self._node, self._spec.thresholds, self._send_status).look()
+        if not self._spec.ip:  # a joined worker watches its servers by their statuses
+            self._beats.start()
         self._started.finish(None, None)
 
     def _reducers(self) -> dict[str, GroupReducer]:

@@ -54,10 +54,14 @@ class ForkClient:
         """True if the fork server lives and has no children."""
         return not self._ended and self._process.poll() is None and not self._alive
 
-    def fork(self, name: str, device: str, control: socket.socket, job_spec: int, preload: list[str]) -> None:
-        """Request a process with `control` and `job_spec`, that writes to this one's standard output and error."""
-        self._alive.add(name)
-        self._request(Fork(name, device, preload), [control.fileno(), job_spec, 1, 2])
+    def fork(self, request: Fork, control: socket.socket, beats: socket.socket, job_spec: int) -> None:
+        """Request a process with `control`, `beats` and `job_spec`, that writes to this one's standard output and error."""
+        self._alive.add(request.name)
+        self._request(request, [control.fileno(), beats.fileno(), job_spec, 1, 2])
+
+    def kill(self, name: str) -> None:
+        """Kill the process of `name`, whose death is then announced as any other. Raises RunError if the fork server has failed."""
+        self._request(Kill(name), [])
 
     def next_death(self) -> Died:
         """The next death, which must have been announced. Raises RunError if the fork server or a fork failed."""

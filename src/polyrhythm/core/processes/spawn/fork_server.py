@@ -28,7 +28,8 @@ _LOOK_SECONDS = 1.0
 
 
 class Fork(msgspec.Struct, tag=True, frozen=True):
-    """Make a process for the actor `name`. With it come descriptors: its control socket, its job spec, stdout and stderr."""
+    """Make a process for the actor `name`. With it come descriptors: its control socket, that of its beats, its job spec, stdout
+    and stderr."""
 
     name: str
     device: str
@@ -36,7 +37,9 @@ class Fork(msgspec.Struct, tag=True, frozen=True):
 
 
 class Kill(msgspec.Struct, tag=True, frozen=True):
-    """Kill all children, and theirs."""
+    """Kill the child `name`, or all if that is empty, and theirs."""
+
+    name: str = ""
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
@@ -94,7 +97,7 @@ class ForkServer:
         if isinstance(request, Fork):
             self._fork(request, descriptors)
         else:
-            self._kill()
+            self._kill(request.name)
         return True
 
     def _fork(self, request: Fork, descriptors: list[int]) -> None:
@@ -122,14 +125,15 @@ class ForkServer:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher handles interrupts
             os.setsid()
             self._parent.close()
-            control, job_spec, out, err = descriptors
+            control, beats, job_spec, out, err = descriptors
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.close(out)
             os.close(err)
             from polyrhythm.core.processes.spawn.child import run
 
-            code = run(socket.socket(fileno=control), request.name, request.device, job_spec)
+            channels = socket.socket(fileno=control), socket.socket(fileno=beats)
+            code = run(channels, request.name, request.device, job_spec)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -148,10 +152,11 @@ class ForkServer:
             _kill(os.killpg, pid)  # what the child itself had started goes with it
             self._reply(Died(name, os.waitstatus_to_exitcode(status)))
 
-    def _kill(self) -> None:
-        for pid in self._children:
-            _kill(os.killpg, pid)
-            _kill(os.kill, pid)  # one that is too young to have a group
+    def _kill(self, only: str = "") -> None:
+        for pid, name in self._children.items():
+            if only in ("", name):
+                _kill(os.killpg, pid)
+                _kill(os.kill, pid)  # one that is too young to have a group
 
     def _reply(self, reply: Reply) -> None:
         try:

@@ -9,16 +9,18 @@ from contextlib import suppress
 import msgspec
 
 from polyrhythm.core.kernel.comparison import Comparisons
-from polyrhythm.core.kernel.events import AnyEvent, Faulted, Recorder, Stepped
+from polyrhythm.core.kernel.events import AnyEvent, Faulted, Recorder, Stepped, Suspected
 from polyrhythm.core.kernel.job import Ending, Job
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.kernel.stopping import asked_first
 from polyrhythm.core.processes.runtime import failure
 from polyrhythm.core.processes.runtime.agreement import AgreementCollector, comparison_of
+from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS
 from polyrhythm.core.processes.runtime.stall_detection import Patience, StallDetector, report
 from polyrhythm.core.processes.runtime.status import ActorStatus
 from polyrhythm.core.processes.runtime.whole_run import of_whole_run
+from polyrhythm.core.processes.spawn.child_watch import ChildWatch, OnStalled, wait
 from polyrhythm.core.processes.spawn.fork_client import ForkClient
 from polyrhythm.core.processes.spawn.requested_stop import RequestedStop
 from polyrhythm.core.processes.spawn.supervisor import SupervisedChild, Supervisor
@@ -35,7 +37,7 @@ _RELEASE_SECONDS = 10.0
 class LaunchedRun:
     """One run of `job`, whose actors have `startup` seconds to come up; `execute` once. Observes the supervisor of its children."""
 
-    def __init__(self, job: Job, record: Recorder, startup: float, patience: Patience) -> None:
+    def __init__(self, job: Job, record: Recorder, startup: float, patience: Patience, on_stalled: OnStalled = wait) -> None:
         self._job = job
         self._record = record
         self._startup = startup
@@ -44,7 +46,8 @@ class LaunchedRun:
         self._supervisor = Supervisor(self._loop, self)
         self._collector = AgreementCollector()
         self._comparisons = Comparisons()
-        self._detector = StallDetector(patience)
+        self._watch = ChildWatch(self._supervisor, patience.beats, self._note, on_stalled)
+        self._detector = StallDetector(patience, reason=self._watch.observer.reason)
         self._origin = 0.0
         self._started = False
         self._failure: PolyrhythmError | Stopped | None = None
@@ -79,7 +82,9 @@ class LaunchedRun:
             self._started, now = True, time.monotonic()
             self._origin = now - self._job.began
             self._detector.begin(self._supervisor.children, now)
+            self._watch.begin()
             self._look()
+            self._look_at_beats()
             self._supervisor.begin(self._supervisor.table, self._origin)
 
     def recorded(self, child: SupervisedChild, events: Iterable[AnyEvent]) -> None:
@@ -110,7 +115,7 @@ class LaunchedRun:
 
     def ended(self, child: SupervisedChild) -> None:
         """An actor has ended well, which the others must know."""
-        self._detector.forget(child.name, time.monotonic())
+        self._forget(child.name)
         self._supervisor.broadcast(Message("ended", text=child.name))
         self._check_end()
 
@@ -139,7 +144,7 @@ class LaunchedRun:
             self.failed(WorkerFailed(child.name, why))
             return
         self._lost.append(child.name)
-        self._detector.forget(child.name, time.monotonic())
+        self._forget(child.name)
         self._record(Faulted(time.monotonic() - self._origin, child.name, why))
         if not self._workers_left():
             self.failed(WorkerFailed(child.name, f"{why}, and no other worker is left"))
@@ -185,6 +190,21 @@ class LaunchedRun:
         if expired is not None:
             self.failed(expired)
         self._loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
+
+    def _look_at_beats(self) -> None:
+        """Find out who is suspected, and do about it what the policy says."""
+        self._watch.look(time.monotonic())
+        self._loop.after(LOOK_SECONDS, self._look_at_beats)
+
+    def _note(self, suspected: Suspected) -> None:
+        """Record it, in seconds of the run."""
+        at, since = suspected.time - self._origin, suspected.since - self._origin
+        self._record(msgspec.structs.replace(suspected, time=at, since=since))
+
+    def _forget(self, name: str) -> None:
+        """The actor `name` has ended, or is lost."""
+        self._detector.forget(name, time.monotonic())
+        self._watch.forget(name)
 
     def _check_startup(self) -> None:
         if not self._started:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +14,9 @@ import msgspec
 from polyrhythm.core.kernel.events import AnyEvent
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.processes.runtime import failure
+from polyrhythm.core.processes.runtime.beat import NBYTES, Beat, decode
 from polyrhythm.core.processes.spawn.fork_client import ForkClient
+from polyrhythm.core.processes.spawn.fork_server import Fork
 from polyrhythm.core.processes.transport.addresses import Address
 from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
 from polyrhythm.core.processes.transport.loop import READ, EventLoop
@@ -37,6 +39,15 @@ class SupervisedChild:
     bytes_sent: int = 0
     messages_sent: int = 0
     result: Message | None = None
+    beats: socket.socket | None = None
+
+    def next_beat(self) -> Beat | None:
+        """The next of the beats that have come; None if that were all."""
+        try:
+            packet = self.beats.recv(NBYTES, socket.MSG_DONTWAIT) if self.beats is not None else b""
+        except OSError:  # nothing is there, or its process ended with beats unread
+            return None
+        return decode(packet)[1] if packet else None
 
 
 class SupervisorObserver(Protocol):
@@ -83,8 +94,9 @@ class Supervisor:
                 child = self.children[name] = SupervisedChild(name, FrameLink(self._loop, Plain(ours), Wiring(), Tally()))
                 child.link.on_frame = lambda _, frame, it=child: self._receive(it, frame)  # type: ignore[misc]
                 child.link.on_close = lambda _, why, it=child: self._cut_off(it, why)  # type: ignore[misc]
-                with theirs:
-                    client.fork(name, device, theirs, job_spec, modules)
+                child.beats, beats = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with theirs, beats:
+                    client.fork(Fork(name, device, modules), theirs, beats, job_spec)
         finally:
             os.close(job_spec)
 
@@ -127,11 +139,24 @@ class Supervisor:
         for child in self.children.values():
             child.link.drain()
 
+    def beats(self) -> Iterator[tuple[str, Beat]]:
+        """The beats that have come since, by actor."""
+        for name, child in self.children.items():
+            while (beat := child.next_beat()) is not None:
+                yield name, beat
+
+    def kill(self, name: str) -> None:
+        """Kill the process of `name`; it is reported as lost."""
+        if self._client is not None and not self.children[name].dead:
+            self._client.kill(name)
+
     def close(self) -> None:
         """Close the links; in the loop's thread, or when it is over."""
         self._closed = True
         for child in self.children.values():
             child.link.close()
+            if child.beats is not None:
+                child.beats.close()
         self._forget_server()
 
     def _receive(self, child: SupervisedChild, frame: Frame) -> None:
