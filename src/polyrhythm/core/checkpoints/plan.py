@@ -11,21 +11,22 @@ from pathlib import Path
 
 from polyrhythm.core.checkpoints.checkpoint import Checkpoint
 from polyrhythm.core.checkpoints.fitting import fitting
+from polyrhythm.core.checkpoints.moments import Moments, OnRequest
 from polyrhythm.core.checkpoints.store import CheckpointStore
 from polyrhythm.core.trees import StateTree
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """`store` is where checkpoints are written, one after `every` steps of each worker; `resumed` is the one that the run continues from.
+    """`store` is where checkpoints are written, and `moments` after which steps; `resumed` is the one that the run continues from.
 
-    Without a store none are written; without `every` only those that the training function requests. `grace` is how many seconds a run that
+    Without a store none are written. `grace` is how many seconds a run that
     is asked to stop may take to write a last one. `override` names settings of which a resumed run takes its own; `circumstances` are
     recorded in each checkpoint.
     """
 
     store: CheckpointStore | None = None
-    every: int | None = None
+    moments: Moments = OnRequest()  # noqa: RUF009 (a frozen value)
     resumed: Checkpoint | None = None
     grace: float = 0.0
     override: frozenset[str] = frozenset()
@@ -35,6 +36,11 @@ class CheckpointPlan:
     def began(self) -> float:
         """Seconds on the run's clock at its start: 0, or those that the checkpoint recorded."""
         return 0.0 if self.resumed is None else self.resumed.manifest.seconds
+
+    @property
+    def step(self) -> int:
+        """The step after which the run continues: 0, or that of the checkpoint."""
+        return 0 if self.resumed is None else self.resumed.manifest.step
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import SupportsIndex
+from typing import Literal, SupportsIndex
 
+from polyrhythm.core.checkpoints.moments import ByCost, EverySteps, Moments, OnRequest
 from polyrhythm.core.settings import shown
 from polyrhythm.errors import CompositionError
+
+_AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
     """Checkpoints in `directory` after `every` steps, the latest `keep` of them; and the checkpoint to resume from.
+
+    With every="auto" the first checkpoint is after ten steps, and the others at the interval that costs least, by what writing one takes
+    and the mean time between failures: `mtbf` hours, or as the run itself shows, beginning with one loss a day for each worker.
 
     `resume` is a checkpoint or the directory of a run; True takes the newest in `directory`, and starts from the beginning if it has none.
     A run that is asked to stop, by SIGTERM or SIGHUP, may take `grace` seconds to write a last one. `override` names settings of which a
@@ -26,14 +32,16 @@ class Checkpoints:
     """
 
     directory: str | Path | None = None
-    every: int | None = None
+    every: int | Literal["auto"] | None = None
     keep: int = 2
     resume: bool | str | Path = False
     grace: float = 20.0
     override: Sequence[str] = ()
+    mtbf: float | None = None
 
     def __post_init__(self) -> None:
-        for name, number in (("every", self.every), ("keep", self.keep)):
+        every = None if self.every == _AUTO else self.every
+        for name, number in (("every", every), ("keep", self.keep)):
             if (number is not None or name == "keep") and (isinstance(number, bool) or not isinstance(number, SupportsIndex)):
                 raise CompositionError(f"{name}={shown(number)} is not a whole number: give 1 or more.")
         if self.directory is not None and not isinstance(self.directory, (str, PathLike)):
@@ -54,12 +62,25 @@ class Checkpoints:
                 )
             if self.resume is True:
                 raise CompositionError("resume was given without a directory for checkpoints: give it too (directory=, or --checkpoint).")
-        if self.every is not None and self.every < 1:
+        if every is not None and int(every) < 1:
             raise CompositionError(f"every={self.every} is not a number of steps: give 1 or more.")
         if isinstance(self.grace, bool) or not isinstance(self.grace, (int, float)) or not 0 <= self.grace < math.inf:
             raise CompositionError(f"grace={self.grace!r} is no time to write a last checkpoint in: give 0 or more seconds.")
+        if self.mtbf is not None and self.every != _AUTO:
+            raise CompositionError(f"mtbf={self.mtbf!r} was given without every='auto', which alone uses it: give that too.")
+        if self.mtbf is not None and (
+            isinstance(self.mtbf, bool) or not isinstance(self.mtbf, (int, float)) or not 0 < self.mtbf < math.inf
+        ):
+            raise CompositionError(f"mtbf={self.mtbf!r} is no time between failures: give hours, more than 0.")
         if self.keep < 1:
             raise CompositionError(f"keep={self.keep} would keep no checkpoint: give 1 or more.")
+
+    @property
+    def moments(self) -> Moments:
+        """The rule that `every` means."""
+        if self.every == _AUTO:
+            return ByCost(self.mtbf)
+        return OnRequest() if self.every is None else EverySteps(int(self.every))
 
 
 def given_checkpoints(given: object) -> Checkpoints:

@@ -14,6 +14,7 @@ from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import ASIDE, Message
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.training.checkpoint_costs import CheckpointCosts
 from polyrhythm.core.training.position import DataPosition
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CheckpointError, RecordWarning, WorkloadError
@@ -52,11 +53,15 @@ class Vote(NamedTuple):
 class Coordinator:
     """Runs next to worker 0: waits until all workers have reported a stage, and lets them continue."""
 
-    def __init__(self, port: Port, group: Group, commit: Callable[[int], str], discard: Callable[[int], None]) -> None:
+    def __init__(self, port: Port, group: Group, plan: CheckpointPlan, commit: Callable[[int], str], costs: CheckpointCosts) -> None:
+        assert plan.store is not None, "else no checkpoint is written"
         self.port = port
         self.group = group
         self.commit = commit
-        self.discard = discard
+        self.discard = plan.store.discard
+        self.moments = plan.moments
+        self.costs = costs
+        self.next: tuple[float, ...] = ()
         self.votes: dict[str, Vote] = {}
 
     async def live(self) -> None:
@@ -87,15 +92,18 @@ class Coordinator:
             )
         step, stages = steps.pop(), {vote.stage for vote in votes.values()}
         if stages == {Stage.READY}:
+            self.costs.ready()
             return ""
         problem = next((vote.problem for vote in votes.values() if vote.problem), "") or self.commit(step)
         if problem:
             self.discard(step)
+        agreed = self.moments.agreed(step, self.costs.written(step))
+        self.next = () if agreed is None else (float(agreed),)
         return problem
 
     async def _respond(self, verdict: Verdict, text: str = "") -> None:
         for name in self.group.members:
-            await self.port.send(name, Message(_VERDICTS, (float(verdict),), text))
+            await self.port.send(name, Message(_VERDICTS, (float(verdict), *self.next), text))
 
 
 class Checkpointing:
@@ -108,6 +116,8 @@ class Checkpointing:
         self.state = state
         self.manifest = manifest
         self.last = 0
+        self.next: int | None = None
+        self.losses: Callable[[], int] = lambda: 0
         self.over = plan.store is None
         self.close: Callable[[], None] = _nothing
 
@@ -117,7 +127,9 @@ class Checkpointing:
             return
         self.close = self.plan.store.lock()
         losses(_VOTES)
-        coordinator = Coordinator(self.context.port, self.group, self._commit, self.plan.store.discard)
+        port = self.context.port
+        costs = CheckpointCosts(port.now, self.plan.began, max(self.last, self.plan.step), self.group.size, lambda: self.losses())
+        coordinator = Coordinator(port, self.group, self.plan, self._commit, costs)
 
         async def spawn() -> None:
             await self.context.port.spawn("checkpoints", coordinator.live())
@@ -134,8 +146,7 @@ class Checkpointing:
 
     def due(self, clock: int) -> bool:
         """True if a checkpoint is due after step `clock`, or was due after an earlier step since the last one."""
-        every = self.plan.every
-        return not self.over and every is not None and clock // every > self.last // every
+        return not self.over and clock >= (self.plan.moments.after(self.last) if self.next is None else self.next)
 
     def request(self, step: int, position: DataPosition) -> bool:
         """Write a checkpoint because the user called `Worker.save`; True if it is kept, or the broken-off run has written it."""
@@ -184,7 +195,9 @@ class Checkpointing:
         await self._send(vote)
         delivery = await self.context.port.receive(_VERDICTS)
         assert delivery is not None
-        return Verdict(int(delivery.message.numbers[0])), delivery.message.text
+        verdict, *agreed = map(int, delivery.message.numbers)
+        self.next = agreed[0] if agreed else None
+        return Verdict(verdict), delivery.message.text
 
     async def _send(self, vote: Vote) -> None:
         await self.context.port.send(self.group.first, Message(_VOTES, (float(vote.stage), float(vote.step)), vote.problem))

@@ -88,6 +88,7 @@ class Worker(ObservedWorker):
         rng.seed_everything(mesh.seed, "worker", group.rank)
         manifest = lambda step: manifest_of(plan, step, context.port.now(), chosen.circumstances)  # noqa: E731
         self._checkpointing = Checkpointing(chosen, context, group, self._state, manifest)
+        self._checkpointing.losses = lambda: len(self.crew.left)
         self._checkpointing.begin(self._models.follow_losses)
 
     def attach(

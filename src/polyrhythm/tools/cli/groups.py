@@ -19,6 +19,7 @@ from polyrhythm.tools.cli.options import (
     Grace,
     Json,
     Keep,
+    Mtbf,
     NetworkName,
     On,
     Options,
@@ -90,17 +91,18 @@ class CheckpointOptions:
     grace: Grace = 20.0
     resume: Resume = False
     override: Override = None
+    mtbf: Mtbf = None
 
     def wanted(self) -> Checkpoints:
         """The options as a value for `run` and `join`. Raises CompositionError for what cannot be."""
         from polyrhythm.core.checkpoints.request import Checkpoints
 
-        return Checkpoints(self.checkpoint, self.every, self.keep, self.resume, self.grace, self.override or [])
+        return Checkpoints(self.checkpoint, self.every, self.keep, self.resume, self.grace, self.override or [], self.mtbf)
 
     def arguments(self) -> list[str]:
         """The options that were given, as arguments of a command, without --resume."""
         usual = CheckpointOptions()
-        given = [(f"--{name}", getattr(self, name), getattr(usual, name)) for name in ("checkpoint", "every", "keep", "grace")]
+        given = [(f"--{name}", getattr(self, name), getattr(usual, name)) for name in ("checkpoint", "every", "mtbf", "keep", "grace")]
         named = [part for flag, value, default in given if value != default for part in (flag, str(value))]
         return [*named, *repeated("--override", self.override)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -114,8 +114,28 @@ Checkpoint = Annotated[
     Path | None,
     typer.Option("--checkpoint", metavar="DIR", parser=path_given, help="Where to write checkpoints, and from where --resume continues."),
 ]
+
+
+def _steps(text: str) -> int | str:
+    """The value of `--every`. Raises typer.BadParameter for what is no number of steps."""
+    if text == "auto":
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"{text} is no number of steps: give 1 or more, or auto.")
+    return int(text)
+
+
 Every = Annotated[
-    int | None, typer.Option("--every", metavar="STEPS", min=1, help="Write a checkpoint after every STEPS steps of each worker.")
+    Any,
+    typer.Option(
+        "--every",
+        metavar="STEPS|auto",
+        parser=_steps,
+        help="Write a checkpoint after every STEPS steps of each worker; auto: as often as measured costs are worth it.",
+    ),
+]
+Mtbf = Annotated[
+    float | None, typer.Option("--mtbf", metavar="HOURS", help="With --every auto: the mean time between failures of the run.")
 ]
 Keep = Annotated[int, typer.Option("--keep", metavar="N", min=1, help="How many of the latest checkpoints to keep.")]
 Grace = Annotated[
