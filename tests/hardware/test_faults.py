@@ -150,7 +150,7 @@ def test_faults_wait_for_the_moments_of_their_actors_and_are_taken_once() -> Non
     waiting = AwaitedFaults(faults)
     assert waiting.moments == {"worker/1": ["step 3", "checkpoint 1"], "first": ["step 3"]}
     assert waiting.take("worker/1", "step 3", "worker/0") == [Crash("worker/1", step=3)]
-    assert waiting.take("worker/1", "step 3", "worker/1") == [Stall("worker/1", duration=1.0, step=3)]
+    assert waiting.take("worker/1", "step 3", "worker/1") == [faults[1]]
     assert waiting.take("worker/1", "step 3", "worker/1") == []
 
 

@@ -89,4 +89,4 @@ class AwaitedFaults:
     def take(self, actor: str, when: str, first: str) -> list[Fault]:
         """The faults that begin now that `actor` has come to the moment `when`, and `first` is the first worker, by its name."""
         names = [actor, FIRST] if actor == first else [actor]
-        return [resolved(fault, first) for name in names for fault in self._waiting.pop((name, when), [])]
+        return [fault for name in names for fault in self._waiting.pop((name, when), [])]

@@ -9,7 +9,7 @@ from typing import Protocol
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.faults.actors import Join, Leave
 from polyrhythm.hardware.faults.checks import FIRST, refuse_strangers
-from polyrhythm.hardware.faults.fault import Fault, LineFault, begins, places, remaining
+from polyrhythm.hardware.faults.fault import Fault, LineFault, begins, moment, places, remaining
 
 
 class FaultRule(Protocol):
@@ -39,6 +39,8 @@ def schedule(faults: Sequence[FaultSource], seed: int, actors: Sequence[str], be
     for fault in drawn:
         elsewhere = ("host/", "site/") if isinstance(fault, LineFault) else ()  # places that only a network has
         refuse_strangers(actors, *(name for name in places(fault) if not name.startswith(elsewhere) and name not in (FIRST, *joining)))
+        if moment(fault)[0].startswith("server/") and moment(fault)[1]:
+            raise CompositionError(f"{fault} waits for a step, and {moment(fault)[0]} takes none: give at=SECONDS.")
     found = [rest for fault in drawn if (rest := remaining(fault, began)) is not None]
     return sorted(found, key=lambda fault: math.inf if (at := begins(fault)) is None else at)
 

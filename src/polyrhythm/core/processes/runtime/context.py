@@ -31,6 +31,8 @@ class NodeContext:
         self._returned = 0.0
         self.port: Port = node.port
         self.record: Recorder = node.record
+        self.written: Callable[[], None] = _nothing
+        """Called when a part of a checkpoint is written."""
 
     @property
     def bytes_sent(self) -> int:
@@ -58,7 +60,9 @@ class NodeContext:
         return compute()
 
     def write(self, deed: Callable[[], T]) -> T:
-        return deed()
+        result = deed()
+        self.written()
+        return result
 
     def uncounted(self, compute: Callable[[], T]) -> T:
         return compute()
@@ -121,3 +125,7 @@ class NodeContext:
             self._returned = self.port.now()
             self._node.steps.compute()
             self.record(Waited(self._returned, name, self._returned - began))
+
+
+def _nothing() -> None:
+    """No fault waits for checkpoints."""

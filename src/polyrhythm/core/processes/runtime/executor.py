@@ -81,7 +81,7 @@ class ActorExecutor:
     def __init__(self, name: str, loop: EventLoop, outbox: Outbox, reduce: Reducing, on_error: Callable[[BaseException], None]) -> None:
         self.name = name
         self._loop = loop
-        self._outbox = outbox
+        self.outbox = outbox
         self._reduce = reduce
         self._on_error = on_error
         self._mail: dict[str, deque[Delivery]] = {}
@@ -193,12 +193,12 @@ class ActorExecutor:
         """Carry out `effect`: whether `task` must wait, and if not, the result."""
         match effect:
             case Send():
-                self._outbox.send(effect.to, effect.message)
+                self.outbox.send(effect.to, effect.message)
             case SendAll():
                 for name in effect.to:
-                    self._outbox.send(name, effect.message)
+                    self.outbox.send(name, effect.message)
             case SendDatagram():
-                self._outbox.send_datagram(effect.to, effect.message)
+                self.outbox.send_datagram(effect.to, effect.message)
             case Receive():
                 return self._receive(task, effect)
             case ReceiveAll():
@@ -206,7 +206,7 @@ class ActorExecutor:
             case Compute():
                 pass
             case Flush():
-                self._outbox.when_drained(lambda: self._loop.call(lambda: self._resume(task, self._rate(effect))), effect.to)
+                self.outbox.when_drained(lambda: self._loop.call(lambda: self._resume(task, self._rate(effect))), effect.to)
                 return True, None
             case Sleep():
                 task.timer = self._loop.after(effect.seconds, lambda: self._resume(task))
@@ -233,7 +233,7 @@ class ActorExecutor:
 
     def _rate(self, effect: Flush) -> float | None:
         """The rate, where `effect` asks for it: the system is called for every connection."""
-        return self._outbox.rate(effect.to) if effect.rated else None
+        return self.outbox.rate(effect.to) if effect.rated else None
 
     def _receive(self, task: CoroutineTask, effect: Receive) -> tuple[bool, Delivery | None]:
         box = self._mail.get(effect.topic)

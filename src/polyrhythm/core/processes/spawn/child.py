@@ -1,8 +1,9 @@
 """A worker's or a server's own process, from the fork to its end.
 
 It has a control link to its launcher, and a socket for its beats. To the launcher go `address`, `events`, the result (a plain frame),
-`ended`, `failed`, `condition`, `agree`, `held`, `stopped`, `signalled`. From the launcher come `table`, `lost`, `ended` (of others),
-`agreed`, `release`, `hold`, `stop`, `end`. The end of that link is the end of the launcher, and so of this process.
+`ended`, `failed`, `condition`, `agree`, `held`, `stopped`, `signalled`, `moment`. From the launcher come `table`, `lost`, `ended` (of
+others), `agreed`, `release`, `hold`, `stop`, `end`, `inject`, `resume`. The end of that link is the end of the launcher, and so of this
+process.
 
 SIGTERM, SIGHUP and SIGQUIT, which batch systems send to all processes of a job, are the launcher's to decide on: whether the run is
 asked to stop, or only this process is to end.
@@ -38,6 +39,7 @@ from polyrhythm.core.processes.collectives.reducer import GroupReducer
 from polyrhythm.core.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.core.processes.collectives.traffic import CountTraffic
 from polyrhythm.core.processes.runtime import agreement, failure
+from polyrhythm.core.processes.runtime.actor_faults import MOMENT, ActorFaults
 from polyrhythm.core.processes.runtime.beat_sender import BeatSender, BeatTarget
 from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.core.processes.runtime.context import NodeContext
@@ -114,6 +116,7 @@ class Child:
         self._launcher.on_frame = self._receive_control
         self._launcher.on_close = lambda *_: os.killpg(0, signal.SIGKILL)
         self._started, self._released = Completion(), Completion()
+        self._faults = ActorFaults(role.name, self._node, spec.faults, spec.fault_seed, self._ask) if spec.faults else None
         self._node.stop_point.on_stop = self._stop
         self._node.stop_point.on_end = lambda: self._in_loop(lambda: self._send("stopped", (0.0,)))
         self._node.agreement.on_request = lambda facts, remedy: self._launcher.send_control(agreement.agreement_request(facts, remedy))
@@ -125,12 +128,14 @@ class Child:
         try:
             self._report_signals()
             program, service = work()
-            self._in_loop(lambda: self._send("address", text=msgspec.json.encode(self._address).decode()))
+            self._in_loop(lambda: self._send("address", (float(os.getpid()),), msgspec.json.encode(self._address).decode()))
             self._started.wait()
             self._record(Started(self._node.port.now(), self._name))
-            works = is_worker(self._name)
+            works, context = is_worker(self._name), NodeContext(self._node)
+            if self._faults is not None:
+                self._faults.follow(context)
             self._node.steps.compute() if works else self._node.steps.wait()
-            result = program(NodeContext(self._node)) if works else self._node.complete(service(self._node.port, self._node.record))
+            result = program(context) if works else self._node.complete(service(self._node.port, self._node.record))
             ended = self._node.port.now()
         except BaseException as problem:
             self._in_loop(partial(self._fail, problem))
@@ -143,6 +148,8 @@ class Child:
     def _finish(self, result: Message | None, ended: float) -> None:
         """Announce the end to the others, then to the launcher."""
         self._node.steps.wait()
+        if self._faults is not None:
+            self._faults.settle()
         announced = Completion()
         self._in_loop(lambda: self._node.finish(lambda: announced.finish(None, None)))
         announced.wait()
@@ -220,6 +227,11 @@ class Child:
         else:
             self._node.loop.after(_REPORT_SECONDS, lambda: self._node.still_broken(name))
 
+    def _ask(self, moment: str) -> None:
+        """Have the launcher inject what waits for this moment, after all that was recorded until then."""
+        self._flush()
+        self._send(MOMENT, text=moment)
+
     def _receive_control(self, link: FrameLink, frame: Frame) -> None:
         message = frame.message
         assert frame.flags & CONTROL
@@ -234,6 +246,8 @@ class Child:
                 self._node.agreement.settle(message.text)
             case "release":
                 self._released.finish(None, None)
+            case "inject" | "resume" if self._faults is not None:
+                self._faults.receive(message)
             case "hold":
                 self._send("held", (float(self._node.stop_point.hold()),))
             case "stop":

@@ -58,6 +58,10 @@ class JobSpec(msgspec.Struct, frozen=True):
     """The interface to be reached at from other hosts; empty for jobs of one host."""
     host: str = ""
     """The name of this host, if not the one it gives itself."""
+    faults: bytes = b""
+    """The run's faults as `actor_faults.pack` has them; empty where there are none."""
+    fault_seed: int = 0
+    """The seed from which lost messages are drawn."""
     expendable: list[str] = []
     """The actors without which the run continues, where there is no launcher to report losses."""
 

@@ -12,10 +12,12 @@ import torch
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.job import Ending, Job, Location, Work
 from polyrhythm.core.kernel.names import is_worker, server, worker
+from polyrhythm.core.processes.runtime.actor_faults import pack
 from polyrhythm.core.processes.runtime.stall_detection import Patience
 from polyrhythm.core.processes.spawn import fork_client, job_spec
 from polyrhythm.core.processes.spawn.job_spec import JobSpec, SharingGroup
 from polyrhythm.core.processes.spawn.launched_run import LaunchedRun
+from polyrhythm.core.processes.spawn.process_faults import refuse_virtual
 from polyrhythm.core.processes.store.store_server import StoreServer
 from polyrhythm.core.processes.system import capacity
 from polyrhythm.core.processes.system.linux import require_linux
@@ -23,6 +25,9 @@ from polyrhythm.core.processes.transport.frame_link import Wiring
 from polyrhythm.core.settings import checked
 from polyrhythm.core.shared_memory import SharedSegment, can_share
 from polyrhythm.errors import CompositionError
+from polyrhythm.hardware.faults import Fault, FaultSource, schedule
+from polyrhythm.hardware.faults.fault import LineFault
+from polyrhythm.hardware.faults.schedule import refuse_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,8 @@ class Processes:
     (False), or has one if there is one for each (None); `patience` the seconds without traffic, with all waiting, after which the
     run counts as deadlocked; `startup` the seconds within which all must start; `notice` the seconds of waiting for one that makes no
     progress, or computes for long, after which this is printed on stderr; `timeout` those after which the run fails with its name (None:
-    never); `preload` names modules to import once instead of in every process; `seed` is the default seed of runs.
+    never); `preload` names modules to import once instead of in every process; `seed` is the default seed of runs, and that of
+    `faults`: the values of `hardware`, at the times and steps that the same seed gives in virtual time.
     """
 
     threads: int = 1
@@ -46,6 +52,7 @@ class Processes:
     preload: tuple[str, ...] = ()
     seed: int = 0
     wiring: Wiring = field(default_factory=Wiring)
+    faults: tuple[FaultSource, ...] = ()
 
     def __post_init__(self) -> None:
         require_linux("Processes(), which starts real processes,")
@@ -92,8 +99,10 @@ class Processes:
         job = work.job(self.locations(work.workers))
         capacity.check(job.workers + job.servers)
         devices, secret = self._devices(job), secrets.token_bytes(32)
+        faults = self._schedule(job, devices)
+        by_messages = any(isinstance(fault, LineFault) for fault in faults)  # sums in shared memory would go past a cut
         with ExitStack() as stack:
-            groups = [_share(name, members, stack) for name, members in job.summing.items()]
+            groups = [_share(name, members, stack, by_messages) for name, members in job.summing.items()]
             spec = JobSpec(
                 *job_spec.surroundings(),
                 secret,
@@ -103,13 +112,24 @@ class Processes:
                 self._patience.thresholds,
                 groups,
                 _keep_store(devices, secret, stack),
+                faults=pack(faults),
+                fault_seed=self.seed,
             )
-            return self._launch(job, record, spec, devices)
+            return self._launch(job, record, spec, devices, faults)
 
-    def _launch(self, job: Job, record: Recorder, spec: JobSpec, devices: dict[str, str]) -> Ending:
+    def _schedule(self, job: Job, devices: dict[str, str]) -> list[Fault]:
+        """The faults of the run. Raises CompositionError for those that it cannot have."""
+        names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
+        faults = schedule(self.faults, self.seed, names, job.began)
+        refuse_virtual(faults, devices)
+        if job.crew.fixed:
+            refuse_changes(faults)
+        return faults
+
+    def _launch(self, job: Job, record: Recorder, spec: JobSpec, devices: dict[str, str], faults: list[Fault]) -> Ending:
         with fork_client.borrow() as client:  # first, so that it imports while the job is packed
             packed = job_spec.pack(spec, (job.program, job.service))
-            return LaunchedRun(job, record, self.startup, self._patience).execute(client, devices, packed, self.preload)
+            return LaunchedRun(job, record, self.startup, self._patience, faults=faults).execute(client, devices, packed, self.preload)
 
     def _devices(self, job: Job) -> dict[str, str]:
         """The device of each actor: one CUDA device for each worker if there are enough and they may be used, else the CPU."""
@@ -123,9 +143,9 @@ class Processes:
         return workers | {server(shard): "cpu" for shard in range(job.servers)}
 
 
-def _share(name: str, members: tuple[str, ...], stack: ExitStack) -> SharingGroup:
+def _share(name: str, members: tuple[str, ...], stack: ExitStack, by_messages: bool) -> SharingGroup:
     """Memory for a group, where processes of this host can share any; `stack` closes it when all members have opened it."""
-    if not can_share():
+    if by_messages or not can_share():
         return SharingGroup(name, members, "")
     segment = SharedSegment.create(len(members))
     stack.callback(segment.close)

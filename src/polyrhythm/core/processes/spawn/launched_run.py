@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -22,10 +22,12 @@ from polyrhythm.core.processes.runtime.status import ActorStatus
 from polyrhythm.core.processes.runtime.whole_run import of_whole_run
 from polyrhythm.core.processes.spawn.child_watch import ChildWatch, OnStalled, wait
 from polyrhythm.core.processes.spawn.fork_client import ForkClient
+from polyrhythm.core.processes.spawn.process_faults import ProcessFaults
 from polyrhythm.core.processes.spawn.requested_stop import RequestedStop
 from polyrhythm.core.processes.spawn.supervisor import SupervisedChild, Supervisor
 from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.errors import CompositionError, PolyrhythmError, RunError, Stopped, WorkerFailed
+from polyrhythm.hardware.faults import Fault
 
 _LOOK_SECONDS = 1.0
 _TOGETHER_SECONDS = 1.0
@@ -37,7 +39,15 @@ _RELEASE_SECONDS = 10.0
 class LaunchedRun:
     """One run of `job`, whose actors have `startup` seconds to come up; `execute` once. Observes the supervisor of its children."""
 
-    def __init__(self, job: Job, record: Recorder, startup: float, patience: Patience, on_stalled: OnStalled = wait) -> None:
+    def __init__(
+        self,
+        job: Job,
+        record: Recorder,
+        startup: float,
+        patience: Patience,
+        on_stalled: OnStalled = wait,
+        faults: Sequence[Fault] = (),
+    ) -> None:
         self._job = job
         self._record = record
         self._startup = startup
@@ -54,6 +64,8 @@ class LaunchedRun:
         self._stop: RequestedStop | None = None
         self._signalled: dict[str, int] = {}
         self._lost: list[str] = []
+        self._faults = ProcessFaults(faults, self._loop, self._supervisor, record, lambda: time.monotonic() - self._origin)
+        self._faults.over = self._is_over
 
     def execute(self, client: ForkClient, devices: dict[str, str], job_spec: int, preload: Iterable[str]) -> Ending:
         """Start an actor for each of `devices` and see the run to its end. Closes `job_spec`."""
@@ -72,6 +84,7 @@ class LaunchedRun:
             return self._ending()
         finally:
             self._supervisor.close()
+            self._faults.close()
             self._loop.close()
 
     # What the supervisor reports
@@ -86,6 +99,7 @@ class LaunchedRun:
             self._look()
             self._look_at_beats()
             self._supervisor.begin(self._supervisor.table, self._origin)
+            self._faults.begin()
 
     def recorded(self, child: SupervisedChild, events: Iterable[AnyEvent]) -> None:
         """Events of one actor, with the bytes that all have sent."""
@@ -106,8 +120,10 @@ class LaunchedRun:
                     self.failed(CompositionError(found))
             case "condition":
                 self._detector.update(child.name, msgspec.json.decode(message.text, type=ActorStatus), time.monotonic())
-                if (deadlock := self._detector.deadlock(time.monotonic())) is not None and self._stop is None:
+                if (deadlock := self._detector.deadlock(time.monotonic())) is not None and self._may_end:
                     self.failed(deadlock)
+            case "moment":
+                self._faults.reach(child, message.text)
             case "held" | "stopped" if self._stop is not None:
                 self._stop.received(child.name, message)
             case "signalled":
@@ -138,6 +154,8 @@ class LaunchedRun:
             return
         if child.name in self._signalled:
             why = failure.exit_reason(-self._signalled[child.name])
+        scheduled = self._faults.reason(child.name)
+        why = f"{scheduled}: {why}" if scheduled else why
         if self._stop is not None:
             self._stop.lose()
         if not self._started or self._job.essential(child.name):
@@ -145,7 +163,8 @@ class LaunchedRun:
             return
         self._lost.append(child.name)
         self._forget(child.name)
-        self._record(Faulted(time.monotonic() - self._origin, child.name, why))
+        if not scheduled:  # else it was recorded when it happened
+            self._record(Faulted(time.monotonic() - self._origin, child.name, why))
         if not self._workers_left():
             self.failed(WorkerFailed(child.name, f"{why}, and no other worker is left"))
             return
@@ -163,6 +182,11 @@ class LaunchedRun:
         if self._stop is None and not child.dead:
             self._signalled[child.name] = number
             child.link.send_control(Message("end", (float(number),)))
+
+    @property
+    def _may_end(self) -> bool:
+        """True if those who all wait are deadlocked: the run is not ending, and they do not wait for a fault to end."""
+        return self._stop is None and not self._faults.lasting
 
     def _is_over(self, child: SupervisedChild) -> bool:
         """True if nothing more is expected of it."""

@@ -39,6 +39,7 @@ class SupervisedChild:
     bytes_sent: int = 0
     messages_sent: int = 0
     result: Message | None = None
+    pid: int = 0
     beats: socket.socket | None = None
 
     def next_beat(self) -> Beat | None:
@@ -166,7 +167,7 @@ class Supervisor:
             return
         match message.topic:
             case "address":
-                child.address = msgspec.json.decode(message.text, type=Address)
+                child.address, child.pid = msgspec.json.decode(message.text, type=Address), int(message.numbers[0])
                 self._observer.came_up(child)
             case "events":
                 child.bytes_sent, child.messages_sent = map(int, message.numbers)
