@@ -12,6 +12,7 @@ PolyrhythmError
 └── RunError             a run that failed after it had started
     ├── WorkerFailed     a worker or server raised, or its process died
     │   └── WorkerStopped  a worker was asked to end, by SIGTERM or Ctrl-C
+    ├── NoProgressError  a run that was started again and again, and took no further step
     ├── DeadlockError    every actor waits; names what each waits for
     └── WireError        malformed or unauthenticated bytes from a peer
         └── TamperedError  bytes that were changed between two hosts
@@ -32,18 +33,8 @@ from collections.abc import Iterable
 
 __all__ = [
     *("AliasWarning", "CheckpointError", "CompositionError", "DataError", "DeadlockError", "DivergedError", "DriftWarning"),
-    *(
-        "PlainEpochsWarning",
-        "PolyrhythmError",
-        "RecordError",
-        "RecordWarning",
-        "ResumedWarning",
-        "RunError",
-        "Stopped",
-        "TamperedError",
-        "UnknownNameError",
-    ),
-    *("UnshardedWarning", "WireError", "WorkerFailed", "WorkerStopped", "WorkloadError"),
+    *("NoProgressError", "PlainEpochsWarning", "PolyrhythmError", "RecordError", "RecordWarning", "ResumedWarning", "RunError"),
+    *("Stopped", "TamperedError", "UnknownNameError", "UnshardedWarning", "WireError", "WorkerFailed", "WorkerStopped", "WorkloadError"),
 ]
 
 
@@ -116,6 +107,12 @@ class WorkerStopped(WorkerFailed):
 
     def __reduce__(self) -> tuple[type[WorkerFailed], tuple[str, str, str]]:
         return (WorkerStopped, (self.actor, self.reason, self.trace))
+
+
+class NoProgressError(RunError):
+    """A run that was started again so often without a further step that another start would not help; commands end with `EXIT_CODE`."""
+
+    EXIT_CODE = 93
 
 
 class DeadlockError(RunError):

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from shlex import join
 
+from polyrhythm.errors import NoProgressError
 from polyrhythm.launchers.submission import NEW_SECRET, SECRET, WorkerCommand
 
 _TEMPLATE = """\
@@ -30,8 +31,8 @@ for (( restart = 0; ; restart++ )); do
     fi
     srun --kill-on-bad-exit=1 --wait=30 "${{worker[@]}}"
     code=$?
-    # 2: what was given cannot be run, now or later
-    if (( code == 0 || code == 2 || restart == {restarts} )); then
+    # 2: what was given cannot be run, now or later; {stuck}: it was started again too often without a further step
+    if (( code == 0 || code == 2 || code == {stuck} || restart == {restarts} )); then
         exit $code
     fi
     echo "polyrhythm: the workers ended with code $code; they are started again ($(( restart + 1 )) of {restarts})" >&2
@@ -51,4 +52,5 @@ def batch_script(job: WorkerCommand, options: Sequence[str], restarts: int, thre
         command=join([sys.executable, *job.arguments]),
         again=join([sys.executable, *job.again]),
         restarts=restarts,
+        stuck=NoProgressError.EXIT_CODE,
     )

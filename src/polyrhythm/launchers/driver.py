@@ -23,7 +23,7 @@ from polyrhythm.core.processes.runtime import failure
 from polyrhythm.core.processes.runtime.whole_run import of_whole_run
 from polyrhythm.core.processes.store.store_server import StoreServer
 from polyrhythm.core.processes.transport.loop import EventLoop
-from polyrhythm.errors import PolyrhythmError, RunError, TamperedError, WorkerFailed, sentence
+from polyrhythm.errors import NoProgressError, PolyrhythmError, RunError, TamperedError, WorkerFailed, sentence
 from polyrhythm.launchers import messages
 from polyrhythm.launchers.messages import Beginning
 from polyrhythm.launchers.packing import packed
@@ -217,7 +217,9 @@ class Driver:
 
 def _passing(error: PolyrhythmError) -> bool:
     """True if another attempt may not meet this error: it is of processes and connections, not of the training function or an attacker."""
-    return isinstance(error, RunError) and not isinstance(error, TamperedError) and not (isinstance(error, WorkerFailed) and error.trace)
+    if isinstance(error, TamperedError | NoProgressError) or (isinstance(error, WorkerFailed) and error.trace):
+        return False
+    return isinstance(error, RunError)
 
 
 def drive(engine: Launcher, work: Work, record: Recorder) -> Ending:

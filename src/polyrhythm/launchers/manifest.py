@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyrhythm.errors import NoProgressError
+
 Manifest = dict[str, Any]
 
 LABEL = "batch.kubernetes.io/job-name"
@@ -53,8 +55,9 @@ def service(name: str, port: int) -> Manifest:
 def indexed_job(pods: Pods, command: Sequence[str], environment: Sequence[Manifest]) -> Manifest:
     """The Job whose pods run `command`. A pod that fails or is lost is replaced by one of the same index."""
     # a new pod for each failure, and not a container that is started again in it: the old one says why, and the new one may be elsewhere
+    final = {"containerName": "worker", "operator": "In", "values": [_REFUSED, NoProgressError.EXIT_CODE]}
     rules = [
-        {"action": "FailJob", "onExitCodes": {"containerName": "worker", "operator": "In", "values": [_REFUSED]}},
+        {"action": "FailJob", "onExitCodes": final},
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
     spec = {

@@ -93,7 +93,7 @@ def best_interval(write: float, restart: float, failures: float) -> float:
 
     Examples:
         >>> round(best_interval(write=30.0, restart=300.0, failures=24 * 3600.0))
-        2312
+        2311
     """
     return write + sqrt(2 * (failures + restart) * write + write * write)
 

@@ -21,8 +21,8 @@ class CheckpointPlan:
     """`store` is where checkpoints are written, and `moments` after which steps; `resumed` is the one that the run continues from.
 
     Without a store none are written. `grace` is how many seconds a run that
-    is asked to stop may take to write a last one. `override` names settings of which a resumed run takes its own; `circumstances` are
-    recorded in each checkpoint.
+    is asked to stop may take to write a last one. `override` names settings of which a resumed run takes its own; so many `restarts` may
+    take no further step; `circumstances` are recorded in each checkpoint.
     """
 
     store: CheckpointStore | None = None
@@ -30,6 +30,7 @@ class CheckpointPlan:
     resumed: Checkpoint | None = None
     grace: float = 0.0
     override: frozenset[str] = frozenset()
+    restarts: int = 3
     circumstances: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -27,6 +27,8 @@ class Checkpoints:
     and the mean time between failures: `mtbf` hours, or as the run itself shows, beginning with one loss a day for each worker.
 
     `resume` is a checkpoint or the directory of a run; True takes the newest in `directory`, and starts from the beginning if it has none.
+    A run that was started again `restarts` times, and has taken no further step, ends with a NoProgressError.
+
     A run that is asked to stop, by SIGTERM or SIGHUP, may take `grace` seconds to write a last one. `override` names settings of which a
     resumed run takes its own, and not those of the checkpoint. Raises CompositionError for what cannot be.
     """
@@ -38,11 +40,12 @@ class Checkpoints:
     grace: float = 20.0
     override: Sequence[str] = ()
     mtbf: float | None = None
+    restarts: int = 3
 
     def __post_init__(self) -> None:
         every = None if self.every == _AUTO else self.every
-        for name, number in (("every", every), ("keep", self.keep)):
-            if (number is not None or name == "keep") and (isinstance(number, bool) or not isinstance(number, SupportsIndex)):
+        for name, number in (("every", every), ("keep", self.keep), ("restarts", self.restarts)):
+            if (number is not None or name != "every") and (isinstance(number, bool) or not isinstance(number, SupportsIndex)):
                 raise CompositionError(f"{name}={shown(number)} is not a whole number: give 1 or more.")
         if self.directory is not None and not isinstance(self.directory, (str, PathLike)):
             raise CompositionError(f"directory={self.directory!r} is not a path: give that of a directory.")
@@ -72,6 +75,8 @@ class Checkpoints:
             isinstance(self.mtbf, bool) or not isinstance(self.mtbf, (int, float)) or not 0 < self.mtbf < math.inf
         ):
             raise CompositionError(f"mtbf={self.mtbf!r} is no time between failures: give hours, more than 0.")
+        if self.restarts < 0:
+            raise CompositionError(f"restarts={self.restarts} is no number of restarts: give 0 or more.")
         if self.keep < 1:
             raise CompositionError(f"keep={self.keep} would keep no checkpoint: give 1 or more.")
 

@@ -78,7 +78,7 @@ def planned(plan: StrategyPlan, wanted: Checkpoints, here: Mapping[str, str] = M
                     "that run, or give another directory."
                 )
     grace = 0.0 if store is None else float(wanted.grace)
-    return CheckpointPlan(store, wanted.moments, resumed, grace, frozenset(wanted.override), here)
+    return CheckpointPlan(store, wanted.moments, resumed, grace, frozenset(wanted.override), wanted.restarts, here)
 
 
 def newest(wanted: Checkpoints) -> Checkpoint | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from polyrhythm.core.checkpoints.manifest import Manifest
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
+from polyrhythm.core.checkpoints.restarts import RestartCount
 from polyrhythm.core.kernel.events import Saved
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
@@ -119,12 +120,14 @@ class Checkpointing:
         self.next: int | None = None
         self.losses: Callable[[], int] = lambda: 0
         self.over = plan.store is None
+        self.came: Callable[[int], None] = _nothing_yet
         self.close: Callable[[], None] = _nothing
 
     def begin(self, losses: Callable[[str], None]) -> None:
         """Lock the directory and start the coordinator, at worker 0; `losses` subscribes a topic to notices of lost workers."""
         if self.plan.store is None or not self.group.is_first:
             return
+        self._count_start(RestartCount(self.plan.store.directory, self.plan.restarts))
         self.close = self.plan.store.lock()
         losses(_VOTES)
         port = self.context.port
@@ -138,6 +141,7 @@ class Checkpointing:
 
     def between(self, clock: int) -> None:
         """After step `clock`: write a checkpoint if one is due; if the run was asked to stop, write the last one and end here."""
+        self.came(clock)
         last = None if self.plan.store is None else self.context.last_step(clock)
         if last is not None and clock >= last:
             self.context.stop(self.save(clock))
@@ -177,9 +181,21 @@ class Checkpointing:
 
     def end(self, step: int) -> None:
         """Report that this worker takes no more steps."""
+        self.came(max(step, self.plan.step + 1))  # a run that was over before is no failure
         if not self.over:
             self.over = True
             self.context.perform(self._send(Vote(Stage.ENDED, step)))
+
+    def _count_start(self, starts: RestartCount) -> None:
+        """Count this start until it has taken a step. Raises NoProgressError after too many that took none."""
+        starts.started(self.plan.step)
+
+        def came(clock: int) -> None:
+            if clock > self.plan.step:
+                starts.stepped()
+                self.came = _nothing_yet
+
+        self.came = came
 
     def _vote(self, vote: Vote) -> str | None:
         """Report a stage and wait for all workers: why the checkpoint is not kept, empty if it is; None if no more can be complete."""
@@ -219,6 +235,10 @@ class Checkpointing:
         except OSError as problem:
             return f"it could not be renamed: {problem.strerror or problem}"
         return ""
+
+
+def _nothing_yet(clock: int) -> None:
+    """Count nothing: only the first worker counts starts, and only until it has taken a step."""
 
 
 def _nothing() -> None:

@@ -2,6 +2,7 @@
 
 0      all went well
 1      a run that was started failed, be it one of several, or what it found could not be kept
+93     a run was started again and again, and took no further step (that of NVIDIA's resiliency extension)
 2      what was given cannot be run: names, options, the JOB, its data
 130    interrupted
 128+n  stopped by the signal n: 143 by SIGTERM
@@ -18,7 +19,7 @@ import typer
 
 from polyrhythm.core.kernel.stopping import StopSignals, note_end, tell
 from polyrhythm.core.kernel.stopping import exit_code as interrupted
-from polyrhythm.errors import DivergedError, PolyrhythmError, RunError, ScriptEnded, Stopped, WorkerFailed, sentence
+from polyrhythm.errors import DivergedError, NoProgressError, PolyrhythmError, RunError, ScriptEnded, Stopped, WorkerFailed, sentence
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -71,10 +72,15 @@ def notice(text: str) -> None:
 
 
 def exit_code(error: PolyrhythmError) -> int:
-    """1 for a run that failed, 2 for something that could not be run; a script that refused its own arguments chooses itself."""
+    """1 for a run that failed, 93 for one that comes no further, 2 for something that could not be run.
+
+    A script that refused its own arguments chooses itself.
+    """
     chosen = _own_exit(error)
     if chosen is not None:
         return chosen
+    if isinstance(error, NoProgressError):
+        return error.EXIT_CODE
     return 1 if isinstance(error, RunError | DivergedError) else 2
 
 

@@ -92,7 +92,7 @@ def _report(attempt: Attempt, as_json: bool, kept: Path | None) -> int:
         notice(trouble)
     if attempt.error is not None:
         code = exit_code(attempt.error)
-        if as_json and code == 1:
+        if as_json and code != 2:
             print_json(attempt.outcome.summary)
         show_error(attempt.error)
         return code
