@@ -76,7 +76,7 @@ class Drop:
 
     def __post_init__(self) -> None:
         refuse_moment(self, 0.0 if self.at is None and self.step is None else self.at, self.step, self.duration)
-        refuse_first(self, self.between)
+        _refuse_between(self, self.between)
         if not 0 <= self.probability <= 1:
             raise CompositionError(f"{self} has the probability {self.probability}. Give one from 0 to 1.")
 
@@ -108,7 +108,7 @@ class DatagramFaults:
 
     def __post_init__(self) -> None:
         refuse_moment(self, 0.0 if self.at is None and self.step is None else self.at, self.step, self.duration)
-        refuse_first(self, self.between)
+        _refuse_between(self, self.between)
         for name, value in (("loss", self.loss), ("duplicated", self.duplicated), ("late", self.late)):
             if not 0 <= value <= 1:
                 raise CompositionError(f"DatagramFaults({name}={value}) is no probability. Give one from 0 to 1.")
@@ -120,7 +120,9 @@ class DatagramFaults:
         return f"datagrams are lost with probability {self.loss:.9g} for {self.duration:.9g} s"
 
 
-def refuse_first(fault: object, between: tuple[str, str] | None) -> None:
-    """Refuse "first" as a place whose messages are lost: who that is changes, and the random stream of a connection does not."""
+def _refuse_between(fault: object, between: tuple[str, str] | None) -> None:
+    """Refuse what is no pair, and "first" as a place whose messages are lost: who that is changes, the stream of a connection does not."""
+    if between is not None and (not isinstance(between, tuple) or len(between) != 2):
+        raise CompositionError(f"{fault} is not about a pair of places: give such as between=('worker/0', 'worker/1').")
     if FIRST in (between or ()):
         raise CompositionError(f"{fault} is about the connections of 'first', which is another worker after a loss: name the worker.")

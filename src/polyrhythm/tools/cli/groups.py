@@ -16,6 +16,8 @@ from polyrhythm.tools.cli.options import (
     DeviceName,
     Engine,
     Every,
+    Fault,
+    Faults,
     Grace,
     Json,
     Keep,
@@ -73,12 +75,16 @@ class RuntimeOptions:
     device: DeviceName = None
     timeout: Timeout = None
     engine: Engine = None
+    fault: Fault = None
+    faults: Faults = None
 
     def arguments(self) -> list[str]:
         """The options as arguments of a command."""
         named = [("--on", self.on), ("--network", self.network), ("--device", self.device)]
         named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
-        return [*(part for flag, value in named if value is not None for part in (flag, value)), *repeated("--engine", self.engine)]
+        named += [("--faults", None if self.faults is None else str(self.faults))]
+        single = [part for flag, value in named if value is not None for part in (flag, value)]
+        return [*single, *repeated("--engine", self.engine), *repeated("--fault", self.fault)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,14 @@ Timeout = Annotated[
 Engine = Annotated[
     list[str] | None, typer.Option("--engine", metavar="KEY=VALUE", help="An option of the engine, such as restarts=5; may be repeated.")
 ]
+Fault = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fault",
+        metavar="FAULT",
+        help="What happens to the run, such as 'crash worker/1 step 20' or 'stall first at 3 for 2'; may be repeated.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The root of every random stream.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the JOB, such as epochs=5; may be repeated.")
@@ -110,6 +118,7 @@ def path_given(text: str) -> Path:
     return Path(text)
 
 
+Faults = Annotated[Path | None, typer.Option("--faults", metavar="PATH", parser=path_given, help="A file with a fault in each line.")]
 Checkpoint = Annotated[
     Path | None,
     typer.Option("--checkpoint", metavar="DIR", parser=path_given, help="Where to write checkpoints, and from where --resume continues."),

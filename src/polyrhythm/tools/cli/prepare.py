@@ -108,6 +108,7 @@ def _facts(given_options: Typed) -> dict[str, str]:
         "job": [] if job is None else [job],
         "network": [] if network is None else [network],
         "device": _device_files(where),
+        "faults": [] if where.faults is None else [where.faults],
     }
     contents = {what: b"".join(file.read_bytes() for file in these) for what, these in files.items() if these}
     return facts | {f"{what} sha256": sha256(content).hexdigest() for what, content in contents.items()}

@@ -17,7 +17,9 @@ from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, UnknownNameError, unknown
 from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
+from polyrhythm.hardware.faults import FaultSource
 from polyrhythm.launchers import ENGINES
+from polyrhythm.tools.cli.faults import faults
 from polyrhythm.tools.cli.groups import RuntimeOptions
 from polyrhythm.tools.cli.pairs import convert, pairs
 
@@ -48,6 +50,10 @@ def runtime(where: RuntimeOptions, seed: int) -> Runtime:
     on = settled(where).on
     assert on is not None
     if on in ENGINES:
+        if where.fault or where.faults:
+            raise CompositionError(
+                f"Faults are for --on processes and --on simulator, and {on} has its own: leave out --fault and --faults."
+            )
         return _engine(on, where, seed)
     if where.engine:
         raise CompositionError(f"--engine {where.engine[0]} is for --on {', '.join(ENGINES)}: leave it out, or give one of these.")
@@ -62,7 +68,7 @@ def _simulator(where: RuntimeOptions, seed: int) -> Runtime:
             f"--timeout {where.timeout:g} is for real processes: in virtual time a deadlock is detected at once. "
             "Leave out --timeout, or give --on processes."
         )
-    chosen = Simulator(network=where.network or "lan", devices=where.device or "cpu-core", seed=seed)
+    chosen = Simulator(network=where.network or "lan", devices=where.device or "cpu-core", seed=seed, faults=_faults(where))
     networks.load(where.network or "lan")  # refused now, not when the first run begins
     return chosen
 
@@ -73,7 +79,13 @@ def _processes(where: RuntimeOptions, seed: int) -> Runtime:
             f"--network {where.network} is for --on simulator: real processes use the real network. "
             "Leave out --network, or give --on simulator."
         )
-    return Processes(cuda=_cuda(where.device), timeout=where.timeout)
+    chosen = Processes(cuda=_cuda(where.device), timeout=where.timeout)
+    injected = _faults(where)
+    return replace(chosen, faults=injected, seed=seed) if injected else chosen
+
+
+def _faults(where: RuntimeOptions) -> tuple[FaultSource, ...]:
+    return faults(where.fault or (), where.faults)
 
 
 def _engine(name: str, where: RuntimeOptions, seed: int) -> Runtime:
