@@ -199,6 +199,15 @@ class Suspected(Event, frozen=True):
     since: float
 
 
+class CrewChanged(Event, frozen=True):
+    """The workers of the run are `members` from now on, the first of them the actor: some have `joined`, some have `left` or were lost."""
+
+    epoch: int
+    members: tuple[str, ...]
+    joined: tuple[str, ...]
+    left: tuple[str, ...]
+
+
 class Restarted(Event, frozen=True):
     """The run was started again because the actor was lost; `reason` is the sentence that says so. (Engines only.)
 
@@ -235,6 +244,7 @@ AnyEvent = (
     | Saved
     | Faulted
     | Suspected
+    | CrewChanged
     | Restarted
     | Ended
 )

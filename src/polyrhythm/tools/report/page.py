@@ -14,6 +14,7 @@ from polyrhythm.tools.report.chart import over_bytes, over_time
 from polyrhythm.tools.report.each_worker import WorkerTable, each_worker
 from polyrhythm.tools.report.grid import Grid
 from polyrhythm.tools.report.panels import Panel
+from polyrhythm.tools.report.presence import present
 from polyrhythm.tools.report.render import rendered, written
 from polyrhythm.tools.report.rows import Sheet, sheet
 from polyrhythm.tools.report.sentence import sentence
@@ -98,7 +99,8 @@ def _section(group: list[Series], target: Target | None, most: int) -> Section:
         len(group) > 1 and len({one.outcome.summary.system for one in group}) == len(group),
         list({one.name: one for one in drawn}.values()),
         [panels.curves(chart) for chart in charts if chart.lines]
-        + [panels.adjusted(setting, lines) for setting, lines in decided(group, _DECIDED_LINES).items()],
+        + [panels.adjusted(setting, lines) for setting, lines in decided(group, _DECIDED_LINES).items()]
+        + present(group),
         sheet(group, target),
         panels.shared_out(shares) if shares else None,
         each_worker(group, _WORKERS),

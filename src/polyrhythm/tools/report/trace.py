@@ -1,8 +1,9 @@
 """A timeline of runs in Google's Trace Event Format, which ui.perfetto.dev, chrome://tracing and speedscope show.
 
 A run is a process and an actor a thread of it. Computing and waiting are complete events ("X"), steps, reports, merges, stalls and
-faults instants ("i"), and the bytes that all had sent a counter ("C"). Where a timeline was recorded, the phases of each tensor's
-exchange, and the messages on each link, have processes of their own. Times are in microseconds since the run began, virtual or real.
+faults instants ("i"), and the bytes that all had sent a counter ("C"), as is the number of workers where it changes. Where a timeline was
+recorded, the phases of each tensor's exchange, and the messages on each link, have processes of their own. Times are in microseconds since
+the run began, virtual or real.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from polyrhythm.core.kernel.events import (
     AnyEvent,
     Carried,
     Computed,
+    CrewChanged,
     Delivered,
     Ended,
     Evaluated,
@@ -40,6 +42,7 @@ from polyrhythm.core.kernel.events import (
     Waited,
 )
 from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.tools.report.presence import changes, counted, presences
 from polyrhythm.tools.report.series import is_virtual, series_of
 from polyrhythm.tools.report.tracks import Tracks
 
@@ -57,6 +60,7 @@ _Instant = (
     | Saved
     | Faulted
     | Suspected
+    | CrewChanged
     | Restarted
     | Stalled
     | Sent
@@ -96,6 +100,9 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int], tracks: Tracks)
         yield {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": actor}}
         yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread, "args": {"sort_index": thread}}
     yield from tracks.named()
+    if changes(found := presences(outcome)):
+        for time, number in counted(found):
+            yield {"ph": "C", "name": "workers", "ts": _microseconds(time), "pid": process, "args": {"workers": number}}
     ends = dict.fromkeys(actors, 0.0)
     most = 0
     for event in sorted(outcome.events, key=lambda event: event.time):
@@ -131,6 +138,8 @@ def _instant(event: _Instant) -> tuple[str, Record]:
             return "agreement", {"step": event.clock, **event.figures}
         case Adjusted():
             return "setting", {"step": event.clock, "setting": event.setting, "receiver": event.receiver, "value": event.value}
+        case CrewChanged():
+            return "crew", {"epoch": event.epoch, "members": event.members, "joined": event.joined, "left": event.left}
         case Saved():
             return "checkpoint", {"step": event.clock}
         case Overwritten():
