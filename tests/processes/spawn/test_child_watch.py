@@ -60,7 +60,7 @@ def suspected(deed: Deed, essential: bool = True) -> tuple[Ending, list[AnyEvent
 def stop_and_be_continued() -> None:
     pid = os.getpid()
     if os.fork() == 0:
-        time.sleep(1.6)
+        time.sleep(1.8)
         os.kill(pid, signal.SIGCONT)
         os._exit(0)
     os.kill(pid, signal.SIGSTOP)
@@ -68,7 +68,7 @@ def stop_and_be_continued() -> None:
 
 
 def keep_the_gil() -> None:
-    ctypes.PyDLL(None).usleep(2_500_000)
+    ctypes.PyDLL(None).usleep(3_000_000)
     time.sleep(0.5)
 
 
@@ -97,7 +97,11 @@ def test_a_process_that_is_stopped_is_found_and_so_is_that_it_goes_on() -> None:
 
 
 def test_a_call_that_keeps_the_gil_is_no_silence() -> None:
-    assert suspected(keep_the_gil)[2] == [("held", True), ("alive", True)]
+    found = suspected(keep_the_gil)[2]
+    assert [one for one in found if one[0] != "slow"] == [
+        ("held", True),
+        ("alive", True),
+    ]  # first slow where a busy host has raised the limits
 
 
 def test_a_long_computation_in_torch_is_slow_and_not_dead() -> None:

@@ -223,6 +223,7 @@ class JoinedRun:
         atexit.unregister(self._at_exit)
         self._script.release()
         self._node.stop(self._servers.close)
+        self._monitor.close()
         self._rendezvous.close()
 
     def end(

@@ -10,11 +10,14 @@ import msgspec
 
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.comparison import Comparison, Comparisons
-from polyrhythm.core.kernel.events import Faulted, Recorder
+from polyrhythm.core.kernel.events import Faulted, Recorder, Suspected
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import is_worker, worker
+from polyrhythm.core.processes.rendezvous import peer_watch
 from polyrhythm.core.processes.rendezvous.launcher_process import launcher_process
+from polyrhythm.core.processes.rendezvous.peer_watch import PeerWatch
 from polyrhythm.core.processes.runtime import agreement, failure
+from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS
 from polyrhythm.core.processes.runtime.node import Node
 from polyrhythm.core.processes.runtime.reporter import StatusReporter
 from polyrhythm.core.processes.runtime.stall_detection import Patience, StallDetector, StallReport, report
@@ -44,7 +47,8 @@ class PeerMonitor:
         self.on_stopping: Callable[[str, Message], None] = lambda name, message: None
         self._launcher = launcher_process()
         self._hosts: dict[str, str] = {}
-        self._detector = StallDetector(patience, lambda other: self._hosts.get(other) == self._hosts.get(name))
+        self._watch = PeerWatch(node, patience.beats, self._is_near)
+        self._detector = StallDetector(patience, self._is_near, self._watch.observer.reason)
         node.on_control = self._receive
         node.is_over = self.is_over
         node.agreement.on_request = self._agree
@@ -57,13 +61,21 @@ class PeerMonitor:
             self._detector.patience = replace(self._patience, uneven=self._patience.deadlock)
         self._detector.begin(table, time.monotonic())
         StatusReporter(self._node, self._patience.thresholds, self._send_status).look()
+        self._watch.begin({name: address.ip for name, address in table.items()})
+        self._follow()
         self._look()
+        self._look_at_beats()
+
+    def close(self) -> None:
+        """Send no more beats; when the loop has ended."""
+        self._watch.close()
 
     def lose(self, name: str) -> None:
         """The run continues without the actor `name`."""
-        self._detector.forget(name, time.monotonic())
+        self._forget(name)
         if name in self._workers:
             self._workers.remove(name)
+            self._follow()
         self._settle()
 
     def is_over(self, name: str) -> bool:
@@ -110,7 +122,10 @@ class PeerMonitor:
             self._node.agreement.settle(difference)
 
     def _receive(self, name: str, message: Message) -> None:
+        self._watch.observer.heard(name, time.monotonic())
         match message.topic:
+            case peer_watch.TOPIC:
+                self._watch.asked(name, message)
             case "agree":
                 self._collector.add(name, message)
                 self._settle()
@@ -146,9 +161,30 @@ class PeerMonitor:
             self._node.fail(RunError(f"{gone}: nobody would end or restart this worker any more, so it ends too."))
         self._node.loop.after(min(_LOOK_SECONDS, self._patience.notice / 4), self._look)
 
+    def _look_at_beats(self) -> None:
+        self._forget_the_ended()
+        now = time.monotonic()
+        for found in self._watch.look(now):
+            if self._name == next(name for name in self._workers if name != found.name):  # so that it is recorded once
+                at = self._node.port.now()
+                self._record(Suspected(at, found.name, found.verdict, at - (now - found.since)))
+        self._node.loop.after(LOOK_SECONDS, self._look_at_beats)
+
+    def _follow(self) -> None:
+        """Watch the first worker, or all others where this one is the first: P workers then send 2 (P - 1) beats, not P (P - 1)."""
+        self._watch.watch(self._workers[:1] if self._name != self._workers[0] else self._workers[1:])
+
+    def _is_near(self, other: str) -> bool:
+        """True if the actor `other` is on this host."""
+        return self._hosts.get(other) == self._hosts.get(self._name)
+
     def _forget_the_ended(self) -> None:
-        for name in filter(self.is_over, self._detector.names):
-            self._detector.forget(name, time.monotonic())
+        for name in list(filter(self.is_over, self._detector.names)):
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._detector.forget(name, time.monotonic())
+        self._watch.forget(name)
 
     def _reports(self, stall: StallReport) -> bool:
         """True if this worker reports it: the first of those who wait, so that it is reported once."""

@@ -170,9 +170,12 @@ class BeatObserver:
             one.take(beat, max(at, one.at))
 
     def heard(self, name: str, at: float) -> None:
-        """Something else has come from `name`."""
-        if name in self._watched:
-            self._watched[name].heard = max(at, self._watched[name].heard)
+        """Something else has come from `name`: if its beats do not come through any more, it is not judged by them until they do."""
+        one = self._watched.get(name)
+        if one is not None:
+            one.heard = max(at, one.heard)
+            if one.beat is not None and at - one.at > CEILING_SECONDS:
+                self._watched[name] = _Watched()
 
     def gone(self, name: str, at: float) -> None:
         """The process of `name` has ended."""
