@@ -185,10 +185,10 @@ class Network:
         )
 
     def host_of(self, actor: str, workers: int) -> int:
-        """The host of "worker/3" or "server/0" in a job of `workers` workers."""
+        """The host of "worker/3" or "server/0" in a job of `workers` workers; a worker that replaces another has its host."""
         role, _, number = actor.partition("/")
         if role == "worker" and number.isdecimal():
-            return int(number)
+            return int(number) % workers
         if role == "server" and number.isdecimal():
             shard = int(number)
             near = self.beside[shard] if shard < len(self.beside) else None

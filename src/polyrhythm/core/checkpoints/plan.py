@@ -22,7 +22,8 @@ class CheckpointPlan:
 
     Without a store none are written. `grace` is how many seconds a run that
     is asked to stop may take to write a last one. `override` names settings of which a resumed run takes its own; so many `restarts` may
-    take no further step; `circumstances` are recorded in each checkpoint.
+    take no further step; `circumstances` are recorded in each checkpoint. `handed` is the state that a worker which joins a run under way
+    was given by a survivor, in the view of that `epoch`.
     """
 
     store: CheckpointStore | None = None
@@ -32,6 +33,8 @@ class CheckpointPlan:
     override: frozenset[str] = frozenset()
     restarts: int = 3
     circumstances: Mapping[str, str] = field(default_factory=dict)
+    handed: StateTree = None
+    epoch: int = 0
 
     @property
     def began(self) -> float:
@@ -44,16 +47,37 @@ class CheckpointPlan:
         return 0 if self.resumed is None else self.resumed.manifest.step
 
 
+@dataclass(slots=True)
+class ServerMemory:
+    """The states of one server's models and tables when the crew changed last, by name, and what gives those of the present."""
+
+    states: dict[str, StateTree] = field(default_factory=dict)
+    exports: dict[str, Callable[[], StateTree]] = field(default_factory=dict)
+
+    def change(self) -> None:
+        """The crew changes: the present states are those to continue from."""
+        self.states |= {name: export() for name, export in self.exports.items()}
+        self.exports.clear()
+
+
 @dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """The files of one server, for the parameters whose topics begin with `scope`; implements `ServerCheckpoints`."""
+    """The files of one server, for the parameters whose topics begin with `scope`; implements `ServerCheckpoints`.
+
+    In a run whose crew has changed `memory` is newer.
+    """
 
     plan: CheckpointPlan
     server: str
     scope: str
+    memory: ServerMemory
 
-    def resume(self, restore: Callable[[StateTree], None]) -> None:
+    def resume(self, restore: Callable[[StateTree], None], export: Callable[[], StateTree]) -> None:
         """Call `restore` with the state that the server had exported; it is read from the files each time."""
+        self.memory.exports[self._name] = export
+        if self._name in self.memory.states:
+            restore(self.memory.states[self._name])
+            return
         if self.plan.resumed is None:
             return
         with fitting(f"state of {self.server}"):
@@ -65,7 +89,8 @@ class ServerFiles:
 
     def write(self, step: int, state: StateTree) -> str:
         """Write to the partial checkpoint of `step`; returns the system's reason where that fails, else an empty string."""
-        assert self.plan.store is not None, "workers drain only where checkpoints are written"
+        if self.plan.store is None:  # a cut, at which the crew changes
+            return ""
         try:
             self.plan.store.partial(step).write(self._name, state)
         except OSError as problem:

@@ -83,6 +83,13 @@ class Sleep(Effect[None]):
 
 
 @dataclass(slots=True)
+class Enter(Effect[None]):
+    """Go into the view of that `epoch`: the actor's other coroutines are closed, and its messages of earlier views dropped."""
+
+    epoch: int
+
+
+@dataclass(slots=True)
 class Compute(Effect[None]):
     """Work that the simulator must charge; real processes have done it already.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
 
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.alignment import Alignment
@@ -17,10 +17,69 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.group import servers, workers
 from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.kernel.port import Body, Port
+from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.errors import CompositionError
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The place of a worker: its site and its host, by names that are the same at all workers."""
+
+    site: str
+    host: str
+
+
+class CrewSide(Protocol):
+    """The changes of a run's crew, as the program of one worker sees them."""
+
+    @property
+    def changes(self) -> bool:
+        """True if the crew may change."""
+
+    def cut(self, clock: int) -> int | None:
+        """The step after which the crew changes at all workers, because somebody joins or leaves; None while it does not.
+
+        Called between two steps, after `clock` of them. It may wait until all workers have said how far they are.
+        """
+
+    def change(self) -> ViewChange | None:
+        """Wait at the cut until all workers have come to it: the change that follows, or None where there is none after all.
+
+        A newcomer calls it first, and waits until it is admitted. Raises ViewChanged, as `WorkerContext.perform` does, if a worker is
+        lost that the others cannot continue without in this view.
+        """
+
+    def enter(self, change: ViewChange) -> None:
+        """Continue in the next view: coroutines and messages of earlier ones are dropped, and agreements are counted anew."""
+
+    def locations(self, members: Sequence[str]) -> tuple[Location, ...]:
+        """The locations of these workers."""
+
+
+class FixedCrew:
+    """The side of a program whose crew does not change."""
+
+    changes = False
+
+    def cut(self, clock: int) -> None:
+        """Always None: nobody joins or leaves."""
+        return
+
+    def change(self) -> NoReturn:
+        """Never called: there is no cut to wait at."""
+        raise AssertionError("a crew that is fixed has changed")
+
+    def enter(self, change: ViewChange) -> NoReturn:
+        """Never called: there is one view."""
+        raise AssertionError("a crew that is fixed has changed")
+
+    def locations(self, members: Sequence[str]) -> NoReturn:
+        """Never called: the locations are known from the beginning."""
+        raise AssertionError("a crew that is fixed has changed")
 
 
 class WorkerContext(Protocol):
@@ -41,6 +100,10 @@ class WorkerContext(Protocol):
     @property
     def device(self) -> str:
         """The torch device the program's model should live on: "cpu", "cuda:0"."""
+
+    @property
+    def crew(self) -> CrewSide:
+        """The changes of the run's crew."""
 
     def charge(self, samples: int) -> None:
         """A step over `samples` samples was computed: where time is virtual, its duration passes now."""
@@ -114,14 +177,6 @@ class WorkerContext(Protocol):
 
     def stop(self, kept: bool) -> None:
         """The last checkpoint is written, if it was `kept`: the run ends here, and this does not return."""
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """The place of a worker: its site and its host, by names that are the same at all workers."""
-
-    site: str
-    host: str
 
 
 def unplaced(workers: int) -> tuple[Location, ...]:
@@ -212,7 +267,8 @@ class Job:
 class Ending:
     """The end of a run: results by actor, totals on the wire, and the seconds it took (virtual or real).
 
-    `bytes_between_sites` are those of `bytes_sent` that went from one site to another; None where a runtime does not know.
+    `bytes_between_sites` are those of `bytes_sent` that went from one site to another; None where a runtime does not know. `first` is the
+    first worker of the last view, whose result has the weights.
     """
 
     results: dict[str, Message | None] = field(default_factory=dict)
@@ -221,6 +277,7 @@ class Ending:
     seconds: float = 0.0
     lost: list[str] = field(default_factory=list)
     bytes_between_sites: int | None = None
+    first: str = FIRST
 
 
 @runtime_checkable

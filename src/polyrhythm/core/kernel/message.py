@@ -36,6 +36,12 @@ class Delivery:
 ASIDE = "~"
 """The prefix of topics that are not part of the training: their messages are not counted, and take no virtual time."""
 
+NOTICE = ASIDE + "!"
+"""The prefix of topics of a runtime's notices, which are received in every view."""
+
+VIEW, ADMITTED = NOTICE + "view", NOTICE + "crew"
+"""The notice of the next view to servers, and to workers that wait at a cut: also that there is none."""
+
 CALL = "user"
 """The prefix of topics of the user's own calls: "user/mean/3" is the third call, `worker.mean()`."""
 

@@ -5,6 +5,7 @@ A runtime makes one `Port` for each actor; the actor's coroutines get it, and se
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from polyrhythm.core import rng
 from polyrhythm.core.kernel.effects import (
     Compute,
     Effect,
+    Enter,
     Flush,
     NativeReduce,
     NativeReduceInPlace,
@@ -32,7 +34,7 @@ from polyrhythm.core.kernel.effects import (
 from polyrhythm.core.kernel.events import Progressed, Recorder, Sent, unrecorded
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.latch import Latch
-from polyrhythm.core.kernel.message import ASIDE, DATAGRAM_BYTES, Message, wire_bytes
+from polyrhythm.core.kernel.message import ASIDE, DATAGRAM_BYTES, NOTICE, Message, wire_bytes
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
 
@@ -47,7 +49,7 @@ class Port:
     before every topic and every random stream's name. Events go to `record`; those that come by the thousand only if `details` are wanted.
     """
 
-    __slots__ = ("_scope", "_seed", "_streams", "details", "name", "now", "record")
+    __slots__ = ("_epoch", "_scope", "_seed", "_streams", "details", "name", "now", "record")
 
     def __init__(self, name: str, seed: int, clock: Callable[[], float], record: Recorder = unrecorded, details: bool = False) -> None:
         self.name = name
@@ -57,6 +59,7 @@ class Port:
         """Returns the seconds since the run began."""
         self._seed = seed
         self._scope = ""
+        self._epoch = 0
         self._streams: dict[str, np.random.Generator] = {}
 
     def scoped(self, scope: str) -> Port:
@@ -64,13 +67,29 @@ class Port:
         if not scope:
             return self
         port = Port(self.name, self._seed, self.now, self.record, self.details)
-        port._scope, port._streams = self._scope + scope, self._streams
+        port._scope, port._epoch, port._streams = self._scope + scope, self._epoch, self._streams
         return port
+
+    def enter(self, epoch: int) -> Enter:
+        """Use other topics and random streams from now on, those of the view of that `epoch`; ports of scopes must be made anew.
+
+        A coroutine awaits the result: then all others of the actor are closed.
+        """
+        self._epoch, self._scope = epoch, epoch_scope(epoch)
+        return Enter(epoch)
+
+    def notice(self, topic: str) -> Receive:
+        """Wait for a notice of the runtime, in whatever view."""
+        return Receive(topic)
+
+    def topic(self, topic: str) -> str:
+        """The whole topic of a message under `topic`: one that is not counted begins with ASIDE."""
+        return ASIDE + self._scope + topic[1:] if self._epoch and topic[:1] == ASIDE else self._scope + topic
 
     def send(self, to: str, message: Message) -> Send:
         """Send `message` to the actor `to`; the sender continues at once and must not write to its tensors."""
         if self._scope:
-            message = Message(self._scope + message.topic, message.numbers, message.text, message.tensors)
+            message = Message(self.topic(message.topic), message.numbers, message.text, message.tensors)
         if self.details and message.topic[:1] != ASIDE:
             self.record(Sent(self.now(), self.name, to, message.topic, wire_bytes(message)))
         return Send(to, message)
@@ -78,7 +97,7 @@ class Port:
     def send_all(self, to: Sequence[str], message: Message) -> SendAll:
         """Send the same `message` to each of several actors, as `send` does."""
         if self._scope:
-            message = Message(self._scope + message.topic, message.numbers, message.text, message.tensors)
+            message = Message(self.topic(message.topic), message.numbers, message.text, message.tensors)
         if self.details and message.topic[:1] != ASIDE:
             nbytes = wire_bytes(message)
             for name in to:
@@ -99,11 +118,11 @@ class Port:
 
     def receive(self, topic: str, sender: str = "", timeout: float | None = None) -> Receive:
         """Wait for the oldest message under `topic`: a `Delivery`, or None after `timeout` seconds."""
-        return Receive(self._scope + topic, sender, timeout)
+        return Receive(self.topic(topic) if self._scope else topic, sender, timeout)
 
     def receive_all(self, topic: str) -> ReceiveAll:
         """All messages under `topic` that have come, the oldest first; does not wait."""
-        return ReceiveAll(self._scope + topic)
+        return ReceiveAll(self.topic(topic) if self._scope else topic)
 
     def flush(self, to: str = "", rated: bool = False) -> Flush:
         """Wait until all that was sent (`to` one actor, if given) has left, so that the next message does not share the link with it.
@@ -166,3 +185,16 @@ class Port:
         """Continue the random streams that a port of the same scope has exported."""
         for name, where in state.items():
             self.rng(name.removeprefix(self._scope)).bit_generator.state = where
+
+
+def epoch_scope(epoch: int) -> str:
+    """The prefix of all topics in the view of that `epoch`; none in the first."""
+    return f"{epoch}~" if epoch else ""
+
+
+def epoch_of(topic: str) -> int:
+    """The epoch of a whole topic; that of a notice is the last, since it is never dropped."""
+    if topic.startswith(NOTICE):
+        return sys.maxsize
+    epoch, found, _ = topic.lstrip(ASIDE).partition("~")
+    return int(epoch) if found and epoch.isdecimal() else 0

@@ -9,6 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+import msgspec
+
+from polyrhythm.core.kernel.names import is_worker, rank_of
+
 
 @dataclass(frozen=True)
 class View:
@@ -34,6 +38,10 @@ class View:
     def without(self, *names: str) -> View:
         """The next view, in which these have left; this one where none of them is present."""
         return _next(self, names)
+
+    def including(self, *names: str) -> View:
+        """The next view, in which these have joined, after those who are there; this one where none are given."""
+        return View(self.epoch + 1, (*self.members, *names), (*self.joined, *names), self.left) if names else self
 
     @property
     def first(self) -> str:
@@ -70,3 +78,60 @@ def _next(view: View, names: tuple[str, ...]) -> View:
     if not leaving:
         return view
     return View(view.epoch + 1, tuple(name for name in view.members if name not in leaving), view.joined, (*view.left, *leaving))
+
+
+@dataclass(frozen=True)
+class ViewChange:
+    """The change of the workers' view from `before` to `after`, which one step of an authority or several have made.
+
+    `lost` are those of `before` that have left without notice.
+    """
+
+    before: View
+    after: View
+    lost: frozenset[str] = frozenset()
+
+    @property
+    def staying(self) -> tuple[str, ...]:
+        """The members of both views, in the order of ranks."""
+        return tuple(name for name in self.after.members if self.before.present(name))
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """The members of `after` alone."""
+        return tuple(name for name in self.after.members if not self.before.present(name))
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The members of `before` alone, also those that are lost."""
+        return tuple(name for name in self.before.members if not self.after.present(name))
+
+
+class NextView(msgspec.Struct, frozen=True):
+    """The text of the notice of a change: the `change`, and the sites and hosts of those who are there after it.
+
+    `memory` is where the processes of one host find the memory that the next members share; empty where there is none.
+    """
+
+    change: ViewChange
+    locations: tuple[tuple[str, str], ...]
+    memory: str = ""
+
+
+class ViewChanged(Exception):
+    """What a program waited for was interrupted, because a worker without which it cannot end is lost: `change` is what follows."""
+
+    def __init__(self, change: ViewChange) -> None:
+        super().__init__(f"the workers are now {', '.join(change.after.members)}")
+        self.change = change
+
+
+def next_name(view: View, slots: int, wanted: Sequence[int] = ()) -> str:
+    """The name of the next worker to join: its number, modulo the `slots` of the run, is a place that nobody has now.
+
+    That is the first of those `wanted` that is free, else the least.
+    """
+    taken = {rank_of(name) % slots for name in view.members}
+    slot = next(place for place in (*wanted, *range(slots)) if place not in taken)
+    used = [rank_of(name) for name in (*view.members, *view.left) if is_worker(name) and rank_of(name) % slots == slot]
+    return f"worker/{max(used) + slots if used else slot}"

@@ -30,8 +30,11 @@ def admitted(clocks: Mapping[Name, Clock], names: Iterable[Name], first: Clock) 
 class ServerCheckpoints(Protocol):
     """The files of a server's state: written at a checkpoint, and read in a run that is resumed."""
 
-    def resume(self, restore: Callable[[StateTree], None]) -> None:
-        """Call `restore` with the state that the server exported in the run that is resumed; do nothing if there is none."""
+    def resume(self, restore: Callable[[StateTree], None], export: Callable[[], StateTree]) -> None:
+        """Call `restore` with the state that the server exported in the run that is resumed, or before the crew changed, if there is one.
+
+        `export` gives the server's state, when the crew changes again.
+        """
 
     def of(self, server: str) -> ServerCheckpoints:
         """The files of another server, whose part this one has taken over."""

@@ -13,6 +13,7 @@ from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.message import Delivery
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.serial_queue import SerialQueue
+from polyrhythm.core.kernel.view import ViewChanged
 from polyrhythm.hardware.fleet import ComputeTimer
 
 PENDING = object()
@@ -25,12 +26,11 @@ class BlockingProgram(Protocol):
     since: float
     charged: float
     record: Recorder
+    line: SerialQueue[VirtualTask]
+    interruption: ViewChanged | None
 
     @property
     def actor(self) -> VirtualActor: ...
-
-    @property
-    def line(self) -> SerialQueue[VirtualTask]: ...
 
     @property
     def ended(self) -> bool: ...
@@ -50,7 +50,7 @@ class VirtualTask:
     """A coroutine that runs; `program` is set when a blocking program waits for its end, `beside` when one continues meanwhile.
 
     `waiting` is the effect that it waits for, `serial` counts its waits (a timer of an earlier wait is stale), and `grad` is the grad mode
-    in which it was suspended, where gradients were off.
+    in which it was suspended, where gradients were off. `performed` is true from when its program waits for it.
     """
 
     actor: VirtualActor
@@ -62,6 +62,7 @@ class VirtualTask:
     serial: int = 0
     grad: bool | None = None
     beside: BlockingProgram | None = None
+    performed: bool = False
 
     def __post_init__(self) -> None:
         self.step = self.coroutine.send

@@ -35,7 +35,8 @@ from polyrhythm.hardware.network import Network
 class FaultInjection:
     """Schedules `faults`. `essential` is true for an actor without which the run cannot continue; `seed` draws the lost messages.
 
-    A run whose workers may change sets `joins`, which is called at a `Join`, and `leaves`, which gets the name of the actor at a `Leave`.
+    A run whose workers may change sets `joins`, which is called at a `Join`, `leaves`, which gets the name of the actor at a `Leave`,
+    and `loses`, with that of a lost actor, and whether the others are to continue in another view.
     """
 
     def __init__(self, scheduler: Scheduler, network: Network | None, workers: int, essential: Callable[[str], bool], seed: int) -> None:
@@ -46,6 +47,7 @@ class FaultInjection:
         self._seed = seed
         self.joins: Callable[[Join], None] = _ignore
         self.leaves: Callable[[str], None] = _ignore
+        self.loses: Callable[[str, bool], None] | None = None
         self._losses = Losses((), seed, lambda: scheduler.queue.now, self._lost)
         self._awaited = AwaitedFaults([])
         self._checkpoints: dict[str, int] = {}
@@ -124,13 +126,16 @@ class FaultInjection:
     def _lose(self, actor: VirtualActor, what: str) -> None:
         scheduler = self._scheduler
         self._record(actor.name, what)
-        if self._essential(actor.name):
+        interrupts = self._essential(actor.name)
+        if interrupts and not (self.loses and is_worker(actor.name)):
             when = f"{scheduler.queue.now:.9g} s of virtual time"
             raise WorkerFailed(actor.name, f"it {what} at {when}, as scheduled, and the run cannot go on without it")
         scheduler.lose(actor)
-        notice = Message("lost", text=actor.name)
-        for other in scheduler.actors.values():
-            scheduler.mailroom.deliver(other, Delivery(actor.name, notice))
+        if not interrupts:
+            for other in scheduler.actors.values():
+                scheduler.mailroom.deliver(other, Delivery(actor.name, Message(other.port.topic("lost"), text=actor.name)))
+        if self.loses is not None:
+            self.loses(actor.name, interrupts)
 
     def _stall(self, fault: Stall | HoldGIL) -> None:
         if (actor := self._present(fault.actor)) is not None:

@@ -12,20 +12,22 @@ from typing import Any, TypeVar
 
 import greenlet  # type: ignore[import-untyped]
 
-from polyrhythm.core.kernel.agreement import Facts, difference
+from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Recorder
-from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.job import CrewSide, FixedCrew, WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.serial_queue import SerialQueue
+from polyrhythm.core.kernel.view import ViewChanged
 from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.core.simulator.counting import OperationCounter
 from polyrhythm.core.simulator.isolation import ThreadState, refuse_unsafe_places
+from polyrhythm.core.simulator.rounds import Rounds
 from polyrhythm.core.simulator.shared_state import SharedState
-from polyrhythm.errors import CompositionError
+from polyrhythm.core.simulator.virtual_side import VirtualSide
 
 T = TypeVar("T")
 
@@ -49,10 +51,13 @@ class Program:
         "_state",
         "actor",
         "charged",
+        "crew",
         "ended",
+        "interruption",
         "line",
         "port",
         "record",
+        "rounds",
         "since",
         "started",
     )
@@ -68,7 +73,11 @@ class Program:
         self.ended = False
         """True if the program has returned, has failed or was killed."""
         self.started: list[tuple[Coroutine[Effect[Any], Any, None], float]] = []
+        self.interruption: ViewChanged | None = None
+        """What the program is to raise the next time that it waits."""
         self._shared = shared
+        self.rounds = shared.rounds.setdefault(0, Rounds())
+        self.crew: CrewSide = FixedCrew() if shared.crew is None else VirtualSide(self, shared.crew, shared.rounds)
         self._counter = counter
         self._scheduler = greenlet.getcurrent()
         self._greenlet = greenlet.greenlet(lambda _: body(self))
@@ -97,6 +106,7 @@ class Program:
         """Block the program until `coroutine` has ended; meanwhile others run."""
         try:
             self._refuse()
+            self._raise_interruption()
             result: T = self._scheduler.switch(coroutine)
         except BaseException:
             coroutine.close()  # an interruption may have come before its first step
@@ -183,35 +193,19 @@ class Program:
         counter.flops, self._counted, self._counts = self._counted, 0, True
 
     def agree(self, facts: Facts, remedy: str) -> None:
-        """Compare with the facts of workers that have called before; the later worker finds a difference."""
-        agreements = self._shared.agreements
-        number = agreements.submit(self.actor.name, facts, remedy)
-        if agreements.differs(number, self.actor.name):
-            raise CompositionError(agreements.difference(number))
+        self.rounds.agree(self.actor.name, facts, remedy)
 
     def align(self, alignment: Alignment) -> Message | None:
-        """Compare with the worker that came first, whose state the others follow."""
-        agreements, first = self._shared.agreements, self._shared.first
-        number = agreements.submit(self.actor.name, alignment.facts, alignment.remedy)
-        if not agreements.differs(number, self.actor.name):
-            first.setdefault(number, (self.actor.name, alignment))
-            return None
-        if number not in first:  # another call: those of the first worker are no state
-            raise CompositionError(agreements.difference(number))
-        name, other = first[number]
-        found = difference({name: other.judge(other.held), self.actor.name: alignment.judge(other.held)})
-        if found is not None:
-            raise CompositionError(f"{found}: {alignment.remedy}")
-        return other.held
+        return self.rounds.align(self.actor.name, alignment)
 
     def compare(self, comparison: Comparison) -> None:
-        """Compare with the worker that came first; the later one finds a difference."""
-        if found := self._shared.comparisons.add(self.actor.name, comparison):
-            raise CompositionError(found)
+        self.rounds.compare(self.actor.name, comparison)
 
     def stopped(self, steps: int) -> None:
         """Note that no step follows."""
         self._shared.stopped[self.actor.name] = steps
+        if self._shared.crew is not None:
+            self._shared.crew.authority.end(self.actor.name)
 
     def last_step(self, clock: int) -> int | None:
         """The step after which the run stops, if it was asked to: one step beyond the worker that is furthest."""
@@ -256,6 +250,11 @@ class Program:
                 self.run(None, greenlet.GreenletExit())
         for coroutine, _ in self.take_started():
             coroutine.close()
+
+    def _raise_interruption(self) -> None:
+        if self.interruption is not None:
+            interruption, self.interruption = self.interruption, None
+            raise interruption
 
     def _settle(self, seconds: float) -> None:
         """Yield until `seconds` have passed; return at once where there is nothing to charge, because every switch costs real time."""

@@ -12,6 +12,7 @@ from torch import is_grad_enabled
 
 from polyrhythm.core.kernel.effects import (
     Compute,
+    Enter,
     Flush,
     NativeReduce,
     NativeReduceInPlace,
@@ -22,8 +23,9 @@ from polyrhythm.core.kernel.effects import (
     Spawn,
     Wait,
 )
-from polyrhythm.core.kernel.events import Computed, Ended, Recorder, Waited
+from polyrhythm.core.kernel.events import Computed, Ended, Recorder, Started, Waited
 from polyrhythm.core.kernel.job import Ending
+from polyrhythm.core.kernel.view import ViewChange, ViewChanged
 from polyrhythm.core.simulator.actors import PENDING, BlockingProgram, VirtualActor, VirtualTask
 from polyrhythm.core.simulator.background import BackgroundTasks
 from polyrhythm.core.simulator.collectives import Reductions
@@ -32,8 +34,10 @@ from polyrhythm.core.simulator.event_queue import EventQueue, Work
 from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_log import FaultLog
 from polyrhythm.core.simulator.flushes import Flushes
+from polyrhythm.core.simulator.interruption import Closed, drop, interrupt
 from polyrhythm.core.simulator.mailroom import Carrier, Mailroom
 from polyrhythm.core.simulator.memories import VirtualMemories
+from polyrhythm.core.simulator.native_sums import NativeSums
 from polyrhythm.errors import Stopped
 
 
@@ -64,12 +68,14 @@ class Scheduler:
             ReceiveAll: lambda task, effect: task.actor.take_all(effect.topic),
             Sleep: self._sleep,
             Compute: self._compute,
-            NativeReduce: self._reduce,
+            NativeReduce: NativeSums(self.queue, self.mailroom, self.reductions, self.wake).reduce,
             NativeReduceInPlace: lambda task, effect: None,
             Spawn: self._spawn,
             ShareMemory: lambda task, effect: self.memories.share(effect),
             Flush: self.flushes.wait,
             Wait: self._wait,
+            Enter: lambda task, effect: drop(task.actor, effect.epoch, task),
+            Closed: lambda task, effect: PENDING,
         }
         self._timer = self._expire
         self.queue.timers(self._timer, lambda task, serial: task.serial != serial)
@@ -97,6 +103,7 @@ class Scheduler:
 
     def begin(self, actor: VirtualActor) -> None:
         """Let `actor` start now: its program, or its tasks."""
+        self.record(Started(self.queue.now, actor.name))
         for task in actor.tasks:
             self.queue.ready.append((self.wake, task, None))
         if actor.program is not None:
@@ -105,13 +112,27 @@ class Scheduler:
 
     def lose(self, actor: VirtualActor) -> None:
         """Remove `actor`; its tasks are closed and messages to it are dropped."""
+        self.ending.lost.append(actor.name)
+        self.dismiss(actor)
+
+    def dismiss(self, actor: VirtualActor) -> None:
+        """End `actor` where it is, without a result."""
         self.mailroom.forget(actor)
         actor.end()
-        self.ending.lost.append(actor.name)
         if actor.program is not None:
             actor.program.kill()
             self.ending.seconds = self.queue.now
             self._running -= 1
+
+    def interrupt(self, actor: VirtualActor, change: ViewChange) -> None:
+        """Let the program of `actor` wait no longer for what it waits for: it raises ViewChanged."""
+        if interrupt(actor, ViewChanged(change)) and actor.program is not None:
+            self.queue.ready.append((self._interrupted, actor.program, None))
+
+    def _interrupted(self, program: BlockingProgram, _: None) -> None:
+        interruption, program.interruption = program.interruption, None
+        if interruption is not None:
+            self._proceed(program, None, interruption)
 
     def stall(self, actor: VirtualActor, seconds: float) -> None:
         """Stop `actor` for `seconds` from now; what it is computing ends as much later."""
@@ -205,7 +226,11 @@ class Scheduler:
 
     def _perform(self, program: BlockingProgram, task: VirtualTask) -> None:
         self._computed(program)
-        self.beside.perform(program, task)
+        if program.interruption is not None:
+            self._interrupted(program, None)
+        else:
+            task.performed = True
+            self.beside.perform(program, task)
 
     def _finish(self, program: BlockingProgram, result: Any) -> None:
         if program.actor.ended:
@@ -279,20 +304,3 @@ class Scheduler:
         if not effect.latch.is_open:
             effect.latch.when_open(lambda: self.queue.ready.append((self.wake, task, None)))
         return None if effect.latch.is_open else PENDING
-
-    def _reduce(self, task: VirtualTask, effect: NativeReduce) -> object:
-        if self.reductions is None:
-            return None
-        gathering = self.reductions.join(task, effect)
-        if gathering is not None:
-            total, seconds, nbytes, messages = self.reductions.settle(gathering)
-            parts = len(gathering.came)
-            for rank, (waiting, _) in gathering.came.items():
-                share = nbytes // parts + (rank < nbytes % parts), messages // parts + (rank < messages % parts)
-                self.mailroom.charge(waiting.actor, *share)
-                self.queue.at(self.queue.now + seconds, (self._reduced, waiting, total))
-        return PENDING
-
-    def _reduced(self, task: VirtualTask, total: torch.Tensor) -> None:
-        """Resume a worker with a separate copy of the sum, made only now."""
-        self._wake(task, total.clone())

@@ -13,26 +13,21 @@ from pathlib import Path
 
 import torch
 
-from polyrhythm.core.kernel.events import Recorder, Started
+from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.job import Ending, Job, Location, Work, unplaced
 from polyrhythm.core.kernel.names import server, worker
-from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.stopping import asked_first
 from polyrhythm.core.settings import checked
-from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.core.simulator.broadcasts import Broadcasts
 from polyrhythm.core.simulator.collectives import ClosedForm, Collectives, Messages, Reductions
-from polyrhythm.core.simulator.counting import OperationCounter
 from polyrhythm.core.simulator.event_queue import EventQueue
 from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_injection import FaultInjection
 from polyrhythm.core.simulator.flows import Flows
 from polyrhythm.core.simulator.network_changes import plan_changes
-from polyrhythm.core.simulator.program import Program
-from polyrhythm.core.simulator.randomness import Randomness
-from polyrhythm.core.simulator.requested_stop import VirtualStop
 from polyrhythm.core.simulator.scheduler import Scheduler
 from polyrhythm.core.simulator.shared_state import SharedState
+from polyrhythm.core.simulator.staff import Staff
 from polyrhythm.errors import CompositionError, Stopped, WorkerFailed
 from polyrhythm.hardware import faults as hazards
 from polyrhythm.hardware import network as networks
@@ -129,8 +124,7 @@ class Simulator:
             scheduler, shared = self._assemble(job, record)
             before = shared.drawing
             try:
-                for actor in scheduler.actors.values():
-                    record(Started(job.began, actor.name))
+                for actor in list(scheduler.actors.values()):
                     scheduler.begin(actor)
                 with asked_first(shared.stop.ask):
                     scheduler.run()
@@ -164,6 +158,7 @@ class Simulator:
         queue.now = job.began
         if network is not None and any(rank is not None for rank in job.colocated):
             network = dataclasses.replace(network, beside=job.colocated)
+        hosts = max(job.workers, job.crew.most)
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
         faults = hazards.schedule(self.faults, self.seed, names, job.began)
         if job.crew.fixed:
@@ -172,43 +167,26 @@ class Simulator:
         scheduler = Scheduler(
             queue,
             {},
-            None if network is None else Flows(network, job.workers, self.seed),
+            None if network is None else Flows(network, hosts, self.seed),
             Reductions(link) if isinstance(self.collectives, ClosedForm) else None,
             record,
             record if self.record_sends else None,
         )
         scheduler.mailroom.arrivals = record if job.timeline else None
         if network is not None and isinstance(self.collectives, ClosedForm):
-            scheduler.mailroom.broadcasts = Broadcasts(network, job.workers)
+            scheduler.mailroom.broadcasts = Broadcasts(network, hosts)
+        injection = FaultInjection(scheduler, network, hosts, job.essential, self.seed)
+        staff = Staff(scheduler, job, machines, self.seed, self.separate_randomness, injection.follow)
         for name in names:
-            port = Port(name, job.seed, lambda: queue.now, record, job.timeline)
-            scheduler.actors[name] = VirtualActor(name, port, machines.timer(name, self.seed))
-        shared = self._staff(scheduler, job, machines)
-        injection = FaultInjection(scheduler, network, job.workers, job.essential, self.seed)
+            staff.place(name)
+        if not job.crew.fixed:
+            staff.change(injection, self.locations(hosts))
+        staff.begin()
         injection.plan(faults)
-        shared.written = injection.written
+        staff.shared.written = injection.written
         if network is not None:
-            plan_changes(scheduler, timetable(network, job.workers))
-        return scheduler, shared
-
-    def _staff(self, scheduler: Scheduler, job: Job, machines: Fleet) -> SharedState:
-        """Create the tasks of servers and the programs of workers."""
-        shared = SharedState(
-            scheduler.record,
-            scheduler.mailroom,
-            Randomness() if self.separate_randomness else None,
-            stopped=scheduler.stopped,
-            stop=VirtualStop(job.grace),
-        )
-        counter = OperationCounter()
-        for shard in range(job.servers):
-            actor = scheduler.actors[server(shard)]
-            actor.tasks[VirtualTask(actor, job.service(actor.port, scheduler.record))] = None
-        for rank in range(job.workers):
-            actor = scheduler.actors[worker(rank)]
-            measured = machines.machines[rank % len(machines.machines)].measured
-            actor.program = Program(actor, job.program, shared, None if measured else counter)
-        return shared
+            plan_changes(scheduler, timetable(network, hosts))
+        return scheduler, staff.shared
 
 
 @contextmanager

@@ -102,9 +102,13 @@ class EqualReplicas:
 
     def end(self) -> None:
         """Compare for the last time: no more steps come."""
-        self._hook.remove()
+        self.close()
         if self._ahead > 0:
             self._compare(f"the end of training, after step {self._next - self._ahead},", ended=True)
+
+    def close(self) -> None:
+        """Compare no more."""
+        self._hook.remove()
 
     def _compare(self, shown: str, first: bool = False, beginning: bool = False, ended: bool = False) -> None:
         found: dict[str, Fact | Sketch | Times] = {f"option {name}": Fact(text, _RATES) for name, text in self._options(first).items()}

@@ -136,6 +136,13 @@ class Part:
         late = self.channel.offers.late
         return PendingExchange(late.collect, self._conclude) if late is not None and late.due(self.local.state.clock) else None
 
+    def repeat(self) -> PendingExchange | None:
+        """The exchange of the step that was taken last, once more: in another view, from the values that are still there."""
+        if self.overlap is not None:
+            self.overlap.begin_rest()
+            return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
+        return self._exchange()
+
     def settle(self) -> None:
         """Take the steps that wait for the next forward pass: the state is then as if none had been deferred."""
         if self.deferral is not None:
@@ -183,6 +190,13 @@ class Part:
         """The channels of every exchange of this part: those inside the group, those of the local rule, and its own."""
         local = self.local
         return [*(inner.channel for inner in local.inner), *(each.channel for each in local.rule.beside), self.channel]
+
+    def close(self) -> None:
+        """Exchange no more; another part has the parameters."""
+        if self.deferral is not None:
+            self.deferral.close()
+        if self.overlap is not None:
+            self.overlap.arrivals.close()
 
     def export(self) -> StateTree:
         return {**self.local.export(), "channel": self.channel.export()}

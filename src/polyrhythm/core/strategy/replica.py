@@ -16,6 +16,7 @@ from torch import nn
 from polyrhythm.core.collectives.broadcast import broadcast, flat_broadcast
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.together import together
+from polyrhythm.core.kernel.view import ViewChange, ViewChanged
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.strategy.division import divided
 from polyrhythm.core.strategy.equal_replicas import EqualReplicas
@@ -71,20 +72,26 @@ class Replica:
         refuse_same_memory(model, self.trained)
         self._port = context.port
         self._resumed = self._port.now()
-        self.parts: list[Part] = []
         flats = [Parameters(share.named, share.modules) for share in shares]
         self.watch = StepWatch(optimizer, flats, plan.strategy.shares_memory)
         plain_step = own_step(optimizer, self.watch, context.counted)
-        for share, parameters in zip(shares, flats, strict=True):
-            scope = share.planned.scope(number, share.kind)
-            local = LocalOptimizer(optimizer, plain_step, parameters, clip_norm)
-            seat = PartSeat(context, context.port.scoped(scope), scope, self.group)
+        self._divide([(flat, LocalOptimizer(optimizer, plain_step, flat, clip_norm)) for flat in flats])
+        stepped_elsewhere = [part.local.optimizer for part in self.parts if not part.payload.steps_here]
+        self.unused = UnusedState(optimizer, stepped_elsewhere, plan.strategy.name)
+        self.exchanges = 0
+        """The number of exchanges that were completed."""
+        self.reform: Callable[[ViewChange], bool] = cannot_reform
+
+    def _divide(self, own: Sequence[tuple[Parameters, LocalOptimizer]]) -> None:
+        """Make the parts of the replica, each of its parameters and optimizer."""
+        self.parts: list[Part] = []
+        for share, (parameters, local) in zip(divided(self.model, self.optimizer, self.plan), own, strict=True):
+            scope = share.planned.scope(self.number, share.kind)
+            seat = PartSeat(self.context, self.context.port.scoped(scope), scope, self.group)
             self.parts.append(Part(parameters, local, share.planned, seat))
         self.locals = [part.local for part in self.parts]
         self._controls = [local.control for local in self.locals if local.control.measures]
-        self.equal = EqualReplicas(model, optimizer, self.parts, plan.strategy, number)
-        stepped_elsewhere = [part.local.optimizer for part in self.parts if not part.payload.steps_here]
-        self.unused = UnusedState(optimizer, stepped_elsewhere, plan.strategy.name)
+        self.equal = EqualReplicas(self.model, self.optimizer, self.parts, self.plan.strategy, self.number)
 
     @property
     def clock(self) -> int:
@@ -96,14 +103,32 @@ class Replica:
         """True if gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
         return any(part.overlaps for part in self.parts)
 
-    def establish(self, stepping: Callable[[], None]) -> None:
-        """Start with the weights of worker 0, and make `optimizer.step()` call `stepping`, which calls `step`."""
+    def establish(self, stepping: Callable[[], None], follow: Callable[[], None]) -> None:
+        """Start with the weights of the first worker, and make `optimizer.step()` call `stepping`, which calls `step`.
+
+        `follow` is called before the parts exchange anything, and again after a change of the crew meanwhile.
+        """
         refuse_unattachable(self.optimizer)
         self.unused.begin()
         once = len(self.parts) == 1 and self.parts[0].steps_once and not self.plan.strategy.chooses
         refuse_replaced(self.optimizer, once)
         for part in self.parts:
             refuse_optimizer(part)
+        while True:
+            try:
+                follow()
+                self._connect()
+                break
+            except ViewChanged as interruption:
+                self.reform(interruption.change)
+                self._place()
+        self._take_over(stepping)
+        self.equal.begin(0)
+        self.watch.begin(lambda: self.clock, lambda: any(part.awaits for part in self.parts))
+        self._resumed = self._port.now()
+
+    def _connect(self) -> None:
+        """Start to exchange with the others, with the weights of the first."""
         begin_alike(self.context, Attached(self.model, self.optimizer, self.number, self.clip_norm, self.trained))
         for part in self.parts:
             part.establish()
@@ -111,10 +136,29 @@ class Replica:
             self._copy_others()
         for part in self.parts:
             part.begin_overlap(self.model)
-        self._take_over(stepping)
-        self.equal.begin(0)
-        self.watch.begin(lambda: self.clock, lambda: any(part.awaits for part in self.parts))
-        self._resumed = self._port.now()
+
+    def regroup(self, plan: StrategyPlan, state: StateTree, own: bool, left: Sequence[StateTree]) -> None:
+        """Exchange with the workers of `plan` from now on, and continue from `state` (`take_over`)."""
+        clock = self.clock
+        self.plan = plan
+        self._place()
+        self._connect()
+        self.take_over(state, own, left)
+        self._set_clock(clock)
+
+    def _place(self) -> None:
+        """Make the parts anew, for the workers of the present plan."""
+        self.group = self.plan.mesh.replicas(self.context.port.name)
+        self.equal.close()
+        for part in self.parts:
+            part.close()
+        clock = self.clock
+        self._divide([(part.local.parameters, part.local.optimizer) for part in self.parts])
+        self._set_clock(clock)
+
+    def _set_clock(self, clock: int) -> None:
+        for local in self.locals:
+            local.state.clock = clock
 
     def _copy_others(self) -> None:
         send = flat_broadcast if self.plan.strategy.tolerates_loss else broadcast
@@ -142,7 +186,7 @@ class Replica:
             part.local.state.samples += samples
             part.refuse_changes()
         compares = self.equal.compares(self.clock + 1)
-        self._exchange([(part, pending) for part in self.parts if (pending := part.step()) is not None])
+        self._complete([(part, pending) for part in self.parts if (pending := part.step()) is not None])
         for control in self._controls:
             control.stepped(self.clock, computed, samples)
         for local in self.locals:
@@ -172,7 +216,7 @@ class Replica:
         """Skip the next step, and take over the weights that the one after it needs."""
         for local in self.locals:
             local.take_writes()
-        self._exchange([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
+        self._complete([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
         for local in self.locals:
             local.writes.note()
         self._resumed = self._port.now()
@@ -182,10 +226,20 @@ class Replica:
         for local in self.locals:
             local.control.reported(metrics)
 
+    def _complete(self, pending: list[tuple[Part, PendingExchange]]) -> None:
+        """Make the exchanges of a step; again in the next view, where the loss of a worker has interrupted them at all others."""
+        while pending:
+            try:
+                self._exchange(pending)
+                self.exchanges += 1
+                return
+            except ViewChanged as interruption:
+                if not self.reform(interruption.change):
+                    return  # a donor's state has the result
+                pending = [(part, again) for part in self.parts if (again := part.repeat()) is not None]
+
     def _exchange(self, pending: list[tuple[Part, PendingExchange]]) -> None:
         """Make the exchanges of all parts at the same time; their responses are applied in the order of parts."""
-        if not pending:
-            return
         if len(pending) == 1:
             (_, alone), *_ = pending
             response = self.context.perform(alone.start())
@@ -219,6 +273,7 @@ class Replica:
             "others": self.others,
             "optimizer": self.optimizer.state_dict(),
             "options": self.options.export(),
+            "exchanges": self.exchanges,
         }
 
     def restore(self, state: StateTree) -> None:
@@ -236,6 +291,7 @@ class Replica:
             for tensor, value in zip(self.others, state["others"], strict=True):
                 tensor.copy_(value)
         self._restore_optimizer(state)
+        self.exchanges = state["exchanges"]
         self.watch.restart()
         self.equal.begin(self.clock)
 
@@ -246,6 +302,7 @@ class Replica:
                 part.local.restore_weights(exported)
         self._restore_optimizer(state)
         self.watch.restart()
+        self.equal.begin(self.clock)
 
     def _restore_optimizer(self, state: StateTree) -> None:
         self.unused.restore(state["optimizer"])
@@ -268,3 +325,8 @@ class Replica:
         self.constraints.apply(self.locals)
         for part in self.parts:
             part.end_alike()
+
+
+def cannot_reform(change: ViewChange) -> bool:
+    """No crew changes: nothing interrupts an exchange."""
+    raise AssertionError("a crew that is fixed has changed")

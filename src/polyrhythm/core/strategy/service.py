@@ -13,13 +13,16 @@ from typing import Any, NamedTuple
 import msgspec
 from torch import Tensor
 
-from polyrhythm.core.checkpoints.plan import CheckpointPlan, ServerFiles
+from polyrhythm.core.checkpoints.plan import CheckpointPlan, ServerFiles, ServerMemory
+from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import Location
 from polyrhythm.core.kernel.latch import Latch
-from polyrhythm.core.kernel.message import ASIDE, Message
+from polyrhythm.core.kernel.message import ASIDE, VIEW, Message
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.view import NextView
 from polyrhythm.core.protocols.common_state import Opening
 from polyrhythm.core.protocols.losses import GONE
 from polyrhythm.core.protocols.snapshots import Snapshots
@@ -74,22 +77,50 @@ async def request_snapshots(port: Port, servers: Sequence[str]) -> None:
 class Service:
     """Serves the first model from the start, and each announced one, at the same time; ends when all of them have ended."""
 
-    def __init__(self, plan: StrategyPlan, port: Port, record: Recorder, checkpoints: CheckpointPlan) -> None:
-        self.planned = plan.served_by(port.name)
-        self.model = Serving(self.planned.plan.serve, self.planned.plan.scopes)
+    def __init__(self, plan: StrategyPlan, port: Port, record: Recorder, checkpoints: CheckpointPlan, crew: Crew = FIXED) -> None:
         self.always_used = len(plan.exchanges) == 1
-        self.group = plan.mesh.world(plan.mesh.first)
         self.port = port
         self.record = record
         self.checkpoints = checkpoints
-        self.view = CurrentView(port, plan.mesh, plan.servers)
+        self.crew = crew
+        self.memory = ServerMemory()
+        self.snapshots: dict[str, Snapshots] = {}
+        self.wanted = False
+        self._enter(plan)
+
+    def _enter(self, plan: StrategyPlan) -> None:
+        """Serve the workers of `plan` from now on."""
+        self.plan = plan
+        self.planned = plan.served_by(self.port.name)
+        self.model = Serving(self.planned.plan.serve, self.planned.plan.scopes)
+        self.group = plan.mesh.world(plan.mesh.first)
+        self.view = CurrentView(self.port, plan.mesh, plan.servers)
         self.running = 0
         self.first_is_over = Latch()
-        self.snapshots: list[Snapshots] = []
-        self.wanted = False
+        self.next: NextView | None = None
 
     async def live(self) -> None:
-        """Serve until all models and tables have ended."""
+        """Serve until all models and tables have ended, in each view of the crew."""
+        await self._live_in_view()
+        while self.next is not None:
+            change, places = self.next.change, [Location(*place) for place in self.next.locations]
+            self.memory.change()
+            await self.port.enter(change.after.epoch)
+            self._enter(self.plan.changed(change.after.members, places))
+            await self._live_in_view()
+
+    async def _follow_crew(self) -> None:
+        """Have the service leave this view when the crew changes."""
+        delivery = await self.port.notice(VIEW)
+        assert delivery is not None
+        self.next = msgspec.json.decode(delivery.message.text, type=NextView)
+        self.first_is_over.open()
+        await self.port.send(self.port.name, Message(_SERVED))
+
+    async def _live_in_view(self) -> None:
+        """Serve until all has ended, or the crew changes."""
+        if not self.crew.fixed:
+            await self.port.spawn("crew", self._follow_crew())
         await self.view.begin()
         await self.port.spawn("attachments", self._listen())
         await self.port.spawn("openings", self._listen_for_openings())
@@ -101,7 +132,7 @@ class Service:
         else:  # selections may leave nothing of the first model to this exchange
             self.running += 1
             await self.port.spawn("model", self._serve_counted(self.planned.scope(0, 0), self.model))
-        while self.running:  # announced before the workers could be done with the first
+        while self.running and self.next is None:  # announced before the workers could be done with the first
             await self.port.receive(_SERVED)
             self.running -= 1
 
@@ -131,7 +162,7 @@ class Service:
     async def _listen_for_evaluation(self) -> None:
         await self.port.receive(_EVALUATE)
         self.wanted = True
-        for snapshots in self.snapshots:
+        for snapshots in self.snapshots.values():
             snapshots.wanted = True
 
     async def _serve_too(self, scope: str, serving: Serving) -> None:
@@ -143,12 +174,11 @@ class Service:
         await self.port.send(self.port.name, Message(_SERVED))
 
     async def _serve(self, scope: str, serving: Serving, ended: Callable[[], None] = lambda: None) -> None:
-        snapshots = new_snapshots(len(self.planned.plan.result_actors()))
+        snapshots = self.snapshots.setdefault(scope, new_snapshots(len(self.planned.plan.result_actors())))
         snapshots.wanted = self.wanted
-        self.snapshots.append(snapshots)
         for nested in serving.scopes:
             await self.view.subscribe(scope + nested + GONE)
-        files = ServerFiles(self.checkpoints, self.port.name, scope)
+        files = ServerFiles(self.checkpoints, self.port.name, scope, self.memory)
         await serving.live(ServerEndpoint(self.group, self.group.members, self.port.scoped(scope), self.record, snapshots, files))
         if snapshots.wanted:
             await show(self.port, self.group.first, scope, snapshots)

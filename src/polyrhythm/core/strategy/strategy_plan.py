@@ -56,11 +56,14 @@ class StrategyPlan:
     exchanges: tuple[PlannedExchange, ...]
 
     @staticmethod
-    def of(strategy: Strategy, locations: Sequence[Location], seed: int) -> StrategyPlan:
-        """The plan for as many of the located workers as the strategy uses. Raises CompositionError where the exchanges do not fit them."""
+    def of(strategy: Strategy, locations: Sequence[Location], seed: int, members: Sequence[str] = ()) -> StrategyPlan:
+        """The plan for as many of the located workers as the strategy uses; these are `members`, where they have other names than at first.
+
+        Raises CompositionError where the exchanges do not fit them.
+        """
         used = strategy.workers(len(locations))
         strategy.check(used)
-        mesh, planned, first = Mesh.flat(workers(used), seed), list[PlannedExchange](), 0
+        mesh, planned, first = Mesh.flat(tuple(members)[:used] or workers(used), seed), list[PlannedExchange](), 0
         for number, (selection, exchange) in enumerate(strategy.exchanges):
             axes = (DATA,)  # of all parameters: every worker has the whole model
             [group] = mesh.groups(*axes)
@@ -68,6 +71,15 @@ class StrategyPlan:
             planned.append(PlannedExchange(number, selection, exchange, axes, exchange.among(participants)))
             first += len(planned[-1].plan.servers)
         return StrategyPlan(strategy, mesh, tuple(planned))
+
+    def changed(self, members: Sequence[str], locations: Sequence[Location]) -> StrategyPlan:
+        """The plan for other workers. Raises CompositionError where the strategy does not fit them."""
+        if (used := self.strategy.workers(len(members))) < len(members):
+            raise CompositionError(
+                f"{self.strategy.name} uses {used} of {len(members)} workers, and each of a crew that changes must be used: choose least "
+                "and most so that all numbers between them fit, or a strategy for any number."
+            )
+        return StrategyPlan.of(self.strategy, locations, self.mesh.seed, members)
 
     def essential(self, actor: str) -> bool:
         """True if the run cannot continue without `actor`: servers without copies, the replica with the result, and awaited workers."""

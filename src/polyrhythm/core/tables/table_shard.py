@@ -61,7 +61,7 @@ class TableShard:
         await follow_losses(self.port, self._lose)
         if given:
             self.store.put(given[0].long(), given[1:])
-        self.checkpoints.resume(self.restore)
+        self.checkpoints.resume(self.restore, self.export)
         while not self.clocks.over:
             delivery = await self.port.receive(REQUESTS)
             assert delivery is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -21,6 +21,10 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CheckpointError, RecordWarning, WorkloadError
 
 _VOTES, _VERDICTS = ASIDE + "checkpoint", ASIDE + "verdict"
+
+
+ManifestOf = Callable[[int, float, Mapping[str, str]], Manifest]
+"""Makes the manifest of a checkpoint after a step, at so many seconds of the run, in the circumstances that were found."""
 
 
 class Stage(IntEnum):
@@ -108,9 +112,9 @@ class Coordinator:
 
 
 class Checkpointing:
-    """One worker's checkpoints by `plan`: `state` is the state that it writes; `manifest` makes the manifest of the one after a step."""
+    """One worker's checkpoints by `plan`: `state` is the state that it writes, and `manifest` makes their manifests."""
 
-    def __init__(self, plan: CheckpointPlan, context: WorkerContext, group: Group, state: Any, manifest: Callable[[int], Manifest]) -> None:
+    def __init__(self, plan: CheckpointPlan, context: WorkerContext, group: Group, state: Any, manifest: ManifestOf) -> None:
         self.plan = plan
         self.context = context
         self.group = group
@@ -127,8 +131,9 @@ class Checkpointing:
         """Lock the directory and start the coordinator, at worker 0; `losses` subscribes a topic to notices of lost workers."""
         if self.plan.store is None or not self.group.is_first:
             return
-        self._count_start(RestartCount(self.plan.store.directory, self.plan.restarts))
-        self.close = self.plan.store.lock()
+        if self.close is _nothing:
+            self._count_start(RestartCount(self.plan.store.directory, self.plan.restarts))
+            self.close = self.plan.store.lock()
         losses(_VOTES)
         port = self.context.port
         costs = CheckpointCosts(port.now, self.plan.began, max(self.last, self.plan.step), self.group.size, lambda: self.losses())
@@ -138,6 +143,11 @@ class Checkpointing:
             await self.context.port.spawn("checkpoints", coordinator.live())
 
         self.context.perform(spawn())
+
+    def regroup(self, group: Group, manifest: ManifestOf, losses: Callable[[str], None]) -> None:
+        """Write checkpoints together with the workers of another `group`, whose first coordinates from now on."""
+        self.group, self.manifest = group, manifest
+        self.begin(losses)
 
     def between(self, clock: int) -> None:
         """After step `clock`: write a checkpoint if one is due; if the run was asked to stop, write the last one and end here."""
@@ -229,7 +239,7 @@ class Checkpointing:
     def _commit(self, step: int) -> str:
         assert self.plan.store is not None, "else there is nothing to commit"
         try:
-            self.plan.store.commit(step, self.manifest(step))
+            self.plan.store.commit(step, self.manifest(step, self.context.port.now(), self.plan.circumstances))
         except CheckpointError as problem:
             return str(problem).rstrip(".")
         except OSError as problem:

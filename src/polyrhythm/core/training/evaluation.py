@@ -86,6 +86,19 @@ class Evaluation:
             self.context.perform(request_snapshots(self.context.port, self.plan.servers))
         self._want()
 
+    def regroup(self, plan: StrategyPlan, replicas: Sequence[Replica]) -> None:
+        """Follow the same models among other workers; the first of these asks the servers for copies."""
+        self.plan, parts = plan, iter([part for replica in replicas for part in replica.parts])
+        for each in self._followed:
+            each.regroup(parts)
+        if self.function is not None and self.group.is_first:
+            self.context.perform(request_snapshots(self.context.port, self.plan.servers))
+        self._want()
+
+    def join(self) -> None:
+        """A worker that joins a run under way: the others have agreed on what is evaluated."""
+        self._agreed = True
+
     def agree(self) -> None:
         """At the first step, or before a run without steps ends: raise CompositionError at all workers if only some evaluate."""
         if not self._agreed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,6 +37,9 @@ class Followed(Protocol):
 
     def look(self, now: float) -> None:
         """Keep copies that are due, since a step has ended, or copies are wanted from now on."""
+
+    def regroup(self, parts: Iterator[Part]) -> None:
+        """Follow the next of `parts`, in which the model is among other workers, and keep the copies."""
 
     def own(self) -> list[tuple[str, Snapshots]]:
         """The copies that this worker keeps, by scope."""
@@ -83,6 +86,10 @@ class FollowedPart:
         """Keep the buffers, if a moment of the grid has passed since they were looked at."""
         if self.snapshots.due(now):
             self.snapshots.look(now, _flat(self.buffers))
+
+    def regroup(self, parts: Iterator[Part]) -> None:
+        kept, self.part = self.part.local.snapshots, next(parts)
+        self.part.local.snapshots = kept
 
     def own(self) -> list[tuple[str, Snapshots]]:
         kept = [(self.part.scope, self.part.local.snapshots), (self._buffers, self.snapshots)]
@@ -152,6 +159,9 @@ class FollowedTable:
 
     def look(self, now: float) -> None:
         """Nothing to do here: the servers keep the copies."""
+
+    def regroup(self, parts: Iterator[Part]) -> None:
+        """Nothing to do: the table itself is among other workers now."""
 
     def own(self) -> list[tuple[str, Snapshots]]:
         return []

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.core.protocols.buffers import Keeper
 from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.losses import GONE
 from polyrhythm.core.settings import shown
 from polyrhythm.core.strategy.averaging import TOPIC, average
 from polyrhythm.core.strategy.current_view import CurrentView
-from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.core.strategy.replica import Replica, cannot_reform
 from polyrhythm.core.strategy.same_memory import seen_elsewhere
 from polyrhythm.core.strategy.service import announce, dismiss, dismiss_all
 from polyrhythm.core.strategy.snapshots import TOPIC as SNAPSHOTS
@@ -25,6 +26,7 @@ from polyrhythm.core.strategy.watching.gradient_watch import GradientWatch
 from polyrhythm.core.training.callers import warn_user
 from polyrhythm.core.training.evaluation import Evaluation
 from polyrhythm.core.training.loops import DataFacts
+from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import AliasWarning, CompositionError, WorkloadError
 
 _SHOWN = 3
@@ -47,6 +49,10 @@ class Models:
         self.checked = False
         self.gradients = GradientWatch()
         self.evaluation = Evaluation(plan, context, began=began)
+        self.attaching: Replica | None = None
+        """The replica that is being established."""
+        self.reform: Callable[[ViewChange], bool] = cannot_reform
+        """Goes into the next view with all models, when an exchange of one is interrupted."""
 
     def attach(
         self,
@@ -65,11 +71,10 @@ class Models:
         replica = Replica(model, optimizer, self.plan, self.context, number, clip_norm)
         if aliased:
             warn_user(_aliases(aliased), AliasWarning)
-        for part in replica.parts:
-            self._hear_of_losses([part.scope + nested for nested in part.planned.plan.scopes])
-            if part.scope != part.planned.scope(0, 0) and self.group.is_first:
-                self.context.perform(announce(self.context.port, part.scope, part.planned.servers))
-        replica.establish(partial(step, replica))
+        replica.reform = self.reform
+        self.attaching = replica
+        replica.establish(partial(step, replica), partial(self._follow, replica, number))
+        self.attaching = None
         self.replicas.append(replica)
         self.evaluation.follow(replica)
         self.gradients.attached(replica.watch)
@@ -77,6 +82,20 @@ class Models:
             self.modules[id(model)] = model
             self.names[id(model)] = name if name is not None else str(number)
             self.keepers[id(model)] = self.strategy.buffers.keeper(model)
+
+    def regroup(self, plan: StrategyPlan, states: Sequence[StateTree], own: bool, left: Sequence[Sequence[StateTree]]) -> None:
+        """Exchange with the workers of `plan` from now on; `states` are those of the replicas to continue from, `own` or a donor's.
+
+        Those of workers that have `left` are given to one of the others.
+        """
+        self.plan, self.group = plan, plan.mesh.replicas(self.context.port.name)
+        self.view = CurrentView(self.context.port, plan.mesh, plan.servers)
+        if self.attaching is not None:
+            self.attaching.plan = plan
+        for number, (replica, state) in enumerate(zip(self.replicas, states, strict=False)):
+            self._follow(replica, number)
+            replica.regroup(plan, state, own, [each[number] for each in left])
+        self.evaluation.regroup(plan, self.replicas)
 
     def _refuse_again(self, model: nn.Module, optimizer: torch.optim.Optimizer, name: str | None) -> None:
         held = {each for replica in self.replicas for each in replica.trained}
@@ -89,8 +108,15 @@ class Models:
         if name is not None and name in self.names.values() and self.names.get(id(model)) != name:
             raise WorkloadError(f"worker.attach was given the name {name!r} twice: give each model a different name.")
 
-    def _hear_of_losses(self, scopes: Sequence[str]) -> None:
-        if not self.replicas and self.group.is_first:
+    def _follow(self, replica: Replica, number: int) -> None:
+        """Subscribe the parts of the replica of that `number` to losses, and announce them to servers that do not expect them."""
+        for part in replica.parts:
+            self._hear_of_losses([part.scope + nested for nested in part.planned.plan.scopes], number)
+            if part.scope != part.planned.scope(0, 0) and self.group.is_first:
+                self.context.perform(announce(self.context.port, part.scope, part.planned.servers))
+
+    def _hear_of_losses(self, scopes: Sequence[str], number: int) -> None:
+        if number == 0 and self.group.is_first:
             if self.strategy.buffers.averaged:
                 self.follow_losses(TOPIC)
             self.follow_losses(SNAPSHOTS)

@@ -59,6 +59,11 @@ class DataPosition:
         """True if a loop is under way: its next request is the moment between two iterations."""
         return bool(self._open)
 
+    @property
+    def path(self) -> tuple[tuple[int, int], ...]:
+        """The loops under way around this place, and the items that each has handed out; without the one whose next is requested."""
+        return tuple((place, self.loops[place].taken) for place in self._open if place != self._asking)
+
     def follow(self, data: DataFacts, batches: Callable[[int, int], Iterator[Batch]], skip: Skip) -> Iterator[Batch]:
         """The batches of the next pass. `batches` gets its number and the count of those taken, which it yields once more, perhaps empty.
 

@@ -18,7 +18,6 @@ from polyrhythm.core.job_files.script import refuse_while_imported
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import Overwritten
 from polyrhythm.core.kernel.job import Ending, Runtime, Work
-from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.kernel.stopping import stoppable, stops_reported
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
@@ -179,10 +178,10 @@ def _shown(value: object) -> str:
         ) from problem
 
 
-def conclude(outcome: Outcome, ending: Ending, reporter: str = FIRST) -> None:
-    """Complete `outcome` from the `ending` of the run; metrics and weights are those of the worker `reporter`."""
+def conclude(outcome: Outcome, ending: Ending, reporter: str = "") -> None:
+    """Complete `outcome` from the `ending` of the run; metrics and weights are those of the worker `reporter`, by default the first."""
     summary, results = outcome.summary, {name: result for name, result in ending.results.items() if result is not None}
-    first = results[reporter]
+    first = results[reporter or ending.first]
     content = msgspec.json.decode(first.text)
     outcome.weights = dict(zip(content["names"], first.tensors, strict=True))
     summary.final = content["metrics"]

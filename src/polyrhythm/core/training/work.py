@@ -19,6 +19,7 @@ from polyrhythm.core.records.event_lines import encoded
 from polyrhythm.core.strategy.service import Service
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.changing import LeftCrew, admitted
 from polyrhythm.core.training.checkpoint_plan import newest, planned
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CompositionError, PolyrhythmError, WorkloadError
@@ -84,17 +85,20 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
 
     def program(context: WorkerContext) -> Message:
         context.port.details = timeline
-        own = Worker(context, plan, checkpoints, crew=crew)
+        joins = context.port.name not in plan.mesh.members
+        own = Worker(context, *(admitted(context, plan, checkpoints) if joins else (plan, checkpoints)), crew=crew)
         try:
             with _explained(own):
                 train(own)
+        except LeftCrew:
+            return departure(own)
         finally:
             own.close()
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
         port.details = timeline
-        return Service(plan, port, record, checkpoints).live()
+        return Service(plan, port, record, checkpoints, crew).live()
 
     return Job(
         len(plan.mesh.members),
@@ -135,6 +139,11 @@ def _translate(error: Exception) -> None:
     for torchs, ours in _TRANSLATED.items():
         if torchs in str(error):
             raise CompositionError(ours) from error
+
+
+def departure(own: Worker) -> Message:
+    """The counts of a worker that has left before the end."""
+    return Message("result", (float(own.clock), float(own.samples), 0.0), encoded({"names": [], "metrics": {}}).decode())
 
 
 def conclusion(own: Worker) -> Message:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -16,15 +17,19 @@ from polyrhythm.core.catalogue import DenseRows
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.row_kind import RowKind
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.tables.shape import TableShape
 from polyrhythm.core.tables.table import Table
 from polyrhythm.core.training.arguments import norm_bound, range_of, refuse_attached
+from polyrhythm.core.training.changing import ChangingCrew
 from polyrhythm.core.training.checkpoint_plan import manifest_of
 from polyrhythm.core.training.checkpointing import Checkpointing
+from polyrhythm.core.training.collectives.call_record import CallRecord
 from polyrhythm.core.training.collectives.together import Together
-from polyrhythm.core.training.collectives.user_collectives import SurvivorCollectives, TreeCollectives
+from polyrhythm.core.training.collectives.user_collectives import SurvivorCollectives, TreeCollectives, UserCollectives
 from polyrhythm.core.training.crew_change import Listener, warn_of_plain_epochs
 from polyrhythm.core.training.data.data import Batches, Data, StreamBatches
 from polyrhythm.core.training.data.data_request import DataRequest
@@ -35,6 +40,7 @@ from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.numbers import whole
 from polyrhythm.core.training.observed import ObservedWorker
 from polyrhythm.core.training.own_state.own_variables import Variables
+from polyrhythm.core.training.regrouping import Regrouping
 from polyrhythm.core.training.result import Leave, Run, no_leaving
 from polyrhythm.core.training.steps import Steps
 from polyrhythm.core.training.tables import Tables
@@ -63,33 +69,51 @@ class Worker(ObservedWorker):
         crew: Crew = FIXED,
     ) -> None:
         mesh, strategy = plan.mesh, plan.strategy
-        group, replicas = mesh.world(context.port.name), mesh.replicas(context.port.name)
-        self.rank, self.workers = group.rank, group.size
-        self.replica, self.replicas = replicas.rank, replicas.size
         self.seed = mesh.seed
         self.device = context.device
         self._leave = leave
         self._context = context
         self._strategy = strategy
-        self._group = group
         chosen = checkpoints or CheckpointPlan()
+        self._place(plan)
         self._models = Models(plan, context, chosen.began)
-        collective = SurvivorCollectives(context.port, self._models.view) if strategy.tolerates_loss else TreeCollectives(context.port)
-        self._together = Together(collective, group, replicas, context.perform)
         self._tables = Tables(plan, context, self._models)
         self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen, self._between)
-        if not crew.fixed and group.is_first:  # the others have the same code
+        if not crew.fixed and self._group.is_first:  # the others have the same code
             self._state.position.repeated = warn_of_plain_epochs
         self._steps = Steps(context, self._models, self._tables.states, self._state)
+        if chosen.handed is not None:
+            self._models.evaluation.join()
+        calls = CallRecord(self._state.position, context.crew.changes, chosen.handed)
+        replicas = mesh.replicas(context.port.name)
+        self._together = Together(self._collectives(), self._group, replicas, context.perform, calls)
         self._data = self._steps.data = Data(
             strategy.shuffle, replicas, self._together, self.count, self._state.position, self._models, self._models.follow_losses
         )
         self._data.drawn = self._models.batch
-        rng.seed_everything(mesh.seed, "worker", group.rank)
-        manifest = lambda step: manifest_of(plan, step, context.port.now(), chosen.circumstances)  # noqa: E731
-        self._checkpointing = Checkpointing(chosen, context, group, self._state, manifest)
+        rng.seed_everything(mesh.seed, "worker", rank_of(context.port.name))
+        self._checkpointing = Checkpointing(chosen, context, self._group, self._state, partial(manifest_of, plan))
         self._checkpointing.losses = lambda: len(self.crew.left)
         self._checkpointing.begin(self._models.follow_losses)
+        regrouping = Regrouping(context, self._models, self._state, self._checkpointing, calls, [self._place, self._regroup])
+        self._crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping)
+        calls.reform = self._models.reform = self._crew.reform
+
+    def _place(self, plan: StrategyPlan) -> None:
+        """Take the ranks and the groups of this worker from the plan."""
+        name = self._context.port.name
+        self._group, replicas = plan.mesh.world(name), plan.mesh.replicas(name)
+        self.rank, self.workers = self._group.rank, self._group.size
+        self.replica, self.replicas = replicas.rank, replicas.size
+
+    def _regroup(self, plan: StrategyPlan) -> None:
+        """Call collectives, and draw samples, among the workers of the plan."""
+        replicas = plan.mesh.replicas(self._context.port.name)
+        self._together.regroup(self._collectives(), self._group, replicas)
+
+    def _collectives(self) -> UserCollectives:
+        port = self._context.port
+        return SurvivorCollectives(port, self._models.view) if self._strategy.tolerates_loss else TreeCollectives(port)
 
     def attach(
         self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None, name: str | None = None
@@ -170,8 +194,9 @@ class Worker(ObservedWorker):
         return self._checkpointing.request(self.clock, self._state.position)
 
     def _between(self) -> None:
-        """Write a checkpoint if one is due: all batches that were handed out have been used."""
-        self._checkpointing.between(self.clock)
+        """Write a checkpoint if one is due, and change the crew: all batches that were handed out have been used."""
+        self._crew.uninterrupted(lambda: self._checkpointing.between(self.clock))
+        self._crew.between(self.clock, self._state.drain)
 
     def batches(self, dataset: Any, batch_size: int | None = None, *, steps: int | None = None) -> Batches | StreamBatches:
         """This worker's batches: each iteration over them is an epoch; shards are disjoint, and all workers get equally many batches.

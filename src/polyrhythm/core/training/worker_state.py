@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -51,13 +52,22 @@ class WorkerState:
         self.metrics: dict[str, float] = {}
         self.kept: dict[str, Any] = {}
         self.before: StateTree = None if plan.resumed is None else plan.resumed.read(context.port.name)
-        if self.before is not None:
+        self.joins = False
+        if plan.handed is not None:
+            self.hand(plan.handed)
+        elif self.before is not None:
             self.position.restore(self.before["position"], plan.override)
         self.listeners = Listeners()
         self.variables = OwnVariables(None if self.before is None else self.before["variables"], self._mine, plan.override)
         self.position.watch = self.variables.moment
-        if plan.store is not None:
+        if plan.store is not None or context.crew.changes:
             self.position.begins = self.variables.own.begin
+
+    def hand(self, state: StateTree) -> None:
+        """Continue from the state of another worker: what belongs to a worker alone begins anew."""
+        self.joins = True
+        self.before = {**state, "streams": {}, "random": None, "samples": 0, "batch": 0}
+        self.position.restore(state["position"], self.override)
 
     def report(self, metrics: Mapping[str, float | Tensor], clock: int) -> None:
         """Record `metrics`, unless the broken-off run has recorded them."""
@@ -104,7 +114,8 @@ class WorkerState:
             )
         before = self.before["replicas"][attached - 1]
         self.replicas[-1].options.refuse_others(before["options"], self.override)
-        self._resume(self.replicas[-1], before)
+        replica = self.replicas[-1]
+        self._resume(partial(replica.take_over, own=False) if self.joins else replica.restore, before)
         return True
 
     def resume_table(self, name: str) -> None:
@@ -117,11 +128,11 @@ class WorkerState:
                 f"worker.table was given {name!r}, which is not in the checkpoint: it has {', '.join(known) or 'no table'}. Resume it with "
                 "the training function that wrote it."
             )
-        self._resume(self.tables[name], known[name])
+        self._resume(self.tables[name].restore, known[name])
 
-    def _resume(self, each: CommonState, state: StateTree) -> None:
+    def _resume(self, restore: Callable[[StateTree], None], state: StateTree) -> None:
         with fitting("model or optimizer"):
-            each.restore(state)
+            restore(state)
         self.samples, self.metrics = self.before["samples"], dict(self.before["metrics"])
         if not self.position.returning:
             self._arrive(STEP)
@@ -199,4 +210,5 @@ class WorkerState:
                 multiply((each for each in schedules if each.optimizer is replica.optimizer), replica.options.factors(state["options"]))
         self._refuse_unknown()
         self.batch = self.before["batch"]
-        rng.restore(self.before["random"])
+        if self.before["random"] is not None:
+            rng.restore(self.before["random"])

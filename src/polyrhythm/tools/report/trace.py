@@ -57,6 +57,7 @@ _Instant = (
     | Adjusted
     | Overwritten
     | Undelivered
+    | CrewChanged
     | Saved
     | Faulted
     | Suspected

@@ -126,7 +126,7 @@ class BlockServer:
             recipe = msgspec.json.decode(delivery.message.text, type=ShardRecipe)
             assert Layout(recipe.names, recipe.shapes).numel == weights.numel(), "a slice of the vector"
             self.blocks = SliceBlocks(weights.clone())
-            self.checkpoints.resume(self._restore)
+            self.checkpoints.resume(self._restore, self._export)
         self.joining.append(delivery.sender)
         if self.blocks is not None:
             for name in self.joining:

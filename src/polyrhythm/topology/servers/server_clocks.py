@@ -24,7 +24,8 @@ class ServerClocks:
     """`merged` are the latest merged steps by worker: infinite for one that is done; one that was lost is not there. `pushed` have come.
 
     Responses wait in `waiting` until their worker may continue, with its clock and the version that it need not be sent again; in
-    `beginning` until the first workers have trained alone. `ended` are those that are done, in the order in which they said so.
+    `beginning` until the first workers have trained alone. `times` are the pushes after the latest step, `repeated` those that may come
+    again. `ended` are those that are done, in the order in which they said so.
     """
 
     def __init__(self, workers: tuple[str, ...], consistency: Consistency) -> None:
@@ -33,6 +34,8 @@ class ServerClocks:
         self.chooses = consistency.traits.chooses
         self.merged = dict.fromkeys(workers, 0.0)
         self.pushed = dict.fromkeys(workers, 0.0)
+        self.times = dict.fromkeys(workers, 0)
+        self.repeated: dict[str, int] = {}
         self.waiting: dict[str, tuple[int, int]] = {}
         self.beginning: dict[str, AwaitHeadStart] = {}
         self.ended: list[str] = []
@@ -74,10 +77,24 @@ class ServerClocks:
         if isinstance(request, AwaitHeadStart):
             self.beginning[name] = request
             return
+        self.wait(name, request)
+        if isinstance(request, Push):
+            self.times[name] = self.times[name] + 1 if request.clock <= self.pushed[name] else 1
+            self.pushed[name] = max(self.pushed[name], float(request.clock))
+
+    def wait(self, name: str, request: Push | Fetch) -> None:
+        """A worker waits for a response, if it wants one."""
         if request.wanted is not Wanted.NOTHING:
             self.waiting[name] = (request.clock, request.version if request.wanted is Wanted.NEWER else -1)
-        if isinstance(request, Push):
-            self.pushed[name] = max(self.pushed[name], float(request.clock))
+
+    def repeats(self, name: str, clock: int) -> bool:
+        """True if a push after step `clock` has come already, before the crew changed: its worker was interrupted, and sends it again."""
+        if clock > self.pushed[name]:
+            self.repeated.pop(name, None)
+        left = self.repeated.get(name, 0)
+        if left:
+            self.repeated[name] = left - 1
+        return left > 0
 
     def merge(self, name: str, clock: int) -> None:
         """A worker's contribution of step `clock` has been merged."""
@@ -109,9 +126,11 @@ class ServerClocks:
 
     def export(self) -> StateTree:
         """The state for a checkpoint, when nobody waits."""
-        return {"merged": self.merged, "pushed": self.pushed}
+        return {"merged": self.merged, "pushed": self.pushed, "times": self.times}
 
     def restore(self, state: StateTree) -> None:
         """Continue with the workers that are still there; others count as if they had always been at the slowest clock."""
         slowest = min(state["merged"].values())
         self.merged, self.pushed = (admitted(state[each], self.workers, slowest) for each in ("merged", "pushed"))
+        self.times = {name: state["times"].get(name, 0) for name in self.workers}
+        self.repeated = dict(self.times)

@@ -113,6 +113,8 @@ class ServerShard:
                 self.clocks.end(sender)
             case Fetch() | AwaitHeadStart():
                 self.clocks.take(sender, request)
+            case Push() if self.clocks.repeats(sender, request.clock):
+                self.clocks.wait(sender, request)
             case Push():
                 self.clocks.take(sender, request)
                 self.pending.append(PendingPush(sender, request, delivery.message.tensors))
@@ -173,7 +175,7 @@ class ServerShard:
             if self.upstream is not None:
                 await self.upstream.establish(self.model_state, recipe.optimizer)
             self.log = self.responses.log(weights, layout)
-            self.checkpoints.resume(self.restore)
+            self.checkpoints.resume(self.restore, self.export)
             self.initialized = True
         self.joining.append(delivery.sender)
         if self.initialized:

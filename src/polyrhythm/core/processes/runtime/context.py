@@ -11,6 +11,7 @@ from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Computed, Recorder, Waited
+from polyrhythm.core.kernel.job import CrewSide, FixedCrew
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.processes.runtime.node import Node
@@ -33,6 +34,7 @@ class NodeContext:
         self.record: Recorder = node.record
         self.written: Callable[[], None] = _nothing
         """Called when a part of a checkpoint is written."""
+        self.crew: CrewSide = FixedCrew()
 
     @property
     def bytes_sent(self) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import DTYPES, Message
 from polyrhythm.core.protocols.sharded import PendingSum
+from polyrhythm.core.training.collectives.call_record import CallRecord
 from polyrhythm.core.training.collectives.plain import decoded, encoded
 from polyrhythm.core.training.collectives.user_collectives import UserCall, UserCollectives
 from polyrhythm.core.training.numbers import holds, number
@@ -29,12 +30,19 @@ class Together:
     `group` is all workers; means and sums of samples are over `replicas`, those with the same part of the model.
     """
 
-    def __init__(self, collective: UserCollectives, group: Group, replicas: Group, perform: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, collective: UserCollectives, group: Group, replicas: Group, perform: Callable[[Any], Any], calls: CallRecord
+    ) -> None:
         self.collective = collective
         self.group = group
         self.replicas = replicas
         self.perform = perform
+        self.record = calls
         self.calls = 0
+
+    def regroup(self, collective: UserCollectives, group: Group, replicas: Group) -> None:
+        """Call together with other workers from now on; calls are counted anew."""
+        self.collective, self.group, self.replicas, self.calls = collective, group, replicas, 0
 
     def barrier(self) -> None:
         """Return when every worker has called it."""
@@ -62,9 +70,8 @@ class Together:
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
         message = _encoded(value) if self.group.is_first else Message("")
-        received: Message = self.perform(self.collective.broadcast(message, self._next("broadcast"), self.group))
-        [tensor] = received.tensors
-        if received.text != _PLAIN:
+        text, [tensor] = self.record.made(lambda: self._broadcast(message))
+        if text != _PLAIN:
             device = value.device if isinstance(value, Tensor) else "cpu"
             return tensor.clone().to(device)  # type: ignore[return-value]
         value_of_0: Value = decoded(tensor.numpy().tobytes())
@@ -85,8 +92,18 @@ class Together:
 
     def _total(self, kind: str, value: Tensor, group: Group) -> tuple[Tensor, int]:
         """The sum over the workers of `group` that are left, the same bits for all, on the CPU; and the number of these workers."""
-        summed: tuple[Tensor, int] = self.perform(self.collective.total(value.detach().cpu().contiguous(), self._next(kind), group))
-        return summed
+        own = value.detach().cpu().contiguous()
+
+        def summed() -> tuple[Tensor, int]:
+            now = self.replicas if group is self.replicas else self.group
+            return self.perform(self.collective.total(own, self._next(kind), now))  # type: ignore[no-any-return]
+
+        found: tuple[Tensor, int] = self.record.made(summed)
+        return found
+
+    def _broadcast(self, message: Message) -> tuple[str, list[Tensor]]:
+        received: Message = self.perform(self.collective.broadcast(message, self._next("broadcast"), self.group))
+        return received.text, list(received.tensors)
 
     def _next(self, kind: str) -> UserCall:
         self.calls += 1

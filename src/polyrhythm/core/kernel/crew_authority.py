@@ -1,0 +1,168 @@
+"""The authority over a crew that changes: who is there, who has come, who leaves, and when all go into the next view.
+
+Each runtime has one: the simulator's scheduler, or the parent of the processes. It decides; `CrewHands` carry that out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from polyrhythm.core.kernel.crew import Crew
+from polyrhythm.core.kernel.view import View, ViewChange, next_name
+from polyrhythm.errors import WorkerFailed
+
+
+class CrewHands(Protocol):
+    """What a runtime does for the authority."""
+
+    def hire(self, name: str) -> None:
+        """Begin a new worker; it calls `CrewAuthority.arrive` when it is ready to be admitted."""
+
+    def dismiss(self, name: str) -> None:
+        """End a worker that was not admitted, without a result."""
+
+    def hold(self, names: Sequence[str]) -> None:
+        """Have each program say how many steps it has taken (`CrewAuthority.held`), and wait before it takes the next but one."""
+
+    def settle(self, names: Sequence[str], step: int) -> None:
+        """Let the programs go on to the end of `step`, where each calls `CrewAuthority.arrive`."""
+
+    def release(self, names: Sequence[str]) -> None:
+        """Let those who wait at the cut go on without a change."""
+
+    def change(self, change: ViewChange) -> None:
+        """Notify everybody of the next view: those of both views, newcomers and servers; those who leave too, unless they are lost."""
+
+
+@dataclass(slots=True)
+class CrewAuthority:
+    """The present `view` of the workers, of which `crew` are allowed.
+
+    `coming` have begun and wait to be admitted, `leaving` have given notice. While a cut is being agreed on, `clocks` are the steps taken
+    by those who have said so, `step` the one after which the crew changes, and `arrived` those that wait there. `ended` take no more steps.
+    """
+
+    crew: Crew
+    view: View
+    hands: CrewHands
+    coming: dict[str, None] = field(default_factory=dict)
+    leaving: dict[str, None] = field(default_factory=dict)
+    clocks: dict[str, int] = field(default_factory=dict)
+    step: int = 0
+    arrived: dict[str, None] = field(default_factory=dict)
+    ended: dict[str, None] = field(default_factory=dict)
+    _holding: bool = False
+
+    def join(self, places: Sequence[int] = ()) -> str | None:
+        """A worker is to join: it begins now, and is admitted at a cut. Its name; None where no more are allowed.
+
+        It gets one of the `places` if one of them is free.
+        """
+        expected = View(0, (*self.view.members, *self.coming), (), self.view.left)
+        if expected.size - len(self.leaving) >= self.crew.most or expected.size >= self.crew.most or self.ended:
+            return None
+        name = next_name(expected, self.crew.most, places)
+        self.coming[name] = None
+        self.hands.hire(name)
+        return name
+
+    def leave(self, name: str) -> None:
+        """`name` leaves with notice, at the next cut."""
+        if self.view.present(name):
+            self.leaving[name] = None
+            self._look()
+
+    def lose(self, name: str, interrupts: bool) -> None:
+        """`name` is lost. If this `interrupts` the others they go into the next view now; else they were notified, and go on.
+
+        Raises WorkerFailed if too few are left.
+        """
+        if self.coming.pop(name, self) is None:
+            self.arrived.pop(name, None)
+        elif self.view.present(name):
+            for each in (self.leaving, self.arrived, self.clocks):
+                each.pop(name, None)
+            if interrupts:
+                self._change((name,), lost=True)
+            else:
+                self.view = self.view.without(name)
+        if self.crew.replace:
+            self.join()
+        if self.view.size + len(self.coming) < self.crew.least or not self.view.size:
+            raise WorkerFailed(name, f"it was lost, and {self.view.size} workers are left, where at least {self.crew.least} are needed")
+        self._look()
+
+    def held(self, name: str, clock: int) -> None:
+        """`name` has taken so many steps, and waits before it takes the next but one."""
+        if self._holding and self.view.present(name):
+            self.clocks[name] = clock
+            self._look()
+
+    def arrive(self, name: str) -> None:
+        """`name` has come to the cut, or is a newcomer that is ready to be admitted."""
+        self.arrived[name] = None
+        self._look()
+
+    def end(self, name: str) -> None:
+        """`name` takes no more steps: nobody is admitted any more."""
+        self.ended[name] = None
+        self._look()
+
+    @property
+    def ready(self) -> list[str]:
+        """The newcomers that can be admitted."""
+        return [name for name in self.coming if name in self.arrived]
+
+    def _look(self) -> None:
+        """Do what is due now."""
+        members = self.view.members
+        if self.ended:
+            self._give_up()
+        elif not (self.ready or self.leaving or self._holding):
+            return
+        elif not self._holding:
+            self._holding = True
+            self.hands.hold(members)
+            self._look_further()
+        else:
+            self._look_further()
+
+    def _look_further(self) -> None:
+        members = self.view.members
+        if not self._holding:
+            return
+        if not self.step and all(name in self.clocks for name in members):
+            self.step = max(self.clocks[name] for name in members) + 1
+            self.hands.settle(members, self.step)
+        if self.step and all(name in self.arrived for name in members):
+            self._change(tuple(self.leaving), lost=False)
+
+    def _give_up(self) -> None:
+        """Somebody has ended: nobody changes the crew any more."""
+        coming, waiting = [*self.coming], [name for name in self.view.members if name in self.arrived]
+        held = [name for name in self.view.members if self._holding]
+        self.coming.clear()
+        self._begin_anew()
+        for name in coming:
+            self.hands.dismiss(name)
+        if held or waiting:
+            self.hands.release(held)
+
+    def _change(self, leaving: Sequence[str], lost: bool) -> None:
+        """Go into the next view. After a loss newcomers are not admitted: the way to a place inside a step is not known."""
+        before, joined = self.view, () if lost else tuple(self.ready)
+        after = before.without(*leaving)
+        self.view = View(before.epoch + 1, (*after.members, *joined), (*after.joined, *joined), after.left)
+        for name in joined:
+            del self.coming[name]
+        for name in leaving:
+            self.leaving.pop(name, None)
+        self._begin_anew()
+        self.hands.change(ViewChange(before, self.view, frozenset(leaving if lost else ())))
+
+    def _begin_anew(self) -> None:
+        self.step, self._holding = 0, False
+        self.clocks.clear()
+        self.arrived = {name: None for name in self.arrived if name in self.coming}

@@ -1,0 +1,43 @@
+"""The sums that are charged in closed form, as effects of the scheduler's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from polyrhythm.core.kernel.effects import NativeReduce
+from polyrhythm.core.simulator.actors import PENDING, VirtualTask
+from polyrhythm.core.simulator.collectives import Reductions
+from polyrhythm.core.simulator.event_queue import EventQueue
+from polyrhythm.core.simulator.mailroom import Mailroom
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSums:
+    """Makes the sums of `NativeReduce` effects when the last worker has come; `reductions` is None where they travel as messages."""
+
+    queue: EventQueue
+    mailroom: Mailroom
+    reductions: Reductions | None
+    wake: Callable[[VirtualTask, Any], None]
+
+    def reduce(self, task: VirtualTask, effect: NativeReduce) -> object:
+        """Have `task` wait for the sum; None where it is left to messages."""
+        if self.reductions is None:
+            return None
+        gathering = self.reductions.join(task, effect)
+        if gathering is not None:
+            total, seconds, nbytes, messages = self.reductions.settle(gathering)
+            parts = len(gathering.came)
+            for rank, (waiting, _) in gathering.came.items():
+                share = nbytes // parts + (rank < nbytes % parts), messages // parts + (rank < messages % parts)
+                self.mailroom.charge(waiting.actor, *share)
+                self.queue.at(self.queue.now + seconds, (self._reduced, waiting, total))
+        return PENDING
+
+    def _reduced(self, task: VirtualTask, total: torch.Tensor) -> None:
+        """Resume a worker with a separate copy of the sum, made only now."""
+        self.wake(task, total.clone())

@@ -1,0 +1,75 @@
+"""The crew of a run in virtual time that may change: what the authority decides happens at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from polyrhythm.core.kernel.crew import Crew
+from polyrhythm.core.kernel.crew_authority import CrewAuthority
+from polyrhythm.core.kernel.events import CrewChanged
+from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.message import ADMITTED, VIEW, Delivery, Message
+from polyrhythm.core.kernel.names import is_worker, rank_of
+from polyrhythm.core.kernel.view import NextView, View, ViewChange
+from polyrhythm.core.simulator.scheduler import Scheduler
+
+
+class VirtualCrew:
+    """Carries out what `authority` decides. `hire` makes the actor of a newcomer, on one of the `places`; `change` is the last one."""
+
+    def __init__(self, scheduler: Scheduler, crew: Crew, view: View, hire: Callable[[str], None], places: tuple[Location, ...]) -> None:
+        self.scheduler = scheduler
+        self.authority = CrewAuthority(crew, view, self)
+        self.hire = hire
+        self.places = places
+        self.changes: list[ViewChange] = []
+        self._clocks = dict.fromkeys(view.members, 0)
+
+    def locations(self, members: Sequence[str]) -> tuple[Location, ...]:
+        """The places of these workers: each has that of its number, and one that replaces another the other's."""
+        return tuple(self.places[rank_of(name) % len(self.places)] for name in members)
+
+    def join(self, site: str | None = None) -> None:
+        """A worker is to join: at `site`, where one is given and has a free place."""
+        self.authority.join([place for place, at in enumerate(self.places) if site is None or at.site == site])
+
+    def cut(self, name: str, clock: int) -> int | None:
+        """The step after which the crew changes, asked by `name` after `clock` steps; None while it does not."""
+        self._clocks[name] = clock
+        return self.authority.step or None
+
+    def dismiss(self, name: str) -> None:
+        self.scheduler.dismiss(self.scheduler.actors[name])
+
+    def hold(self, names: Sequence[str]) -> None:
+        """Programs ask after each step: how many each has taken is known."""
+        for name in names:
+            self.authority.clocks[name] = self._clocks.get(name, 0)
+
+    def settle(self, names: Sequence[str], step: int) -> None:
+        """Nothing to do: programs ask after each step."""
+
+    def release(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._notify(name)
+
+    def change(self, change: ViewChange) -> None:
+        self.changes.append(change)
+        self.scheduler.ending.first = change.after.first
+        now, view = self.scheduler.queue.now, change.after
+        self.scheduler.record(CrewChanged(now, view.first, view.epoch, view.members, change.joined, change.left))
+        if change.lost:
+            for name in view.members:
+                self.scheduler.interrupt(self.scheduler.actors[name], change)
+        else:
+            for name in (*view.members, *change.left):
+                self._notify(name)
+        places = tuple((at.site, at.host) for at in self.locations(view.members))
+        notice = Message(VIEW, text=msgspec.json.encode(NextView(change, places)).decode())
+        for server in [actor for actor in self.scheduler.actors.values() if not is_worker(actor.name)]:
+            self.scheduler.mailroom.deliver(server, Delivery(server.name, notice))
+
+    def _notify(self, name: str) -> None:
+        self.scheduler.mailroom.deliver(self.scheduler.actors[name], Delivery(name, Message(ADMITTED)))

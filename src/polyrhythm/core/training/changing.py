@@ -1,0 +1,173 @@
+"""A worker's side of a change of the crew: agrees with the others on what was completed, and continues in the next view.
+
+`Worker` has one in a run whose crew may change; `admitted` is how a newcomer begins. See docs/decisions/changing-crew.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import msgspec
+
+from polyrhythm.core.checkpoints.plan import CheckpointPlan
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.view import View, ViewChange, ViewChanged
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.regrouping import NONE
+from polyrhythm.core.trees import StateTree, copied, separate, unite
+
+_FACTS, _VERDICT, _STATE, _LEFT = "crew/facts", "crew/verdict", "crew/state", "crew/left"
+
+
+class LeftCrew(BaseException):
+    """Ends the program of a worker that leaves the run with notice; the run continues."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The decision of the first of a view: `donor` gives its state to the `takers`, which continue from it and repeat nothing."""
+
+    donor: str
+    takers: list[str]
+
+
+async def decided(port: Port, view: View, progress: Sequence[int]) -> Verdict:
+    """What the first of `view` decides when all have reported their `progress`: numbers of completed exchanges, or NONE."""
+    if port.name != view.first:
+        await port.send(view.first, Message(_FACTS, tuple(map(float, progress))))
+        delivery = await port.receive(_VERDICT, view.first)
+        assert delivery is not None
+        return msgspec.json.decode(delivery.message.text, type=Verdict)
+    found = {port.name: tuple(map(float, progress))}
+    while len(found) < view.size:
+        delivery = await port.receive(_FACTS)
+        assert delivery is not None
+        found[delivery.sender] = delivery.message.numbers
+    newest = max(found.values())
+    donor = next(name for name in view.members if found[name] == newest)
+    verdict = Verdict(donor, [name for name in view.members if found[name] < newest])
+    for name in view.members[1:]:
+        await port.send(name, Message(_VERDICT, text=msgspec.json.encode(verdict).decode()))
+    return verdict
+
+
+async def give(port: Port, to: Sequence[str], topic: str, state: StateTree) -> None:
+    """Send `state` to each of `to`."""
+    text, tensors = separate(state)
+    names = msgspec.json.encode([text, list(tensors)]).decode()
+    for name in to:
+        await port.send(name, Message(topic, text=names, tensors=tuple(tensors.values())))
+
+
+async def taken(port: Port, sender: str, topic: str) -> StateTree:
+    """The state that `sender` gives."""
+    delivery = await port.receive(topic, sender)
+    assert delivery is not None
+    text, names = msgspec.json.decode(delivery.message.text)
+    return copied(unite(text, dict(zip(names, delivery.message.tensors, strict=True))))  # another taker may have the same tensors
+
+
+class Regrouped(Protocol):
+    """A worker as its crew changes it."""
+
+    @property
+    def progress(self) -> tuple[int, ...]:
+        """The numbers of exchanges completed, of each model, where the workers exchange collectively."""
+
+    def look(self) -> None:
+        """A cut has come: a worker that joins continues with the variables as they are here."""
+
+    def export(self) -> StateTree:
+        """All that a newcomer needs."""
+
+    def regroup(self, plan: StrategyPlan, state: StateTree, own: bool, left: Sequence[StateTree]) -> None:
+        """Continue among the workers of `plan` from `state`, its own or a donor's; send what those that have `left` have not sent."""
+
+    def changed(self, change: ViewChange) -> None:
+        """The crew has changed, and the worker continues."""
+
+
+@dataclass(slots=True)
+class ChangingCrew:
+    """The `view` that `worker` is in, by `plan`; `regrouping` is true while it goes into the next."""
+
+    context: WorkerContext
+    plan: StrategyPlan
+    view: View
+    worker: Regrouped
+
+    def uninterrupted(self, action: Callable[[], None]) -> None:
+        """Do something that is dropped where the loss of a worker interrupts it, such as a checkpoint."""
+        try:
+            action()
+        except ViewChanged as interruption:
+            self.reform(interruption.change)
+
+    def between(self, clock: int, drain: Callable[[int], str]) -> None:
+        """After step `clock`: change with all others, if it is time. Raises LeftCrew if this worker leaves."""
+        step = self.context.crew.cut(clock)
+        if step is None or clock < step:
+            return
+        try:
+            self.worker.look()
+            drain(clock)
+            change = self.context.crew.change()
+        except ViewChanged as interruption:
+            self.reform(interruption.change)
+            return
+        if change is None:
+            return
+        if not change.after.present(self.context.port.name):
+            self._leave(change)
+        self.reform(change)
+
+    def reform(self, change: ViewChange) -> bool:
+        """Continue in the next view, or the one after, if another worker is lost. True if the worker has kept its own state."""
+        before, own, state = self.view, True, self.worker.export()
+        while True:
+            try:
+                own, state = self._enter(change, own, state)
+                break
+            except ViewChanged as interruption:
+                change = interruption.change
+        self.view = change.after
+        self.worker.changed(ViewChange(before, change.after, change.lost))
+        return own
+
+    def _enter(self, change: ViewChange, own: bool, state: StateTree) -> tuple[bool, StateTree]:
+        context, port, view = self.context, self.context.port, change.after
+        context.crew.enter(change)
+        verdict = context.perform(decided(port, view, self.worker.progress))
+        if port.name == verdict.donor:
+            context.perform(give(port, verdict.takers, _STATE, state))
+        elif port.name in verdict.takers:
+            own, state = False, context.perform(taken(port, verdict.donor, _STATE))
+        self.plan = self.plan.changed(view.members, context.crew.locations(view.members))
+        leavers = [name for name in change.left if name not in change.lost] if port.name == view.first else []
+        self.worker.regroup(self.plan, state, own, [context.perform(taken(port, name, _LEFT)) for name in leavers])
+        return own, state
+
+    def _leave(self, change: ViewChange) -> None:
+        """Hand the state, with what was not sent, to the first of the others."""
+        state = {"replicas": self.worker.export()["replicas"]}
+        self.context.crew.enter(change)
+        self.context.perform(give(self.context.port, [change.after.first], _LEFT, state))
+        raise LeftCrew
+
+
+def admitted(context: WorkerContext, plan: StrategyPlan, checkpoints: CheckpointPlan) -> tuple[StrategyPlan, CheckpointPlan]:
+    """Wait until this newcomer is admitted to the run, and until a survivor has handed over its state: how the worker begins."""
+    change = context.crew.change()
+    assert change is not None, "a newcomer that is not admitted is dismissed"
+    while True:
+        try:
+            context.crew.enter(change)
+            port, view = context.port, change.after
+            verdict = context.perform(decided(port, view, (NONE,)))
+            state = context.perform(taken(port, verdict.donor, _STATE))
+            return plan.changed(view.members, context.crew.locations(view.members)), replace(checkpoints, handed=state, epoch=view.epoch)
+        except ViewChanged as interruption:
+            change = interruption.change

@@ -1,0 +1,83 @@
+"""A worker as its crew changes it: everything of it that knows the other workers continues among other ones.
+
+`Worker` makes one where its crew may change, and `ChangingCrew` calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.view import ViewChange
+from polyrhythm.core.protocols.capability import Capability
+from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.checkpoint_plan import manifest_of
+from polyrhythm.core.training.checkpointing import Checkpointing
+from polyrhythm.core.training.collectives.call_record import CallRecord
+from polyrhythm.core.training.models import Models
+from polyrhythm.core.training.worker_state import WorkerState
+from polyrhythm.core.trees import StateTree, copied
+
+NONE = -1
+"""The progress of a worker that has no state yet."""
+
+Placed = Callable[[StrategyPlan], None]
+"""Called with the plan of each view: the worker takes its rank and its groups from it."""
+
+
+@dataclass(slots=True)
+class Regrouping:
+    """The parts of a worker that change with its crew; `placed` are called first with each plan."""
+
+    context: WorkerContext
+    models: Models
+    state: WorkerState
+    checkpointing: Checkpointing
+    calls: CallRecord
+    placed: list[Placed]
+    notified: list[Callable[[ViewChange], None]] = field(default_factory=list)
+
+    @property
+    def progress(self) -> tuple[int, ...]:
+        """The numbers of completed exchanges by model; 0 where workers do not act together, and each repeats what it has sent.
+
+        A worker that joins, and is interrupted before it has attached all models, has none.
+        """
+        if self.begins:
+            return (NONE,)
+        exchanges = (
+            replica.exchanges if any(Capability.COLLECTIVES in local.provides for local in replica.locals) else 0
+            for replica in self.models.replicas
+        )
+        return (*exchanges, self.calls.completed)
+
+    @property
+    def begins(self) -> bool:
+        """True if the worker joins the run, and has not attached all models yet."""
+        return self.state.joins and len(self.models.replicas) < len(self.state.before["replicas"])
+
+    def look(self) -> None:
+        """Remember the training function's variables as they are here."""
+        self.state.look()
+
+    def export(self) -> StateTree:
+        """The state of the worker, whose tensors the next view does not change."""
+        return copied({**self.state.export(), "calls": self.calls.export()})
+
+    def regroup(self, plan: StrategyPlan, state: StateTree, own: bool, left: Sequence[StateTree]) -> None:
+        """Continue among the workers of `plan`."""
+        for placed in self.placed:
+            placed(plan)
+        if self.begins and not own:
+            self.state.hand(state)
+        self.models.regroup(plan, state["replicas"], own, [each["replicas"] for each in left])
+        if not own:
+            self.calls.take_over(state["calls"])
+        self.checkpointing.regroup(plan.mesh.world(self.context.port.name), partial(manifest_of, plan), self.models.follow_losses)
+
+    def changed(self, change: ViewChange) -> None:
+        """Notify the training function."""
+        for notified in self.notified:
+            notified(change)
