@@ -179,7 +179,9 @@ def test_a_crew_that_may_change_is_notified_and_who_stays_after_the_notice_crash
 
     monkeypatch.setattr(FaultInjection, "plan", plan_with_hooks)
     faults = (Join(1.0, site="x"), Leave("worker/1", step=2, notice=1.5), Join(step=5))
-    ending, events = play(replace(job(steps, steps, survives=True), crew=Crew(1, 3, replace=False)), Simulator(network=PLAIN, faults=faults))
+    ending, events = play(
+        replace(job(steps, steps, survives=True), crew=Crew(1, 3, replace=False)), Simulator(network=PLAIN, faults=faults)
+    )
     assert heard == [faults[0], "worker/1", faults[2]]
     assert ending.lost == ["worker/1"]
     assert faulted(events) == [

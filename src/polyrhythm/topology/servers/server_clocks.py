@@ -126,11 +126,13 @@ class ServerClocks:
 
     def export(self) -> StateTree:
         """The state for a checkpoint, when nobody waits."""
-        return {"merged": self.merged, "pushed": self.pushed, "times": self.times}
+        several = {name: times for name, times in self.times.items() if times > 1}
+        return {"merged": self.merged, "pushed": self.pushed, **({"times": several} if several else {})}
 
     def restore(self, state: StateTree) -> None:
         """Continue with the workers that are still there; others count as if they had always been at the slowest clock."""
         slowest = min(state["merged"].values())
         self.merged, self.pushed = (admitted(state[each], self.workers, slowest) for each in ("merged", "pushed"))
-        self.times = {name: state["times"].get(name, 0) for name in self.workers}
+        several = state.get("times", {})
+        self.times = {name: several.get(name, 1) if name in state["pushed"] else 0 for name in self.workers}
         self.repeated = dict(self.times)
