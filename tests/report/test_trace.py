@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from polyrhythm.core.kernel.events import Computed, Faulted, Merged, Reported, Sent, Waited
+from polyrhythm.core.kernel.events import Computed, Faulted, Merged, Reported, Sent, Suspected, Waited
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.core.training.result import Run
 from polyrhythm.tools.report.trace import write
@@ -37,6 +37,7 @@ def eventful() -> Outcome:
     run.events += [
         Merged(1.5, "server/0", 1, [0, 2], 0.01),
         Faulted(1.7, "worker/1", "crash"),
+        Suspected(1.6, "worker/1", "held", 0.2),
         Sent(0.5, "worker/0", "server/0", "push", 40),
         Computed(0.5, "worker/0", 0.5),
         Waited(1.0, "worker/0", 0.5),
@@ -75,6 +76,7 @@ def test_merges_faults_and_messages_are_instants_of_their_actors(tmp_path: Path)
     instants = {event["name"]: (threads[event["tid"]], event["ts"], event["args"]) for event in events if event["ph"] == "i"}
     assert instants["merge"] == ("server/0", 1.5e6, {"version": 1, "staleness": [0, 2], "seconds": 0.01})
     assert instants["fault"] == ("worker/1", 1.7e6, {"what": "crash"})
+    assert instants["suspicion"] == ("worker/1", 1.6e6, {"verdict": "held", "since": 0.2})
     assert instants["send"] == ("worker/0", 0.5e6, {"to": "server/0", "topic": "push", "bytes": 40})
 
 

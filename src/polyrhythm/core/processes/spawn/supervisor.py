@@ -149,7 +149,10 @@ class Supervisor:
     def kill(self, name: str) -> None:
         """Kill the process of `name`; it is reported as lost."""
         if self._client is not None and not self.children[name].dead:
-            self._client.kill(name)
+            try:
+                self._client.kill(name)
+            except RunError as problem:
+                self._observer.failed(problem)
 
     def close(self) -> None:
         """Close the links; in the loop's thread, or when it is over."""
