@@ -16,7 +16,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -55,6 +55,9 @@ class Sitter:
     def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
         self.model, self.optimizer = model, optimizer
         return model, optimizer
+
+    def epochs(self, count: int) -> Iterable[int]:
+        return range(count)
 
     def batches(self, dataset: Dataset[tuple[Tensor, ...]], batch_size: int = 32) -> Iterator[tuple[Tensor, ...]]:
         generator = torch.Generator().manual_seed(self.rank)

@@ -63,3 +63,11 @@ def test_arguments_without_a_job_are_refused(polyrhythm: Command) -> None:
     done = polyrhythm("calibrate", "--", "--mine")
     assert done.code == 2
     assert "--mine was given after --, for a JOB, and no JOB was given" in done.err
+
+
+@pytest.mark.parametrize("verb", ["compare", "check", "launch"])
+def test_a_crew_that_changes_is_refused_where_one_number_of_workers_is_needed(polyrhythm: Command, tiny: Path, verb: str) -> None:
+    options = {"compare": ["--systems", "allreduce"], "launch": ["--on", "slurm"]}.get(verb, [])
+    done = polyrhythm(verb, tiny, *options, "--workers", "2..4")
+    assert done.code == 2
+    assert "one number" in done.err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -66,6 +66,9 @@ class LoneWorker:
         """The parameters of the model, and the content of the tables."""
         parameters = [] if self.model is None else list(self.model.parameters())
         return parameters + [table.content for table in self.tables]
+
+    def epochs(self, count: int) -> Iterable[int]:
+        return range(count)
 
     def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterator[tuple[Tensor, ...]]:
         order = torch.randperm(len(dataset), generator=self._shuffle)  # type: ignore[arg-type]

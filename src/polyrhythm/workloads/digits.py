@@ -178,7 +178,7 @@ def train(worker: WorkloadWorker, model: nn.Module, settings: DigitsCnn | Digits
     model, optimizer = worker.attach(model, optimizer)
     worker.evaluate(lambda model: measured(model, test, worker.device))
 
-    for _ in range(settings.epochs):
+    for _ in worker.epochs(settings.epochs):
         for x, y in worker.batches(training, batch_size=settings.batch_size):
             optimizer.zero_grad()
             loss = F.cross_entropy(model(x.to(worker.device)), y.to(worker.device))

@@ -66,6 +66,9 @@ class _Inverting:
     def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterable[tuple[Tensor, ...]]:
         return self.worker.batches(dataset, batch_size)
 
+    def epochs(self, count: int) -> Iterable[int]:
+        return self.worker.epochs(count)
+
     def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None) -> Table:
         return self.worker.table(name, rows=rows, columns=columns, initial=initial)
 

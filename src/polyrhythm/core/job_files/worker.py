@@ -43,6 +43,9 @@ class WorkloadWorker(Protocol):
     def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterable[tuple[Tensor, ...]]:
         """This worker's batches of one epoch: shuffled together with the other workers', shared with none of them."""
 
+    def epochs(self, count: int) -> Iterable[int]:
+        """The numbers of so many epochs, from the present one in a resumed run and at a worker that joins."""
+
     def evaluate(self, function: Callable[..., Mapping[str, Any]]) -> None:
         """Evaluate the result with `function(model)` at the moments of a grid, at no charge."""
 

@@ -41,7 +41,7 @@ class CrewChange:
 Listener = Callable[[CrewChange], object]
 
 
-class Listeners:
+class ChangeListeners:
     """The functions that a training function has given to `worker.on_change`, in order."""
 
     def __init__(self) -> None:

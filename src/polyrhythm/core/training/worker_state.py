@@ -17,7 +17,7 @@ from polyrhythm.core.kernel.events import Reported
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.common_state import CommonState
 from polyrhythm.core.strategy.replica import Replica
-from polyrhythm.core.training.crew_change import Listeners
+from polyrhythm.core.training.crew_change import ChangeListeners
 from polyrhythm.core.training.loops import DATA, STEP
 from polyrhythm.core.training.numbers import number
 from polyrhythm.core.training.own_state.inner_parts import beneath
@@ -57,7 +57,7 @@ class WorkerState:
             self.hand(plan.handed)
         elif self.before is not None:
             self.position.restore(self.before["position"], plan.override)
-        self.listeners = Listeners()
+        self.listeners = ChangeListeners()
         self.variables = OwnVariables(None if self.before is None else self.before["variables"], self._mine, plan.override)
         self.position.watch = self.variables.moment
         if plan.store is not None or context.crew.changes:
