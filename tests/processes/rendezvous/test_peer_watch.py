@@ -87,6 +87,13 @@ def test_one_is_asked_once_and_its_beats_come_with_the_time_of_the_kernel(watch:
     assert watch.observer.findings(now + 5)["worker/1"].verdict is Verdict.UNREACHABLE
 
 
+def test_nobody_is_asked_before_all_are_connected(node: FakeNode) -> None:
+    made = PeerWatch(node, BeatLimits(), lambda name: False)  # type: ignore[arg-type]
+    made.watch(["worker/1"])
+    assert node.sent == []
+    made.close()
+
+
 def test_what_does_not_prove_itself_is_no_beat(watch: PeerWatch, node: FakeNode) -> None:
     watch.watch(["worker/1"])
     (asked,) = node.sent

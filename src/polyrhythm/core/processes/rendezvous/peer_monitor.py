@@ -172,7 +172,8 @@ class PeerMonitor:
 
     def _follow(self) -> None:
         """Watch the first worker, or all others where this one is the first: P workers then send 2 (P - 1) beats, not P (P - 1)."""
-        self._watch.watch(self._workers[:1] if self._name != self._workers[0] else self._workers[1:])
+        watched = self._workers[:1] if self._name != self._workers[0] else self._workers[1:]
+        self._watch.watch(name for name in watched if not self.is_over(name))
 
     def _is_near(self, other: str) -> bool:
         """True if the actor `other` is on this host."""

@@ -59,8 +59,9 @@ class PeerWatch:
             self._send_to(name, message, self._socket)
 
     def watch(self, names: Iterable[str]) -> None:
-        """Ask `names` for their beats, unless they send them already."""
-        assert self._socket is not None
+        """Ask `names` for their beats, unless they send them already; nothing before all are connected."""
+        if self._socket is None:
+            return
         port = self._socket.getsockname()[1]
         for name in names:
             if name not in self._watched:
