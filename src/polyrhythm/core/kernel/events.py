@@ -184,7 +184,7 @@ class Undelivered(Event, frozen=True):
 
 
 class Faulted(Event, frozen=True):
-    """A fault of the simulator happened, a bandwidth of its network changed, or a process was lost."""
+    """A fault was injected, a bandwidth of the simulated network changed, or a process was lost."""
 
     what: str
 
