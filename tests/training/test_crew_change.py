@@ -21,6 +21,7 @@ from polyrhythm.core.strategy.rates import rate_factor
 from polyrhythm.core.training.crew_change import CrewChange
 from polyrhythm.core.training.run import run
 from polyrhythm.errors import PlainEpochsWarning, WorkloadError
+from polyrhythm.hardware import Crash, Profile
 
 from .scenes import go, loop, sgd
 
@@ -123,6 +124,29 @@ def test_the_crew_of_a_worker_has_its_members_and_no_server() -> None:
         assert (worker.crew.members, worker.crew.epoch) == (NAMES[:3], 0)
 
     go(train, "ssp", workers=3)
+
+
+@pytest.mark.parametrize("name", ["allreduce", "downpour"])
+def test_after_a_loss_and_a_replacement_every_worker_knows_the_crew_and_has_been_told_of_changes(name: str) -> None:
+    heard: dict[str, list[CrewChange]] = {}
+    seen: dict[str, Any] = {}
+
+    def train(worker: Any) -> None:
+        own = worker._context.port.name
+        worker.on_change(heard.setdefault(own, []).append)
+        counted(worker)
+        seen[own] = worker.crew
+
+    on = Simulator(network=Instant(), devices=Profile("steps", (0.05,)), faults=(Crash("worker/2", 0.2),))
+    run(train, workers=(2, 3), strategy=name, on=on, seed=5)
+    members = ("worker/0", "worker/1", "worker/5")
+    assert {view.members for view in seen.values()} == {members}
+    assert len({view.epoch for view in seen.values()}) == 1
+    first = heard["worker/0"]
+    assert first == heard["worker/1"]
+    assert first[-1].after == members
+    assert [name for change in first for name in change.joined] == ["worker/5"]
+    assert [name for change in first for name in change.left] == []
 
 
 @pytest.mark.parametrize("rule", [each for each in merge.MEMBERS if each.traits.averages], ids=repr)

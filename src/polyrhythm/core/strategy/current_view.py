@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from polyrhythm.core.kernel.mesh import Mesh
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View
 
@@ -24,12 +23,6 @@ class CurrentView:
         self.started = False
         self.now = View.of((*mesh.members, *servers))
         self.topics: list[str] = []
-
-    @property
-    def workers(self) -> View:
-        """`now` without the servers."""
-        joined, left = (tuple(filter(is_worker, names)) for names in (self.now.joined, self.now.left))
-        return View(len(joined) + len(left), tuple(filter(is_worker, self.now.members)), joined, left)
 
     async def begin(self) -> None:
         """Listen from now on; further calls do nothing."""

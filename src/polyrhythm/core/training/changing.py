@@ -134,7 +134,7 @@ class ChangingCrew:
             except ViewChanged as interruption:
                 change = interruption.change
         self.view = change.after
-        self.worker.changed(ViewChange(before, change.after, change.lost))
+        self.worker.changed(ViewChange(before, change.after, change.lost | {*before.members} - {*change.before.members}))
         return own
 
     def _enter(self, change: ViewChange, own: bool, state: StateTree) -> tuple[bool, StateTree]:

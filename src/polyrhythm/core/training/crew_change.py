@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.core.settings import shown
 from polyrhythm.core.training.callers import warn_user
 from polyrhythm.errors import PlainEpochsWarning, WorkloadError
@@ -26,6 +27,11 @@ class CrewChange:
     after: tuple[str, ...]
     lost: tuple[str, ...] = ()
     step: int = 0
+
+    @staticmethod
+    def of(change: ViewChange, step: int) -> CrewChange:
+        """The change of views after so many steps, as a training function hears of it."""
+        return CrewChange(change.after.epoch, change.before.members, change.after.members, tuple(sorted(change.lost)), step)
 
     @property
     def joined(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.view import View
 from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.core.training.changing import ChangingCrew
 from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.steps import Steps
 from polyrhythm.core.training.worker_state import WorkerState
@@ -13,6 +14,7 @@ from polyrhythm.core.training.worker_state import WorkerState
 class ObservedWorker:
     """The counters and the state of a worker."""
 
+    _crew: ChangingCrew
     _group: Group
     _models: Models
     _state: WorkerState
@@ -26,7 +28,10 @@ class ObservedWorker:
     @property
     def crew(self) -> View:
         """The workers that are there, as this worker knows: their names are `crew.members`, and `crew.epoch` counts the changes."""
-        return self._models.view.workers
+        view = self._crew.view
+        for name in self._models.view.now.left:  # without which the others have continued
+            view = view.without(name)
+        return view
 
     @property
     def seconds_aside(self) -> float:

@@ -18,7 +18,7 @@ from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.names import rank_of
-from polyrhythm.core.kernel.view import View
+from polyrhythm.core.kernel.view import View, ViewChange
 from polyrhythm.core.protocols.row_kind import RowKind
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.tables.shape import TableShape
@@ -30,7 +30,7 @@ from polyrhythm.core.training.checkpointing import Checkpointing
 from polyrhythm.core.training.collectives.call_record import CallRecord
 from polyrhythm.core.training.collectives.together import Together
 from polyrhythm.core.training.collectives.user_collectives import SurvivorCollectives, TreeCollectives, UserCollectives
-from polyrhythm.core.training.crew_change import Listener, warn_of_plain_epochs
+from polyrhythm.core.training.crew_change import CrewChange, Listener, warn_of_plain_epochs
 from polyrhythm.core.training.data.data import Batches, Data, StreamBatches
 from polyrhythm.core.training.data.data_request import DataRequest
 from polyrhythm.core.training.data.sampling import ShareSampler
@@ -40,7 +40,7 @@ from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.numbers import whole
 from polyrhythm.core.training.observed import ObservedWorker
 from polyrhythm.core.training.own_state.own_variables import Variables
-from polyrhythm.core.training.regrouping import Regrouping
+from polyrhythm.core.training.regrouping import Placed, Regrouping
 from polyrhythm.core.training.result import Leave, Run, no_leaving
 from polyrhythm.core.training.steps import Steps
 from polyrhythm.core.training.tables import Tables
@@ -95,7 +95,8 @@ class Worker(ObservedWorker):
         self._checkpointing = Checkpointing(chosen, context, self._group, self._state, partial(manifest_of, plan))
         self._checkpointing.losses = lambda: len(self.crew.left)
         self._checkpointing.begin(self._models.follow_losses)
-        regrouping = Regrouping(context, self._models, self._state, self._checkpointing, calls, [self._place, self._regroup])
+        placed: list[Placed] = [self._place, self._regroup]
+        regrouping = Regrouping(context, self._models, self._state, self._checkpointing, calls, placed, [self._notify])
         self._crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping)
         calls.reform = self._models.reform = self._crew.reform
 
@@ -110,6 +111,10 @@ class Worker(ObservedWorker):
         """Call collectives, and draw samples, among the workers of the plan."""
         replicas = plan.mesh.replicas(self._context.port.name)
         self._together.regroup(self._collectives(), self._group, replicas)
+
+    def _notify(self, change: ViewChange) -> None:
+        """Call what the training function has given to `on_change`."""
+        self._state.listeners.changed(CrewChange.of(change, self.clock))
 
     def _collectives(self) -> UserCollectives:
         port = self._context.port
