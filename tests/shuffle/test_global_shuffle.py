@@ -12,6 +12,7 @@ from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.controller import AS_COMPOSED
+from polyrhythm.core.protocols.deals import Deals
 from polyrhythm.core.training.data.source import source_of
 from polyrhythm.errors import DataError
 from polyrhythm.shuffle import MEMBERS, GlobalShuffle
@@ -24,8 +25,9 @@ def perform(coroutine: Any) -> Any:
 def epoch(samples: int, workers: int, rank: int, batch_size: int, number: int = 0, seed: int = 3) -> list[list[int]]:
     """The samples in each batch of one worker; sample k of the data is the number k."""
     port = Port(worker(rank), seed, lambda: 0.0)
-    feed, source = GlobalShuffle().feed(Group.of_workers(workers, rank, seed), port, perform, AS_COMPOSED), source_of(range(samples))
-    batches = [(length, batch.tolist()) for length, batch in feed.epoch(source, number, batch_size)]
+    deals, source = Deals(Group.of_workers(workers, rank, seed)), source_of(range(samples))
+    feed = GlobalShuffle().feed(deals, port, perform, AS_COMPOSED)
+    batches = [(length, batch.tolist()) for length, batch in feed.epoch(source, deals.of(number), batch_size)]
     assert [length for length, _ in batches] == [len(batch) for _, batch in batches]
     assert feed.count(source, batch_size) == len(batches)
     return [batch for _, batch in batches]
@@ -87,11 +89,9 @@ def test_every_epoch_and_every_seed_has_an_order_of_its_own(seed: int) -> None:
     ],
 )
 def test_what_cannot_be_shared_out_is_refused(shuffle, samples: int, workers: int, size: int, message: str) -> None:  # type: ignore[no-untyped-def]
-    feed, source = (
-        shuffle.feed(Group.of_workers(workers, 0), Port(worker(0), 0, lambda: 0.0), perform, AS_COMPOSED),
-        source_of(range(samples)),
-    )
+    deals, source = Deals(Group.of_workers(workers, 0)), source_of(range(samples))
+    feed = shuffle.feed(deals, Port(worker(0), 0, lambda: 0.0), perform, AS_COMPOSED)
     with pytest.raises(DataError, match=message):
-        next(iter(feed.epoch(source, 0, size)))
+        next(iter(feed.epoch(source, deals.of(0), size)))
     with pytest.raises(DataError, match=message):
         feed.count(source, size)

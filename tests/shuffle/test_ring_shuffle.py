@@ -14,6 +14,7 @@ from toy import Toy, trained
 
 from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.protocols.controller import AS_COMPOSED
+from polyrhythm.core.protocols.deals import Deals
 from polyrhythm.core.training.data.source import source_of
 from polyrhythm.errors import DataError
 from polyrhythm.shuffle import RingShuffle
@@ -27,10 +28,11 @@ def passes(samples: int, workers: int, batch_size: int, count: int, stop: int | 
     seen: Passes = [[] for _ in range(workers)]
 
     def question(context: Any, group: Any) -> Any:
-        feed, source = RingShuffle().feed(group, context.port, context.perform, AS_COMPOSED), source_of((torch.arange(float(samples)),))
+        deals, source = Deals(group), source_of((torch.arange(float(samples)),))
+        feed = RingShuffle().feed(deals, context.port, context.perform, AS_COMPOSED)
         for number in range(count):
             seen[group.rank].append([])
-            for taken, (length, (batch,)) in enumerate(feed.epoch(source, number, batch_size), 1):
+            for taken, (length, (batch,)) in enumerate(feed.epoch(source, deals.of(number), batch_size), 1):
                 assert length == len(batch)
                 seen[group.rank][-1].append(batch.clone())
                 if spoil:
@@ -100,10 +102,11 @@ def test_uneven_tails_never_hang_a_training(workers: int, batch_size: int) -> No
 
 def test_another_batch_size_in_a_later_epoch_is_refused() -> None:
     def question(context: Any, group: Any) -> Any:
-        feed, source = RingShuffle().feed(group, context.port, context.perform, AS_COMPOSED), source_of((torch.zeros(20),))
-        list(feed.epoch(source, 0, 4))
+        deals, source = Deals(group), source_of((torch.zeros(20),))
+        feed = RingShuffle().feed(deals, context.port, context.perform, AS_COMPOSED)
+        list(feed.epoch(source, deals.of(0), 4))
         with pytest.raises(DataError, match=r"batch_size=5 after 4.*keep the size, or use GlobalShuffle"):
-            next(iter(feed.epoch(source, 1, 5)))
+            next(iter(feed.epoch(source, deals.of(1), 5)))
         return nothing()
 
     run_collective(2, question)
@@ -111,9 +114,10 @@ def test_another_batch_size_in_a_later_epoch_is_refused() -> None:
 
 def test_samples_that_are_no_tensors_are_refused() -> None:
     def question(context: Any, group: Any) -> Any:
-        feed = RingShuffle().feed(group, context.port, context.perform, AS_COMPOSED)
+        deals = Deals(group)
+        feed = RingShuffle().feed(deals, context.port, context.perform, AS_COMPOSED)
         with pytest.raises(DataError, match="tuple of tensors; use GlobalShuffle"):
-            next(iter(feed.epoch(source_of([{"x": 1.0}] * 4), 0, 2)))
+            next(iter(feed.epoch(source_of([{"x": 1.0}] * 4), deals.of(0), 2)))
         return nothing()
 
     run_collective(2, question)

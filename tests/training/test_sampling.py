@@ -14,6 +14,7 @@ from toy import data, network
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.deals import Deals
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.training.data.sampling import Permuted
 from polyrhythm.core.training.run import run
@@ -71,7 +72,7 @@ def test_what_is_drawn_anew_in_every_epoch_cannot_travel() -> None:
 @given(workers=st.integers(1, 6), extra=st.integers(0, 20), epoch=st.integers(0, 9))
 def test_shares_of_an_epoch_are_disjoint_and_equally_long(shuffle: Any, workers: int, extra: int, epoch: int) -> None:
     samples = workers + extra
-    shares = [list(shuffle.share(Permuted(samples), Group.of_workers(workers, rank, 3), epoch)) for rank in range(workers)]
+    shares = [list(shuffle.share(Permuted(samples), Deals(Group.of_workers(workers, rank, 3)).of(epoch))) for rank in range(workers)]
     assert {len(share) for share in shares} == {samples // workers}
     together = [k for share in shares for k in share]
     assert len(set(together)) == len(together)
@@ -80,8 +81,8 @@ def test_shares_of_an_epoch_are_disjoint_and_equally_long(shuffle: Any, workers:
 def test_under_a_ring_each_takes_over_what_the_worker_before_had() -> None:
     [ring] = [shuffle for shuffle in MEMBERS if "Ring" in repr(shuffle)]
     for rank in range(3):
-        before = ring.share(Permuted(20), Group.of_workers(3, rank), 4)
-        assert list(ring.share(Permuted(20), Group.of_workers(3, (rank + 1) % 3), 5)) == list(before)
+        before = ring.share(Permuted(20), Deals(Group.of_workers(3, rank)).of(4))
+        assert list(ring.share(Permuted(20), Deals(Group.of_workers(3, (rank + 1) % 3)).of(5))) == list(before)
 
 
 def with_own_loader(epochs: int = 2, **options: Any) -> Any:
@@ -118,7 +119,7 @@ def test_a_sampler_trains_the_same_bits_in_both_runtimes() -> None:
 @given(workers=st.integers(1, 5), size=st.integers(1, 9))
 def test_a_step_of_all_samplers_is_a_step_of_one_with_the_whole_batch(workers: int, size: int) -> None:
     share = MEMBERS[0].share
-    parts = [list(share(Permuted(60), Group.of_workers(workers, rank, 3), 1)) for rank in range(workers)]
+    parts = [list(share(Permuted(60), Deals(Group.of_workers(workers, rank, 3)).of(1))) for rank in range(workers)]
     whole = rng.stream(3, "shuffle", 1).permutation(60).tolist()
     for step in range(60 // (workers * size)):
         together = {k for part in parts for k in part[step * size : (step + 1) * size]}

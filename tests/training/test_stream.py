@@ -22,6 +22,7 @@ from toy import network
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.processes import Processes
+from polyrhythm.core.protocols.deals import Deals
 from polyrhythm.core.training.data.source import stream_of
 from polyrhythm.core.training.run import run
 from polyrhythm.errors import DataError
@@ -34,7 +35,7 @@ def shares(data: Any, workers: int, size: int) -> list[list[list[int]]]:
     """By worker: the samples of its batches."""
     stream = stream_of(data)
     assert stream is not None
-    deals = [list(GlobalShuffle().stream(stream, Group.of_workers(workers, rank, 3), 0, size)) for rank in range(workers)]
+    deals = [list(GlobalShuffle().stream(stream, Deals(Group.of_workers(workers, rank, 3)).of(0), size)) for rank in range(workers)]
     assert all(samples == len(batch) for deal in deals for samples, batch in deal)
     return [[batch.tolist() for _, batch in deal] for deal in deals]
 

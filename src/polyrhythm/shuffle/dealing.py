@@ -1,44 +1,18 @@
-"""The division of samples among workers: in rounds of equal batches, and the rest evenly."""
+"""The checks of data before they are dealt, and the seeds of their readers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.deals import Deals
 from polyrhythm.core.protocols.shuffle import Source
 from polyrhythm.errors import DataError
 
 
-def deal(count: int, batch_size: int, group: Group, drop_last: bool = False) -> Iterator[slice]:
-    """The positions, in an order of `count` samples, of each of a worker's batches; `drop_last` leaves out the smaller last ones."""
-    round_size = group.size * batch_size
-    for start in range(0, count - count % round_size, round_size):
-        begin = start + group.rank * batch_size
-        yield slice(begin, begin + batch_size)
-    tail = (count % round_size) // group.size
-    if tail and not drop_last:
-        begin = count - count % round_size + group.rank * tail
-        yield slice(begin, begin + tail)
-
-
-def parts(source: Source, group: Group, number: int, batch_size: int) -> list[list[int]]:
-    """The samples in each of a worker's batches of epoch `number`. Raises DataError for data that cannot be sharded."""
-    check(source, group, batch_size)
-    order = source.order.indices(group.seed, number)
-    return [list(order[part]) for part in deal(len(order), batch_size, group, source.drop_last)]
-
-
-def count(source: Source, group: Group, batch_size: int) -> int:
+def count(source: Source, deals: Deals, batch_size: int) -> int:
     """The number of batches that each worker has in an epoch. Raises DataError for data that cannot be sharded."""
-    check(source, group, batch_size)
-    rounds, rest = divmod(len(source.order), group.size * batch_size)
-    return rounds + (rest >= group.size and not source.drop_last)
-
-
-def loading(group: Group, number: int) -> int:
-    """The seed of a worker's data-loading processes in epoch `number`."""
-    return rng.derive(group.seed, "loading", group.rank, number)
+    check(source, deals.group, batch_size)
+    return deals.size.rule(batch_size, source.drop_last).count(len(source.order), deals.group.size)
 
 
 def reading(group: Group, number: int) -> int:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar, NoReturn
 
 from torch import Tensor
 
-from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.controller import ControlledSetting, Controls
+from polyrhythm.core.protocols.deal import EndedDeal, chosen
+from polyrhythm.core.protocols.deal_rules import InRounds
+from polyrhythm.core.protocols.deals import Deals, DealtShare, PassDeals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
 from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
 from polyrhythm.errors import DataError
-from polyrhythm.shuffle.dealing import count, loading, parts
+from polyrhythm.shuffle.dealing import check, count
 
 Samples = tuple[Tensor, ...]
 _LOST = "data/lost"
@@ -28,7 +30,9 @@ class RingShuffle:
     """Samples are distributed once; each used batch is sent to the next worker on a ring (GossipGraD; Daily et al., 2018, 5.2).
 
     In as many epochs as there are workers, every worker sees all these samples; up to P - 1 samples that were left over are never
-    used. When a worker is lost the samples stay from then on where they are. Batches must be tuples of tensors.
+    used. When a worker is lost the samples stay from then on where they are; where the run makes a new group of those who are left or have
+    joined, what nobody has used in the pass is dealt to them, and the next pass distributes all samples anew. Batches must be tuples of
+    tensors.
     """
 
     takes: ClassVar[frozenset[ControlledSetting]] = frozenset()
@@ -38,59 +42,82 @@ class RingShuffle:
         """True: each batch is sent after its use."""
         return True
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
+    def feed(self, deals: Deals, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's feed of one data set."""
-        return _Travelling(group, port, perform, follow)
+        return _Travelling(deals, port, perform, follow)
 
-    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> NoReturn:
+    def stream(self, stream: Stream, deals: PassDeals, batch_size: int, first: int = 0) -> NoReturn:
         """Raises DataError: the samples of a stream are not kept."""
         raise DataError(
             "RingShuffle distributes samples once and then sends them around a ring, which is impossible for a stream without a length: "
             "give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
         )
 
-    def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> NoReturn:
+    def sharded(self, source: ShardedSource, deals: Deals, totals: BackgroundSums, batch_size: int) -> NoReturn:
         """Raises DataError: each worker reads only its own shards."""
         raise DataError(
             f"RingShuffle distributes samples once and then sends them around a ring, but each worker reads its own shard of a "
             f"{type(source).__name__}: give a data set with a length, or compose the strategy with shuffle=GlobalShuffle()."
         )
 
-    def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
+    def share(self, order: Order, deals: PassDeals, first: int = 0) -> Iterator[int]:
         """The samples that the previous worker on the ring had in the previous epoch. The loop loads them itself, so nothing is sent."""
         _refuse_redrawing(order)
-        first = (group.rank - number) % group.size
-        return order.indices(group.seed, 0)[first : len(order) - len(order) % group.size : group.size]
+        indices = order.indices(deals.group.seed, 0)
+        for share in _travelled(deals, len(order), InRounds(1), first):
+            for batch in islice(share.deal.batches(share.rank), share.start, share.stop):
+                yield from chosen(indices, batch.spans)
+
+
+def _travelled(deals: PassDeals, length: int, rule: InRounds, first: int) -> Iterator[DealtShare]:
+    """A worker's batches of a pass, in which those of its first deal have travelled along the ring since the pass `deals.since`."""
+    turns = deals.number - deals.since
+    if not deals.ended:
+        [share] = deals.shares(length, rule, first)
+        yield share._replace(rank=(share.rank - turns) % deals.group.size)
+        return
+    begun, *later = deals.ended
+    turns %= len(begun.members)
+    used, held = begun.used[turns:] + begun.used[:turns], begun.held[turns:] + begun.held[:turns]
+    there = EndedDeal(begun.members[turns:] + begun.members[:turns], used, held)
+    yield from replace(deals, ended=(there, *later)).shares(length, rule, first)
 
 
 class _Travelling:
     """`held` is the queue of batches at this worker. All workers have equally many, of equal sizes at equal places.
 
-    `awaited` is the topic of the batch that is on its way here; none is when the ring is `broken`.
+    They were dealt in the pass `first`. `awaited` is the topic of the batch that is on its way here; none is when the ring is `broken`.
     """
 
-    def __init__(self, group: Group, port: Port, perform: Perform, follow: Follow) -> None:
-        self.group = group
+    def __init__(self, deals: Deals, port: Port, perform: Perform, follow: Follow) -> None:
+        self.deals = deals
         self.port = port
         self.perform = perform
         self.held: deque[Samples] = deque()
         self.batch_size = 0
+        self.first = 0
+        self.changes = 0
         self.passed = 0
         self.follow = follow
+        self.watches = False
         self.awaited = ""
         self.broken = False
 
     def count(self, source: Source, batch_size: int) -> int:
-        return count(source, self.group, batch_size)
+        return count(source, self.deals, batch_size)
 
-    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
-        if not self.held:
-            self._deal(source, number, batch_size)
+    def epoch(self, source: Source, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
+        if deals.ended:
+            yield from self._continued(source, deals, batch_size, first)
+            return
+        if not self.held or self.changes < self.deals.changes:
+            self._deal(source, deals, batch_size)
         if batch_size != self.batch_size:
             raise DataError(
                 f"batch_size={batch_size} after {self.batch_size}: RingShuffle distributes samples once, in batches that are then sent on "
                 f"unchanged; keep the size, or use GlobalShuffle."
             )
+        deals.since = self.first
         for _ in range(len(self.held)):
             self.held.rotate(-1)  # a batch whose epoch is left early has had its turn, but stays
             turn = self.held[-1]
@@ -98,36 +125,54 @@ class _Travelling:
             self.held.append(self.perform(self._pass_on(self.held.pop())))
 
     def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
+        if number < self.deals.since:
+            return  # the ring was made after it
         whole = batches == self.count(source, batch_size)
-        for _ in islice(self.epoch(source, number, batch_size), None if whole else batches):
+        for _ in islice(self.epoch(source, self.deals.plain(number), batch_size), None if whole else batches):
             pass  # each batch that another follows is sent on
 
-    def _deal(self, source: Source, number: int, batch_size: int) -> None:
+    def _continued(self, source: Source, deals: PassDeals, batch_size: int, first: int) -> Iterator[Batch]:
+        """The batches of a pass whose members have changed: what nobody has used is loaded, and does not travel."""
+        order = source.order.indices(deals.group.seed, deals.since)
+        for share in _travelled(deals, len(order), InRounds(batch_size, source.drop_last), first):
+            if found := [chosen(order, batch.spans) for batch in share.batches()]:
+                yield from ((samples, _tensors(batch)) for samples, batch in source.load(found, deals.loading(share)))
+
+    def _deal(self, source: Source, deals: PassDeals, batch_size: int) -> None:
+        check(source, deals.group, batch_size)
         _refuse_redrawing(source.order)
-        dealt = parts(source, self.group, number, batch_size)
-        self.held.extend(_tensors(batch) for _, batch in source.load(dealt, loading(self.group, number)))
-        self.batch_size = batch_size
-        self.follow(_LOST)
-        self.perform(self._begin())
+        order = source.order.indices(deals.group.seed, deals.number)
+        [share] = deals.shares(len(order), InRounds(batch_size, source.drop_last))
+        parts = [chosen(order, batch.spans) for batch in share.batches()]
+        self.held = deque(_tensors(batch) for _, batch in source.load(parts, deals.loading(share)))
+        self.batch_size, self.first, self.changes, self.passed, self.broken = batch_size, deals.number, self.deals.changes, 0, False
+        if not self.watches:
+            self.watches = True
+            self.follow(_LOST)
+            self.perform(self._begin())
 
     async def _begin(self) -> None:
         await self.port.spawn("ring", self._watch())
 
     async def _watch(self) -> None:
         """Break the ring for all workers when any one is lost: otherwise workers would wait for neighbours that themselves wait."""
-        await self.port.receive(_LOST)
-        self.broken = True
-        if self.awaited:
-            await self.port.send(self.port.name, Message(self.awaited))
+        while True:
+            await self.port.receive(_LOST)
+            self.broken = True
+            if self.awaited:
+                await self.port.send(self.port.name, Message(self.awaited))
 
     async def _pass_on(self, batch: Samples) -> Samples:
-        if self.group.size == 1 or self.broken:
+        group = self.deals.group
+        if group.size == 1 or self.broken:
             return batch
-        topic, rank, workers = f"data/{self.passed}", self.group.rank, self.group.size
+        topic, rank, workers = f"data/{self.passed}", group.rank, group.size
+        if self.changes:
+            topic = f"{self.changes}~{topic}"
         self.passed += 1
-        await self.port.send(self.group.members[(rank + 1) % workers], Message(topic, tensors=tuple(t.contiguous() for t in batch)))
+        await self.port.send(group.members[(rank + 1) % workers], Message(topic, tensors=tuple(t.contiguous() for t in batch)))
         self.awaited = topic
-        delivery = await self.port.receive(topic, self.group.members[(rank - 1) % workers])
+        delivery = await self.port.receive(topic, group.members[(rank - 1) % workers])
         assert delivery is not None
         self.awaited = ""
         return batch if delivery.sender == self.port.name else delivery.message.tensors

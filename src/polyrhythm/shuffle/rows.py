@@ -35,6 +35,13 @@ def part(rows: Rows, start: int, stop: int) -> Rows:
     return {name: column[start:stop] for name, column in rows.items()}
 
 
+def strided(rows: Rows, start: int, stride: int) -> Rows:
+    """Every `stride`-th sample from the number `start` on."""
+    if isinstance(rows, list):
+        return rows[start::stride]
+    return {name: column[start::stride] for name, column in rows.items()}
+
+
 def joined(several: Sequence[Rows]) -> Rows:
     """The samples of `several`, in order, copied if they are of more than one. Raises DataError if their columns differ."""
     first = several[0]
@@ -90,6 +97,12 @@ class Reader:
                 self._held.pop(0)
                 self._start = 0
         return joined(taken)
+
+    def rest(self) -> Iterator[Rows]:
+        """What was not taken, held or not."""
+        for place, rows in enumerate(self._held):
+            yield part(rows, self._start if place == 0 else 0, length(rows))
+        yield from self._several
 
 
 def packed(rows: Rows) -> bytes:

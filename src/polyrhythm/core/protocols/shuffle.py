@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.controller import ControlledSetting, Controls
+from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
 
 Perform = Callable[[Any], Any]
@@ -64,6 +64,10 @@ class Stream(Protocol):
     def drop_last(self) -> bool:
         """True if a last batch that is smaller than the others is left out."""
 
+    @property
+    def once(self) -> bool:
+        """True if a pass continues where the one before stopped, as with an iterator: what was read cannot be read again."""
+
     def elements(self, seed: int) -> Iterator[Any]:
         """A single pass through the samples; random draws in other processes come from `seed`, those in this one are the shuffle's."""
 
@@ -72,13 +76,13 @@ class Stream(Protocol):
 
 
 class Feed(Protocol):
-    """One worker's batches of one data set, epoch by epoch: equally many at every worker."""
+    """One worker's batches of one data set, pass by pass: equally many at every worker."""
 
     def count(self, source: Source, batch_size: int) -> int:
         """The number of batches of an epoch. Raises DataError for data that cannot be sharded."""
 
-    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
-        """The batches of epoch `number` (from 0)."""
+    def epoch(self, source: Source, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
+        """The batches of a pass from the number `first` on; more than 0 only where the workers have changed."""
 
     def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
         """Set the state to that after `batches` of epoch `number`; if these are `count`, the epoch is complete."""
@@ -90,8 +94,8 @@ class ShardFeed(Protocol):
     def count(self) -> int | None:
         """The number of batches of an epoch, where it is known. Raises DataError for data that cannot be sharded."""
 
-    def epoch(self, number: int, taken: int) -> Iterator[Batch]:
-        """The batches of epoch `number` (from 0); the first `taken` are not used again, and may be empty."""
+    def epoch(self, deals: PassDeals, taken: int, first: int = 0) -> Iterator[Batch]:
+        """The batches of a pass, as of a `Feed`; of these the first `taken` are not used again, and may be empty."""
 
 
 class Shuffle(Protocol):
@@ -105,17 +109,17 @@ class Shuffle(Protocol):
     def takes(self) -> frozenset[ControlledSetting]:
         """The settings that a controller may change."""
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
+    def feed(self, deals: Deals, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's feed of one data set; `controls` has the decisions of this worker's controller so far.
 
         Where samples travel, `follow` requests notices of lost workers.
         """
 
-    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
+    def stream(self, stream: Stream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
         """One worker's batches of one read of a stream: equally many at every worker. Raises DataError if samples cannot stream."""
 
-    def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> ShardFeed:
+    def sharded(self, source: ShardedSource, deals: Deals, totals: BackgroundSums, batch_size: int) -> ShardFeed:
         """One worker's batches of a source of which each worker reads a shard. Raises DataError where the shuffle needs other data."""
 
-    def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
-        """One worker's samples of epoch `number`, for a loop that has its own loader: equally many at every worker."""
+    def share(self, order: Order, deals: PassDeals, first: int = 0) -> Iterator[int]:
+        """One worker's samples of a pass, for a loop that has its own loader: equally many at every worker."""

@@ -17,11 +17,11 @@ class Leader:
     @property
     def waits(self) -> bool:
         """True if the leading pass has handed out a batch on which no step was taken."""
-        return self._leading is not None and not self._leading.over and self._leading.fresh
+        return self._leading is not None and not self._leading.over and self._leading.fresh > 0
 
     def drew(self, loop: UserLoop) -> None:
         """Note that a batch was drawn from `loop`; a pass that a `for` iterates leads before one that `next()` does."""
-        loop.fresh = True
+        loop.fresh += 1
         if self._drawn is None or (self._drawn.detached and not loop.detached):
             self._drawn = loop
 
@@ -41,4 +41,4 @@ class Leader:
             self._leading = self._drawn or self._leading
         self._drawn = None
         for loop in under_way:
-            loop.fresh = False
+            loop.fresh = 0

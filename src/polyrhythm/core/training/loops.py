@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from polyrhythm.core import rng
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.deals import Deals
+from polyrhythm.core.protocols.shuffle import Batch
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CheckpointError
 
@@ -40,7 +44,7 @@ class UserLoop:
 
     `number` counts the passes, and is -1 for a loop over numbers. It was started when its `parent`, by its place in the list of all, had
     handed out `at` items; -1 is no parent. It is `over` at its end or when it was left before, and `used` if any of its batches
-    belonged to a step that was taken. Its last item is `fresh` until the next step, and the loop has `stepped` from then on.
+    belonged to a step that was taken. Its last `fresh` items were handed out since the last step; the loop has `stepped` when it is taken.
 
     A loop that is `detached` continues through the iterations of others; it is `asked` where `next()` takes one item at a time from it, and
     not a `for`. Its first `prefix` items were handed out before the first step, where no other loop was under way.
@@ -55,7 +59,7 @@ class UserLoop:
     used: bool = False
     asked: bool = False
     prefix: int = 0
-    fresh: bool = False
+    fresh: int = 0
     stepped: bool = False
     detached: bool = False
 
@@ -74,6 +78,18 @@ def made_before(loops: Sequence[UserLoop], data: DataFacts) -> bool:
     return any(each.number >= 0 and each.data == data and each.over and each.taken > each.prefix for each in loops)
 
 
+def skipped(rest: Iterator[Batch], loop: UserLoop) -> Batch | None:
+    """The last of the batches that were taken: all are loaded again, so that the random draws of loading processes continue."""
+    last = None
+    if loop.taken:
+        with rng.unmoved():  # this process has drawn for them already, where it has arrived
+            for count in range(loop.taken):
+                last = next(rest, None)
+                if last is None:
+                    raise CheckpointError(too_short(loop, count))
+    return last
+
+
 def export(loops: Sequence[UserLoop]) -> StateTree:
     """The loops as a tree that a checkpoint can hold."""
     known = list(dict.fromkeys(loop.data for loop in loops))
@@ -85,6 +101,19 @@ def restored(state: StateTree) -> list[UserLoop]:
     """The loops that were exported."""
     known = [DataFacts(*each) for each in state["data"]]
     return [UserLoop(number, known[data], **dict(zip(_RECORDED, rest, strict=True))) for number, data, *rest in state["loops"]]
+
+
+def used(loops: Sequence[UserLoop], deals: Deals) -> StateTree:
+    """What a worker has used of the passes under way, and the batches that it holds: handed out, with the step still to come."""
+    passes = [loop for loop in loops if loop.number >= 0]
+    return deals.used(len(passes), [(loop.number, loop.taken, loop.fresh) for loop in passes if not loop.over])
+
+
+def used_in(state: StateTree, members: Sequence[str]) -> StateTree:
+    """What the worker has used whose position was exported as `state`, in a run of `members`."""
+    deals = Deals(Group("", tuple(members), 0))
+    deals.restore(state.get("deals"))
+    return used(restored(state), deals)
 
 
 _RECORDED = ("parent", "at", "taken", "over", "used", "asked", "detached", "prefix")
@@ -118,6 +147,20 @@ class WayBack:
                 self.left.remove(place)
                 return place
         return None
+
+    def take_again(self, data: DataFacts, override: Collection[str]) -> int:
+        """Remove and return the place of the next loop, over these data. Raises CheckpointError if it was another."""
+        place = self.take(data)
+        if place is not None:
+            return place
+        known = self.pass_left()
+        if data is NUMBERS or known is None:
+            raise CheckpointError(other_loop(data, known))
+        if DATA not in override:
+            raise CheckpointError(other_data(self.loops[known].data, data))
+        self.left.remove(known)
+        take_over(self.loops[known], data)
+        return known
 
     def end(self, place: int) -> None:
         """End a loop, and with it those that a `for` drew from in its iterations, as zip() does from its second argument."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from polyrhythm.core import rng
+from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.shuffle import Batch
 from polyrhythm.core.training import loops
 from polyrhythm.core.training.callers import iterated_by_for
+from polyrhythm.core.training.data.draws import Draws
 from polyrhythm.core.training.leader import Leader
-from polyrhythm.core.training.loops import DATA, NUMBERS, REQUEST, SAVE, STEP, DataFacts, UserLoop, WayBack
+from polyrhythm.core.training.loops import NUMBERS, REQUEST, SAVE, STEP, DataFacts, UserLoop, WayBack
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CheckpointError, WorkloadError
 
@@ -27,11 +30,15 @@ class DataPosition:
     step outside of loops. `joined` is set when a pass continues in its middle. `passed_over` is true for a batch whose step is skipped.
     If all batches of a pass are skipped, the last is yielded at its end, marked by `spare`, for loops that look at their last loss.
     `sources` are iterators of the user's from which batches are drawn: reading again puts them where they were. `repeated` is called where
-    a further pass through the same data begins that no loop over numbers counts.
+    a further pass through the same data begins that no loop over numbers counts. `deals` says which samples of a pass are this worker's,
+    `draws` what samplers and shards have given; `weight` is that of the last batch in a mean over workers.
     """
 
     def __init__(self, between: Callable[[], None], arrived: Callable[[str], None]) -> None:
         self.loops: list[UserLoop] = []
+        self.deals = Deals()
+        self.draws: list[Draws] = []
+        self.weight = 1.0
         self.sources: list[object] = []
         self.returning = False
         self.spare = False
@@ -49,8 +56,7 @@ class DataPosition:
         self._override: Collection[str] = ()
         self._stepped = False
         self._asking: int | None = None
-        self._outside = False
-        self._stepping = False
+        self._outside = self._stepping = False
         self._between = between
         self._arrived = arrived
 
@@ -64,8 +70,8 @@ class DataPosition:
         """The loops under way around this place, and the items that each has handed out; without the one whose next is requested."""
         return tuple((place, self.loops[place].taken) for place in self._open if place != self._asking)
 
-    def follow(self, data: DataFacts, batches: Callable[[int, int], Iterator[Batch]], skip: Skip) -> Iterator[Batch]:
-        """The batches of the next pass. `batches` gets its number and the count of those taken, which it yields once more, perhaps empty.
+    def follow(self, data: DataFacts, batches: Callable[[PassDeals, int], Iterator[Batch]], skip: Skip) -> Iterator[Batch]:
+        """The batches of the next pass. `batches` gets its deals and the count of those taken, which it yields once more, perhaps empty.
 
         `skip` is called for each earlier pass through the same data that is not made again.
         """
@@ -78,10 +84,11 @@ class DataPosition:
             return
         with self._opened(place):
             anew = place in self._way.before and self.returning
-            rest = batches(loop.number, 0 if anew else loop.taken)
+            deals = self.deals.of(loop.number)
+            rest = batches(deals, 0 if anew else loop.taken)
             if anew:
                 yield from self._anew(rest, loop)
-            last = None if anew else self._skipped(rest, loop)
+            last = None if anew else loops.skipped(rest, loop)
             if ended:
                 return
             if last is not None and place in self._way.again and self.returning:
@@ -91,9 +98,10 @@ class DataPosition:
             self._go_on(place)
             self.joined = loop.taken > 0
             for batch in rest:
+                self.weight = deals.weight
                 self._hand_out(place)
                 if self.passed_over():
-                    last, loop.fresh = batch, False
+                    last, loop.fresh = batch, 0
                 else:
                     loop.used = True
                     yield batch
@@ -125,7 +133,7 @@ class DataPosition:
         if (ended := self._way.just_ended(data)) is not None:
             return ended
         if self.returning and self._way.left:
-            return self._again(data)
+            return self._way.take_again(data, self._override)
         if self._way.left and (place := self._way.take(data)) is not None:
             return place
         self._arrive(REQUEST)
@@ -137,19 +145,6 @@ class DataPosition:
         self._passes += data is not NUMBERS
         self._request(place)
         return place
-
-    def _again(self, data: DataFacts) -> int:
-        place = self._way.take(data)
-        if place is not None:
-            return place
-        known = self._way.pass_left()
-        if data is NUMBERS or known is None:
-            raise CheckpointError(loops.other_loop(data, known))
-        if DATA not in self._override:
-            raise CheckpointError(loops.other_data(self.loops[known].data, data))
-        self._way.left.remove(known)
-        loops.take_over(self.loops[known], data)
-        return known
 
     def _catch_up(self, loop: UserLoop, skip: Skip) -> None:
         """Bring the data to their state after the passes that are not made again, this one too if it was over."""
@@ -165,17 +160,6 @@ class DataPosition:
         for self._number in range(loop.taken):
             yield 0, next(rest)[1]
 
-    def _skipped(self, rest: Iterator[Batch], loop: UserLoop) -> Batch | None:
-        """The last of the batches that were taken: all are loaded again, so that the random draws of loading processes continue."""
-        last = None
-        if loop.taken:
-            with rng.unmoved():  # this process has drawn for them already, where it has arrived
-                for count in range(loop.taken):
-                    last = next(rest, None)
-                    if last is None:
-                        raise CheckpointError(loops.too_short(loop, count))
-        return last
-
     @contextmanager
     def _opened(self, place: int) -> Iterator[None]:
         self._open.append(place)
@@ -186,6 +170,7 @@ class DataPosition:
         finally:
             self.spare = False
             self.loops[place].over = True
+            self.deals.end(self.loops[place].number)
             self._open.remove(place)
             if not self.returning:
                 self._way.end(place)
@@ -237,6 +222,8 @@ class DataPosition:
         """Note that a step was taken."""
         self._stepped = True
         self._leader.stepped(map(self.loops.__getitem__, self._open))
+        for each in self.draws:
+            each.stepped()
         if self._open:
             if (innermost := self._innermost()) >= 0:
                 self.loops[innermost].stepped = True
@@ -289,11 +276,20 @@ class DataPosition:
         elif (innermost := self._innermost()) >= 0:  # worker.save() is called at the end of an iteration
             inside = [innermost, *loops.current(self.loops, innermost)]
             again = [place for place in inside if not self.loops[place].stepped]
-        return {**loops.export(self.loops), "again": list(again), "asking": self._asking, "outside": self._outside}
+        dealt = {"deals": self.deals.export()} if self.deals.changes else {}
+        return {**loops.export(self.loops), "again": list(again), "asking": self._asking, "outside": self._outside, **dealt}
+
+    def export_request(self) -> StateTree:
+        """The position where the batches that are held were requested: that of a worker that joins, and requests its own there."""
+        held = [place for place in self._open if self.loops[place].fresh]
+        before = [replace(loop, taken=loop.taken - loop.fresh) if place in held else loop for place, loop in enumerate(self.loops)]
+        asked = {"again": loops.current(before, held[0]), "asking": held[0], "outside": False} if held else {}
+        return {**self.export(), **loops.export(before), **asked}
 
     def restore(self, state: StateTree, override: Collection[str]) -> None:
         """Take over an exported position, before the first loop; other data are accepted if `override` names them."""
         self.loops, self._override = loops.restored(state), override
+        self.deals.restore(state.get("deals"))
         self._way = WayBack(self.loops, state["again"], -1 if state["asking"] is None else state["asking"])
         self._stepped = True
         self._passes = sum(loop.number >= 0 for loop in self.loops)

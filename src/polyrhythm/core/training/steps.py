@@ -48,7 +48,7 @@ class Steps:
         if not self.models.checked:
             self.refuse_if_finished()
             self.models.check()
-        if not self.data.used:
+        if not self.data.touched:
             self.data.warn_if_unused()
         self.models.gradients.look()
         self.take(each)
@@ -127,7 +127,7 @@ class Steps:
     def count(self, samples: int) -> None:
         """Count `samples` as used by the next step."""
         self.state.batch += samples
-        self.data.used = True
+        self.data.touched = True
 
     def refuse_if_finished(self, call: str = "optimizer.step() or a table's clock()", remedy: str = "take all steps before it") -> None:
         """Raise WorkloadError after `Worker.finish`."""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, NoReturn
@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 from polyrhythm import systems
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import AnyEvent, Computed, Stepped
-from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.controller import ControlledSetting, Controls
+from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
 from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, ShardFeed, Source, Stream, unfollowed
 from polyrhythm.core.simulator import Instant, Simulator
@@ -43,21 +43,21 @@ class _Noting:
     sends: bool = False
     takes: frozenset[ControlledSetting] = frozenset()
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
+    def feed(self, deals: Deals, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's feed of one data set."""
-        return _Noted(GlobalShuffle().feed(group, port, perform, controls, follow), self.batches)
+        return _Noted(GlobalShuffle().feed(deals, port, perform, controls, follow), self.batches)
 
-    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
-        """One worker's batches of one epoch of a stream."""
-        return GlobalShuffle().stream(stream, group, number, batch_size)
+    def stream(self, stream: Stream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
+        """One worker's batches of one read of a stream."""
+        return GlobalShuffle().stream(stream, deals, batch_size, first)
 
-    def sharded(self, source: ShardedSource, group: Group, totals: BackgroundSums, batch_size: int) -> ShardFeed:
+    def sharded(self, source: ShardedSource, deals: Deals, totals: BackgroundSums, batch_size: int) -> ShardFeed:
         """One worker's batches of its shard."""
-        return GlobalShuffle().sharded(source, group, totals, batch_size)
+        return GlobalShuffle().sharded(source, deals, totals, batch_size)
 
-    def share(self, order: Order, group: Group, number: int) -> Sequence[int]:
-        """One worker's samples of epoch `number`."""
-        return GlobalShuffle().share(order, group, number)
+    def share(self, order: Order, deals: PassDeals, first: int = 0) -> Iterator[int]:
+        """One worker's samples of a pass."""
+        return GlobalShuffle().share(order, deals, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class _Noted:
     def count(self, source: Source, batch_size: int) -> int:
         return self.feed.count(source, batch_size)
 
-    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
-        for samples, batch in self.feed.epoch(source, number, batch_size):
+    def epoch(self, source: Source, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
+        for samples, batch in self.feed.epoch(source, deals, batch_size, first):
             if not self.batches:
                 self.batches.append(batch)
             yield samples, batch

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -13,19 +14,23 @@ from torch.utils.data import DataLoader, IterableDataset, Sampler
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.controller import Controls
+from polyrhythm.core.protocols.deal_rules import BatchSize, PerWorker
+from polyrhythm.core.protocols.deals import Deals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
 from polyrhythm.core.protocols.shuffle import Feed, Follow, Order, Perform, ShardFeed, Shuffle
 from polyrhythm.core.settings import shown
 from polyrhythm.core.training.callers import refuse_counters, warn_user
-from polyrhythm.core.training.data.data_request import Begin, DataRequest, facts_of
+from polyrhythm.core.training.data.data_request import DataRequest, PassBatches, facts_of
+from polyrhythm.core.training.data.draws import Draws
 from polyrhythm.core.training.data.loader import LoaderSource
 from polyrhythm.core.training.data.sampling import Listed, Permuted, ShareSampler, order_of
 from polyrhythm.core.training.data.shards import LoadedShards, sharded
 from polyrhythm.core.training.data.source import Sources, Streams, parts_of, source_of, stream_of
 from polyrhythm.core.training.data.stream import DEFAULT_BATCH_SIZE, LoaderStream, PlainStream, StreamShard
-from polyrhythm.core.training.loops import DataFacts
+from polyrhythm.core.training.loops import DataFacts, used
 from polyrhythm.core.training.numbers import holds, is_whole, whole
 from polyrhythm.core.training.position import DataPosition, Skip
+from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import DataError, UnshardedWarning
 
 Drawn = Callable[[DataFacts, bool], Callable[[], None]]
@@ -43,23 +48,27 @@ class StreamBatches:
 
 
 class Batches:
-    """A worker's batches of a data set: an epoch each time it is iterated, `len()` batches long at every worker."""
+    """A worker's batches of a data set: an epoch each time it is iterated, `len()` batches long at every worker.
 
-    def __init__(self, epoch: Callable[[], Iterator[Any]], length: int) -> None:
+    The length is that of a whole epoch of the present workers; where they change, that of the epoch under way is another.
+    """
+
+    def __init__(self, epoch: Callable[[], Iterator[Any]], length: Callable[[], int]) -> None:
         self._epoch = epoch
         self._length = length
 
     def __len__(self) -> int:
-        return self._length
+        return self._length()
 
     def __iter__(self) -> Iterator[Any]:
         return self._epoch()
 
 
 class Data:
-    """One worker's access to samples. `count` is called with the samples of the next step; `used` is whether any access was used.
+    """One worker's access to samples. `count` is called with the samples of the next step; it was `touched` if any access was used.
 
-    The owner may replace `drawn`, which checks what is done with batches.
+    The owner may replace `drawn`, which checks what is done with batches. Where the workers change, `used` of each before the change and
+    `regroup` deal what nobody has used to those after it;
     """
 
     def __init__(
@@ -71,12 +80,16 @@ class Data:
         position: DataPosition,
         controls: Controls,
         follow: Follow,
+        size: BatchSize = PerWorker(),  # noqa: B008
     ) -> None:
-        self.used = False
+        self.touched = False
         self.drawn: Drawn = _unwatched
         self.position = position
         self._shuffle = shuffle
-        self._group = group
+        self._deals = position.deals
+        self._deals.begin(group, size)
+        self._draws: list[Draws] = position.draws
+        self._joined: tuple[Mapping[str, StateTree], str] = ({}, "")
         self._count = count
         self._controls = controls
         self._follow = follow
@@ -92,18 +105,19 @@ class Data:
             raise DataError(f"batch_size={shown(size)} is not a whole number: give the number of samples, 1 or more.")
         if (divided := self._shards(wanted)) is not None:
             shards, size = divided
-            epoch = partial(self._counted, facts_of(wanted.data, size), wanted.limited(shards.epoch), _nothing)
-            return _iterable(epoch, shards.count(), wanted)
+            epoch = partial(self._counted, facts_of(wanted.data, size), wanted.passes(shards.epoch), _nothing)
+            return _iterable(epoch, shards.count, wanted)
         source = self._source(wanted.data)
         size = _size(source, wanted.batch_size)
         if isinstance(source, (PlainStream, LoaderStream)):
-            begin = wanted.limited(lambda number, _: self._shuffle.stream(source, self._group, number, size))
-            skip = partial(_read, begin) if source.once else _nothing
+            begin = wanted.passes(lambda deals, _, first: self._shuffle.stream(source, deals, size, first))
+            skip = partial(self._read, begin) if source.once else _nothing
             self.position.sources += [wanted.data] if source.once else []
-            return _iterable(partial(self._counted, facts_of(wanted.data, size), begin, skip), None, wanted)
+            return _iterable(partial(self._counted, facts_of(wanted.data, size), begin, skip), _unknown, wanted)
         feed = self._feed(wanted.data, port, perform)
-        count = feed.count(source, size)  # refuses data that cannot be sharded
-        begin = wanted.limited(lambda number, _: feed.epoch(source, number, size))
+        count = partial(feed.count, source, size)
+        count()  # refuses data that cannot be sharded
+        begin = wanted.passes(lambda deals, _, first: feed.epoch(source, deals, size, first))
         epoch = partial(self._counted, facts_of(wanted.data, size), begin, lambda number, taken: feed.skip(source, number, size, taken))
         return _iterable(epoch, count, wanted)
 
@@ -112,28 +126,55 @@ class Data:
         if not isinstance(dataset, Sized):
             raise DataError(f"worker.sampler was given {shown(dataset)}, which has no length: give a map-style data set, or a sampler.")
         shuffle, counts = holds("worker.sampler", shuffle), holds("worker.sampler", counts)
-        length, workers = len(dataset), self._group.size
+        length, workers = len(dataset), self._deals.group.size
         if length < workers:
             raise DataError(f"{length} samples cannot be sharded over {workers} workers: use fewer workers, or more data.")
         order: Order = order_of(dataset) if isinstance(dataset, Sampler) else Permuted(length) if shuffle else Listed(range(length))
         count = self._count if counts else _uncounted
-        return ShareSampler(lambda number: self._shuffle.share(order, self._group, number), length // workers, count)
+        return ShareSampler(lambda deals, first: self._shuffle.share(order, deals, first), length, self._drawing(), count)
 
     def shard(self, iterable: Iterable[Any]) -> StreamShard:
         """This worker's elements of `iterable`, for a call of `Worker.shard`."""
         if not isinstance(iterable, Iterable) and not hasattr(type(iterable), "__getitem__"):
             raise DataError(f"worker.shard was given {shown(iterable)}, which cannot be iterated: give files, batches or samples.")
-        self.used = True
-        return StreamShard(iterable, self._group)
+        self.touched = True
+        return StreamShard(iterable, self._drawing())
+
+    def used(self) -> StateTree:
+        """What this worker has used of the passes under way, and the batches that it holds for a step still to come."""
+        return {**used(self.position.loops, self._deals), "draws": [each.used() for each in self._draws]}
+
+    def regroup(self, group: Group, before: Mapping[str, StateTree], donor: str | None = None) -> None:
+        """Deal to `group` what nobody has used or holds, from the next request on; all members call it with the same `before`.
+
+        `before` is what each former member has used, lost ones too, in the order of ranks (`used`, `used_at`). `donor` is the worker whose
+        position those have that have joined: by default the first that has stayed.
+        """
+        donor = donor or next(name for name in group.members if name in before)
+        self._deals.regroup(group, before, donor)
+        self._joined = (before, donor)
+        for place, each in enumerate(self._draws):
+            each.deals.regroup(group, _drawn_by(before, place), donor)
+
+    def _drawing(self) -> Draws:
+        """The draws of the next sampler or shard; a worker that has joined continues in the pass of its donor."""
+        draws, place, group = Draws(Deals(self._deals.group)), len(self._draws), self._deals.group
+        self._draws.append(draws)
+        before, donor = self._joined
+        if before and group.members[group.rank] not in before:
+            draws.deals.regroup(group, _drawn_by(before, place), donor)
+            draws.join(_drawn_by(before, place)[donor])
+        return draws
 
     def warn_if_unused(self) -> None:
         """Warn once, at worker 0, if a step is taken and no sample came through the worker."""
-        if self.used or self._group.size == 1:
+        group = self._deals.group
+        if self.touched or group.size == 1:
             return
-        self.used = True
-        if self._group.is_first:
+        self.touched = True
+        if group.is_first:
             warn_user(
-                f"optimizer.step() was called, but no sample came through the worker, so that all {self._group.size} workers may be "
+                f"optimizer.step() was called, but no sample came through the worker, so that all {group.size} workers may be "
                 f"training on the same data: iterate worker.batches(loader), or give your own DataLoader sampler=worker.sampler(dataset); "
                 f"if each worker has its own data, count the samples of a step with worker.count(n).",
                 UnshardedWarning,
@@ -155,24 +196,29 @@ class Data:
         for source in (*self._sources.values(), *self._loaded.values()):
             source.close()
 
-    def _counted(self, facts: DataFacts, begin: Begin, skip: Skip) -> Iterator[Any]:
+    def _counted(self, facts: DataFacts, begin: PassBatches, skip: Skip) -> Iterator[Any]:
         """The batches of the next epoch; its number is taken when the first batch is requested."""
         this: list[Any] = [None]
         made = self._drawn(this, facts, begin, skip)
         this[0] = ref(made)
         return made
 
-    def _drawn(self, this: list[Any], facts: DataFacts, begin: Begin, skip: Skip) -> Iterator[Any]:
+    def _drawn(self, this: list[Any], facts: DataFacts, begin: PassBatches, skip: Skip) -> Iterator[Any]:
         first = True
         for samples, batch in self.position.follow(facts, begin, skip):
             if self.position.joined:
                 self.position.joined = False
-                if self._group.is_first:  # the others have the same code, and the search for holders of an object takes a while
+                if self._deals.group.is_first:  # the others have the same code, and the search for holders of an object takes a while
                     refuse_counters(this[0]())
             self._count(samples)
             used, first = self.drawn(facts, first), False
             yield batch
             used()
+
+    def _read(self, begin: PassBatches, number: int, taken: int) -> None:
+        """Skip what earlier passes took by reading it: an iterator gives each element only once."""
+        for _ in islice(begin(self._deals.plain(number), 0), taken):
+            pass
 
     def _shards(self, wanted: DataRequest) -> tuple[ShardFeed, int] | None:
         """The feed of data that divide themselves, and the batch size; None for other data. The source of a loader is kept with it."""
@@ -188,7 +234,7 @@ class Data:
         if source is None:
             return None
         size = DEFAULT_BATCH_SIZE if size is None else size
-        return self._shuffle.sharded(source, self._group, self._totals, size), size
+        return self._shuffle.sharded(source, self._deals, self._totals, size), size
 
     def _source(self, data: Any) -> Sources | Streams:
         """The source or stream of `data`; that of a loader is kept as long as the loader, for persistent processes (persistent_workers)."""
@@ -206,7 +252,7 @@ class Data:
             if len(held) == len(parts) and all(a is b for a, b in zip(held, parts, strict=True)):
                 self._feeds.append(self._feeds.pop(group))  # the last to be used is the last to be forgotten
                 return feed
-        feed = self._shuffle.feed(self._group, port, perform, self._controls, self._follow)
+        feed = self._shuffle.feed(self._deals, port, perform, self._controls, self._follow)
         self._feeds = [*self._feeds[-_FEEDS + 1 :], (parts, feed)]
         return feed
 
@@ -224,18 +270,23 @@ def _nothing(number: int, taken: int) -> None:
     """Skip nothing: streams and shards are read from the beginning in every epoch."""
 
 
-def _read(begin: Begin, number: int, taken: int) -> None:
-    """Skip what earlier passes took by reading it: an iterator gives each element only once."""
-    for _ in islice(begin(number, 0), taken):
-        pass
+def _unknown() -> None:
+    """The number of batches of a stream."""
 
 
-def _iterable(epoch: Callable[[], Iterator[Any]], count: int | None, wanted: DataRequest) -> Batches | StreamBatches:
-    if count is None:
+def _drawn_by(before: Mapping[str, StateTree], place: int) -> dict[str, StateTree]:
+    """What each former member has drawn from its sampler or shard of that place; nothing, where it has not made it."""
+    none = {"begun": 0, "since": 0, "members": [*before], "passes": [], "ahead": None}
+    return {name: (tree.get("draws", [])[place : place + 1] or [none])[0] for name, tree in before.items()}
+
+
+def _iterable(epoch: Callable[[], Iterator[Any]], count: Callable[[], int | None], wanted: DataRequest) -> Batches | StreamBatches:
+    most = count()
+    if most is None:
         return StreamBatches(epoch)
-    if wanted.steps is not None and wanted.steps > count:
-        raise DataError(f"steps={wanted.steps} is more than the {count} batches of one pass through these data: give at most {count}.")
-    return Batches(epoch, count if wanted.steps is None else wanted.steps)
+    if wanted.steps is not None and wanted.steps > most:
+        raise DataError(f"steps={wanted.steps} is more than the {most} batches of one pass through these data: give at most {most}.")
+    return Batches(epoch, lambda: min(count() or 0, wanted.steps or sys.maxsize))
 
 
 def _size(source: Sources | Streams, given: int | None) -> int:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from polyrhythm.core.protocols.deals import Begin, PassDeals, continued
 from polyrhythm.core.protocols.sharded import ShardedSource
 from polyrhythm.core.protocols.shuffle import Batch
 from polyrhythm.core.settings import shown
@@ -21,8 +22,8 @@ from polyrhythm.core.training.loops import DataFacts
 from polyrhythm.core.training.numbers import is_whole
 from polyrhythm.errors import DataError
 
-Begin = Callable[[int, int], Iterator[Batch]]
-"""Makes the batches of a pass, from its number and the number of batches that were taken from it."""
+PassBatches = Callable[[PassDeals, int], Iterator[Batch]]
+"""Makes the batches of a pass from its deals and the number of those that were taken, which come once more, perhaps empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,9 @@ class DataRequest:
         if not is_whole(self.steps) or index(self.steps) < 1:
             raise DataError(f"steps={shown(self.steps)} is not a number of batches: give 1 or more, or leave it out.")
 
-    def limited(self, begin: Begin) -> Begin:
-        """`begin`, with passes of at most `steps` batches."""
-        if self.steps is None:
-            return begin
-        return lambda number, taken: islice(begin(number, taken), self.steps)
+    def passes(self, begin: Begin[Batch]) -> PassBatches:
+        """Passes that `begin` makes, of at most `steps` batches."""
+        return lambda deals, taken: islice(continued(begin, deals, taken, (0, None)), self.steps)
 
 
 def facts_of(data: Any, batch_size: int) -> DataFacts:

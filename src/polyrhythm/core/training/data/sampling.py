@@ -23,7 +23,9 @@ from torch.utils.data import (
 )
 
 from polyrhythm.core import rng
+from polyrhythm.core.protocols.deals import PassDeals
 from polyrhythm.core.protocols.shuffle import Order
+from polyrhythm.core.training.data.draws import Draws
 from polyrhythm.errors import DataError
 
 
@@ -136,21 +138,20 @@ class ShareSampler(Sampler[int]):
     An index counts as a sample of the next step when it is drawn; a loader with worker processes draws ahead of the steps.
     """
 
-    def __init__(self, share: Callable[[int], Sequence[int]], length: int, count: Callable[[int], None]) -> None:
+    def __init__(self, share: Callable[[PassDeals, int], Iterator[int]], samples: int, draws: Draws, count: Callable[[int], None]) -> None:
         self._share = share
-        self._length = length
+        self._samples = samples
+        self._draws = draws
         self._count = count
-        self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass that of `epoch`, from 0; without this call each pass is the next epoch's."""
-        self._epoch = epoch
+        self._draws.number = epoch
 
     def __len__(self) -> int:
-        return self._length
+        return self._samples // self._draws.deals.group.size
 
     def __iter__(self) -> Iterator[int]:
-        number, self._epoch = self._epoch, self._epoch + 1
-        for index in self._share(number):
+        for index in self._draws.items(self._draws.number, self._share, 0):
             self._count(1)
             yield index

@@ -12,9 +12,12 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, default_collate, get_worker_info
 
-from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.protocols.deal_rules import AsRead, InRounds
+from polyrhythm.core.protocols.deals import PassDeals
 from polyrhythm.core.protocols.shuffle import Batch
+from polyrhythm.core.protocols.stream_rounds import StreamReader, read_rounds
 from polyrhythm.core.torch_private import no_loader, pinned
+from polyrhythm.core.training.data.draws import Draws
 from polyrhythm.core.training.data.loader import Loads, length, refuse_own_ways
 from polyrhythm.errors import DataError
 
@@ -80,28 +83,26 @@ class StreamShard(IterableDataset[Any]):
     """One worker's elements of an iterable: one of each round, of as many elements as there are workers; an incomplete round is dropped.
 
     In the processes of a DataLoader the rounds are divided among these. Each then reads the whole iterable as if it were the only one,
-    so that an iterable that divides itself among a loader's processes, as torch recommends, does not do so a second time.
+    so that an iterable that divides itself among a loader's processes, as torch recommends, does not do so a second time. That workers have
+    changed these processes notice when they are started anew.
     """
 
-    def __init__(self, data: Iterable[Any], group: Group) -> None:
+    def __init__(self, data: Iterable[Any], draws: Draws) -> None:
         self.data = data
-        self.group = group
+        self.draws = draws
 
     def __iter__(self) -> Iterator[Any]:
         here = get_worker_info()
         process, processes = (0, 1) if here is None else (here.id, here.num_workers)
-        for number, dealt in enumerate(self._rounds()):
-            if number % processes == process:
-                yield dealt[self.group.rank]
+        return islice(self.draws.items(self.draws.number, self._share, None), process, None, processes)
 
-    def _rounds(self) -> Iterator[list[Any]]:
-        elements, size = alone(self.data), self.group.size
-        while True:
-            with no_loader():
-                dealt = list(islice(elements, size))
-            if len(dealt) < size:
-                return
-            yield dealt
+    def _share(self, deals: PassDeals, first: int) -> Iterator[Any]:
+        rule = AsRead(InRounds(1))
+        if deals.reading is None:
+            deals.reading = StreamReader(lambda: (alone(self.data), no_loader), isinstance(self.data, Iterator))
+        for share in deals.shares(deals.length, rule, first):
+            for samples, _ in read_rounds(deals.reading, share, deals, rule):
+                yield from samples
 
 
 def alone(data: Iterable[Any]) -> Iterator[Any]:
