@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Merged, Overwritten
+from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.responses import Response
 from polyrhythm.core.protocols.topology import Channel, InitialState, residual_left
+from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy.deferral.deferral import Deferral
 from polyrhythm.core.strategy.deferral.overlap import Overlap
 from polyrhythm.core.strategy.gradients import Parameters
@@ -56,12 +58,25 @@ class Part:
         self.payload = PAYLOADS[self.agreement.payload](self.local)
         self.overlap: Overlap | None = None
         self.deferral: Deferral | None = None
+        self.alone_until = 0
+        """The step up to which the worker exchanges nothing, in a crew that has changed."""
 
     @property
     def steps_once(self) -> bool:
         """True if the optimizer itself takes one step for each of the worker's, inside its `optimizer.step()`."""
         waits = self.channel.offers.tensors is None and not self.planned.exchange.topology.traits.late
         return self.payload.steps_here and (waits or not self.sends_gradients)
+
+    @property
+    def acts_alike(self) -> bool:
+        """True if all workers complete an exchange with the same result: who is interrupted in it continues from another's state."""
+        provides, payload = self.local.provides, self.agreement.payload
+        return Capability.ONE_SIDED not in provides and (Capability.COLLECTIVES in provides or payload is not Payload.WEIGHTS)
+
+    @property
+    def keeps_weights(self) -> bool:
+        """True if each worker has weights of its own, which it mixes with others' at the same steps as they."""
+        return Capability.ONE_SIDED not in self.local.provides and not self.acts_alike
 
     @property
     def overlaps(self) -> bool:
@@ -102,7 +117,7 @@ class Part:
         offers, local = self.channel.offers, self.local
         if offers.buckets is not None:
             self.overlap = Overlap(local.parameters, offers.buckets, self.context, local.check_early)
-        if offers.tensors is not None:
+        if offers.tensors is not None and not self.context.crew.changes:  # the forward pass is the user's: nothing is repeated in it
             self.deferral = Deferral(model, offers.tensors, local)
 
     def refuse_changes(self) -> None:
@@ -122,6 +137,8 @@ class Part:
             return None  # values of this step are under way; traits leave deferral without inner exchanges
         if not self.context.counted(self.payload.step):
             return self.collect()
+        if local.state.clock <= self.alone_until:
+            return None
         if self.overlap is not None:
             return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
         return self._exchange()
@@ -138,6 +155,8 @@ class Part:
 
     def repeat(self) -> PendingExchange | None:
         """The exchange of the step that was taken last, once more: in another view, from the values that are still there."""
+        if self.local.clock <= self.alone_until:
+            return None
         if self.overlap is not None:
             self.overlap.begin_rest()
             return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)

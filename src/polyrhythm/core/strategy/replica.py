@@ -22,6 +22,7 @@ from polyrhythm.core.strategy.division import divided
 from polyrhythm.core.strategy.equal_replicas import EqualReplicas
 from polyrhythm.core.strategy.fitting_optimizer import refuse_optimizer
 from polyrhythm.core.strategy.gradients import Parameters, copy_bytes, paste_bytes
+from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.core.strategy.optimizers.attachable import HeldParameters, refuse_unattachable
 from polyrhythm.core.strategy.optimizers.attached_step import attached_step, own_step, refuse_replaced
@@ -137,14 +138,16 @@ class Replica:
         for part in self.parts:
             part.begin_overlap(self.model)
 
-    def regroup(self, plan: StrategyPlan, state: StateTree, own: bool, left: Sequence[StateTree]) -> None:
-        """Exchange with the workers of `plan` from now on, and continue from `state` (`take_over`)."""
+    def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
+        """Exchange with the workers of `plan` from now on, and continue from what is `handed` over."""
         clock = self.clock
         self.plan = plan
         self._place()
         self._connect()
-        self.take_over(state, own, left)
+        self.take_over(handed.state, handed.own, handed.left)
         self._set_clock(clock)
+        for part in self.parts:
+            part.alone_until = handed.furthest if part.keeps_weights else 0
 
     def _place(self) -> None:
         """Make the parts anew, for the workers of the present plan."""

@@ -16,6 +16,7 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View, ViewChange, ViewChanged
+from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.regrouping import NONE
 from polyrhythm.core.trees import StateTree, copied, separate, unite
@@ -28,27 +29,34 @@ class LeftCrew(BaseException):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The decision of the first of a view: `donor` gives its state to the `takers`, which continue from it and repeat nothing."""
+    """The decision of the first of a view: `donor` gives its state to the `takers`, which continue from it and repeat nothing.
+
+    `furthest` is as in `HandOver`.
+    """
 
     donor: str
     takers: list[str]
+    furthest: int
 
 
-async def decided(port: Port, view: View, progress: Sequence[int]) -> Verdict:
-    """What the first of `view` decides when all have reported their `progress`: numbers of completed exchanges, or NONE."""
+async def decided(port: Port, view: View, progress: Sequence[int], clock: int = 0) -> Verdict:
+    """What the first of `view` decides when all have reported their `progress`, completed exchanges or NONE, and their steps."""
+    facts = float(clock), *map(float, progress)
     if port.name != view.first:
-        await port.send(view.first, Message(_FACTS, tuple(map(float, progress))))
+        await port.send(view.first, Message(_FACTS, facts))
         delivery = await port.receive(_VERDICT, view.first)
         assert delivery is not None
         return msgspec.json.decode(delivery.message.text, type=Verdict)
-    found = {port.name: tuple(map(float, progress))}
+    found = {port.name: facts}
     while len(found) < view.size:
         delivery = await port.receive(_FACTS)
         assert delivery is not None
         found[delivery.sender] = delivery.message.numbers
-    newest = max(found.values())
-    donor = next(name for name in view.members if found[name] == newest)
-    verdict = Verdict(donor, [name for name in view.members if found[name] < newest])
+    done = {name: found[name][1:] for name in view.members}
+    newest = max(done.values())
+    donor = next(name for name in view.members if done[name] == newest)
+    takers = [name for name in view.members if done[name] < newest]
+    verdict = Verdict(donor, takers, int(max(clock for clock, *_ in found.values())))
     for name in view.members[1:]:
         await port.send(name, Message(_VERDICT, text=msgspec.json.encode(verdict).decode()))
     return verdict
@@ -74,6 +82,10 @@ class Regrouped(Protocol):
     """A worker as its crew changes it."""
 
     @property
+    def clock(self) -> int:
+        """The number of steps that it has taken, or is taking."""
+
+    @property
     def progress(self) -> tuple[int, ...]:
         """The numbers of exchanges completed, of each model, where the workers exchange collectively."""
 
@@ -83,8 +95,8 @@ class Regrouped(Protocol):
     def export(self) -> StateTree:
         """All that a newcomer needs."""
 
-    def regroup(self, plan: StrategyPlan, state: StateTree, own: bool, left: Sequence[StateTree]) -> None:
-        """Continue among the workers of `plan` from `state`, its own or a donor's; send what those that have `left` have not sent."""
+    def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
+        """Continue among the workers of `plan` from what is `handed` over."""
 
     def changed(self, change: ViewChange) -> None:
         """The crew has changed, and the worker continues."""
@@ -140,14 +152,15 @@ class ChangingCrew:
     def _enter(self, change: ViewChange, own: bool, state: StateTree) -> tuple[bool, StateTree]:
         context, port, view = self.context, self.context.port, change.after
         context.crew.enter(change)
-        verdict = context.perform(decided(port, view, self.worker.progress))
+        verdict = context.perform(decided(port, view, self.worker.progress, self.worker.clock))
         if port.name == verdict.donor:
             context.perform(give(port, verdict.takers, _STATE, state))
         elif port.name in verdict.takers:
             own, state = False, context.perform(taken(port, verdict.donor, _STATE))
         self.plan = self.plan.changed(view.members, context.crew.locations(view.members))
         leavers = [name for name in change.left if name not in change.lost] if port.name == view.first else []
-        self.worker.regroup(self.plan, state, own, [context.perform(taken(port, name, _LEFT)) for name in leavers])
+        left = [context.perform(taken(port, name, _LEFT)) for name in leavers]
+        self.worker.regroup(self.plan, HandOver(state, own, left, verdict.furthest))
         return own, state
 
     def _leave(self, change: ViewChange) -> None:

@@ -16,6 +16,7 @@ from polyrhythm.core.protocols.losses import GONE
 from polyrhythm.core.settings import shown
 from polyrhythm.core.strategy.averaging import TOPIC, average
 from polyrhythm.core.strategy.current_view import CurrentView
+from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.replica import Replica, cannot_reform
 from polyrhythm.core.strategy.same_memory import seen_elsewhere
 from polyrhythm.core.strategy.service import announce, dismiss, dismiss_all
@@ -26,7 +27,6 @@ from polyrhythm.core.strategy.watching.gradient_watch import GradientWatch
 from polyrhythm.core.training.callers import warn_user
 from polyrhythm.core.training.evaluation import Evaluation
 from polyrhythm.core.training.loops import DataFacts
-from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import AliasWarning, CompositionError, WorkloadError
 
 _SHOWN = 3
@@ -83,18 +83,15 @@ class Models:
             self.names[id(model)] = name if name is not None else str(number)
             self.keepers[id(model)] = self.strategy.buffers.keeper(model)
 
-    def regroup(self, plan: StrategyPlan, states: Sequence[StateTree], own: bool, left: Sequence[Sequence[StateTree]]) -> None:
-        """Exchange with the workers of `plan` from now on; `states` are those of the replicas to continue from, `own` or a donor's.
-
-        Those of workers that have `left` are given to one of the others.
-        """
+    def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
+        """Exchange with the workers of `plan` from now on, and continue from what is `handed` over."""
         self.plan, self.group = plan, plan.mesh.replicas(self.context.port.name)
         self.view = CurrentView(self.context.port, plan.mesh, plan.servers)
         if self.attaching is not None:
             self.attaching.plan = plan
-        for number, (replica, state) in enumerate(zip(self.replicas, states, strict=False)):
+        for number, replica in enumerate(self.replicas):
             self._follow(replica, number)
-            replica.regroup(plan, state, own, [each[number] for each in left])
+            replica.regroup(plan, handed.of_replica(number))
         self.evaluation.regroup(plan, self.replicas)
 
     def _refuse_again(self, model: nn.Module, optimizer: torch.optim.Optimizer, name: str | None) -> None:

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.view import ViewChange
-from polyrhythm.core.protocols.capability import Capability
+from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.checkpoint_plan import manifest_of
 from polyrhythm.core.training.checkpointing import Checkpointing
@@ -40,6 +40,11 @@ class Regrouping:
     notified: list[Callable[[ViewChange], None]] = field(default_factory=list)
 
     @property
+    def clock(self) -> int:
+        """The number of steps that the worker has taken, or is taking."""
+        return max((replica.clock for replica in self.models.replicas), default=0)
+
+    @property
     def progress(self) -> tuple[int, ...]:
         """The numbers of completed exchanges by model; 0 where workers do not act together, and each repeats what it has sent.
 
@@ -47,10 +52,7 @@ class Regrouping:
         """
         if self.begins:
             return (NONE,)
-        exchanges = (
-            replica.exchanges if any(Capability.COLLECTIVES in local.provides for local in replica.locals) else 0
-            for replica in self.models.replicas
-        )
+        exchanges = (replica.exchanges if any(part.acts_alike for part in replica.parts) else 0 for replica in self.models.replicas)
         return (*exchanges, self.calls.completed)
 
     @property
@@ -66,15 +68,15 @@ class Regrouping:
         """The state of the worker, whose tensors the next view does not change."""
         return copied({**self.state.export(), "calls": self.calls.export()})
 
-    def regroup(self, plan: StrategyPlan, state: StateTree, own: bool, left: Sequence[StateTree]) -> None:
+    def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Continue among the workers of `plan`."""
         for placed in self.placed:
             placed(plan)
-        if self.begins and not own:
-            self.state.hand(state)
-        self.models.regroup(plan, state["replicas"], own, [each["replicas"] for each in left])
-        if not own:
-            self.calls.take_over(state["calls"])
+        if self.begins and not handed.own:
+            self.state.hand(handed.state)
+        self.models.regroup(plan, handed)
+        if not handed.own:
+            self.calls.take_over(handed.state["calls"])
         self.checkpointing.regroup(plan.mesh.world(self.context.port.name), partial(manifest_of, plan), self.models.follow_losses)
 
     def changed(self, change: ViewChange) -> None:

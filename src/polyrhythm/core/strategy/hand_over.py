@@ -1,0 +1,26 @@
+"""What a worker continues from in the next view of its crew. `training.changing` makes it, and replicas take it over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from polyrhythm.core.trees import StateTree
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """The `state` to continue from, the worker's `own` or a donor's, and those of workers that have `left`, for one of the others.
+
+    `furthest` is the number of steps of the worker that has taken most: where each has weights of its own and all exchange at the same
+    steps, the others take theirs up to that one alone.
+    """
+
+    state: StateTree
+    own: bool
+    left: Sequence[StateTree] = ()
+    furthest: int = 0
+
+    def of_replica(self, number: int) -> HandOver:
+        """What the replica of that number continues from."""
+        return replace(self, state=self.state["replicas"][number], left=[each["replicas"][number] for each in self.left])
