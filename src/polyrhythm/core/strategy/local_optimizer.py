@@ -44,11 +44,21 @@ class LocalOptimizer:
         self.clip_norm = clip_norm
         self.clips_merged = False
         self.plain_step = plain_step
+        self.stepped_at = 0
+        """The clock of the step that was taken last."""
+        self._kept: tuple[int, Tensor] | None = None
         every = [each for group in optimizer.param_groups for each in group["params"]]
         self._others = [each for each in every if id(each) not in parameters.names]
         # some optimizers (Adagrad, Rprop, …) have a state before their first step
         self._first = [copied(dict(optimizer.state.get(each, {}))) for each in parameters.parameters]
         self._lent: list[dict[str, Any]] | None = None
+
+    def keep_gradient(self, clock: int) -> None:
+        """Keep the gradient of the step `clock`, which an exchange is about to replace; put it back where that is made again."""
+        if self._kept is not None and self._kept[0] == clock:
+            self.parameters.put_gradient(self._kept[1].clone())
+        else:
+            self._kept = clock, self.parameters.gradient()
 
     @property
     def takes_sparse_alone(self) -> bool:

@@ -92,16 +92,20 @@ class LocalPart:
 
     def average_gradients(self, rates: Rates) -> None:
         """Replace the worker's gradient by the mean of its group, where the group has an inner exchange."""
+        if self.context.crew.changes:
+            self.optimizer.keep_gradient(self.state.clock)
         for inner in self.inner:
             inner.average_gradients(self.state.clock, rates())
 
     def step(self, rates: Rates) -> None:
         """Take a step of the worker's own optimizer, with the exchanges inside its group before and after it."""
-        if self.inner:
-            self.average_gradients(rates)
-        self.rule.correct_gradients()
-        self.optimizer.clip()
-        self.optimizer.step()
+        if self.optimizer.stepped_at != self.state.clock:  # else the exchange after it was interrupted
+            if self.inner:
+                self.average_gradients(rates)
+            self.rule.correct_gradients()
+            self.optimizer.clip()
+            self.optimizer.step()
+            self.optimizer.stepped_at = self.state.clock
         for inner in self.inner:
             inner.average_updates(self.state.clock, rates())
 

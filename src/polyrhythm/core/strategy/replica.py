@@ -189,7 +189,7 @@ class Replica:
             part.local.state.samples += samples
             part.refuse_changes()
         compares = self.equal.compares(self.clock + 1)
-        self._complete([(part, pending) for part in self.parts if (pending := part.step()) is not None])
+        self._complete(self._computed())
         for control in self._controls:
             control.stepped(self.clock, computed, samples)
         for local in self.locals:
@@ -228,6 +228,23 @@ class Replica:
         """Give the controllers the `metrics` that the worker has reported."""
         for local in self.locals:
             local.control.reported(metrics)
+
+    def _computed(self) -> list[tuple[Part, PendingExchange]]:
+        """Take this step in each part, and return the exchanges: none where a donor's state has the result."""
+        pending, done, clock = list[tuple[Part, PendingExchange]](), 0, self.clock + 1
+        while done < len(self.parts):
+            part = self.parts[done]
+            try:
+                if (made := part.step()) is not None:
+                    pending.append((part, made))
+                done += 1
+            except ViewChanged as interruption:  # an exchange inside the worker's group was interrupted
+                if not self.reform(interruption.change):
+                    return []
+                pending = [(each, again) for each in self.parts[:done] if (again := each.repeat()) is not None]
+                for each in self.parts[done:]:
+                    each.local.state.clock = clock - 1
+        return pending
 
     def _complete(self, pending: list[tuple[Part, PendingExchange]]) -> None:
         """Make the exchanges of a step; again in the next view, where the loss of a worker has interrupted them at all others."""
