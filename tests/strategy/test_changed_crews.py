@@ -48,7 +48,7 @@ class Files:
     server: str
     states: dict[str, StateTree] = field(default_factory=dict)
 
-    def resume(self, restore: Callable[[StateTree], None]) -> None:
+    def resume(self, restore: Callable[[StateTree], None], export: Callable[[], StateTree]) -> None:
         if self.server in self.states:
             restore(copy.deepcopy(self.states[self.server]))
 

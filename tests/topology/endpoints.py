@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from polyrhythm.core import rng
-from polyrhythm.core.checkpoints.plan import CheckpointPlan, ServerFiles
+from polyrhythm.core.checkpoints.plan import CheckpointPlan, ServerFiles, ServerMemory
 from polyrhythm.core.kernel.events import AnyEvent
 from polyrhythm.core.kernel.group import Group, servers, workers
 from polyrhythm.core.kernel.names import rank_of
@@ -21,7 +21,7 @@ def worker_end(port: Port, count: int, shards: int = 0, seed: int = 0) -> Worker
 def server_end(port: Port, count: int, shards: int = 1, record: Callable[[AnyEvent], object] = lambda event: None) -> ServerEndpoint:
     """The server of `port` among `shards`, with `count` workers."""
     group = Group("servers", servers(shards), rank_of(port.name))
-    return ServerEndpoint(group, workers(count), port, record, Snapshots(0), ServerFiles(CheckpointPlan(), port.name, ""))  # type: ignore[arg-type]
+    return ServerEndpoint(group, workers(count), port, record, Snapshots(0), ServerFiles(CheckpointPlan(), port.name, "", ServerMemory()))  # type: ignore[arg-type]
 
 
 def context_of(count: int, rank: int = 0, clock: int = 0) -> ExchangeContext:
