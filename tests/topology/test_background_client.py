@@ -30,7 +30,7 @@ from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.merge import Elastic, Mean, Sum
 from polyrhythm.topology import Server
-from polyrhythm.topology.servers.server_records import Done, Fetch, Join, Push, ServerRequest, ShardStatus, Wanted, from_numbers
+from polyrhythm.topology.servers.server_records import Done, Fetch, JoinRequest, Push, ServerRequest, ShardStatus, Wanted, from_numbers
 
 LAYOUT, RATE = Layout(("w",), ((4,),)), 0.5
 FAR = Network.uniform("far", "10 Gbit/s", "2 s")
@@ -52,7 +52,7 @@ class World:
             self.response(shard, torch.zeros(4 // shards))
         self.clock = 0
         self._drive(self.channel.establish(InitialState(self.model_state, ""))).apply(self.model_state)
-        assert [request for _, request, _ in self.sent] == [Join()] * shards
+        assert [request for _, request, _ in self.sent] == [JoinRequest()] * shards
         self.sent.clear()
 
     def _step(self, scale: float) -> None:

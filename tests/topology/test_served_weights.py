@@ -25,7 +25,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.merge import Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, Sum
 from polyrhythm.topology import ChangedRows, Mirrors, Server, ZerosInBits
 from polyrhythm.topology.servers.served_weights import RowLog
-from polyrhythm.topology.servers.server_records import Done, Join, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
+from polyrhythm.topology.servers.server_records import Done, JoinRequest, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
 from polyrhythm.topology.servers.zeros_in_bits import compressed, expanded
 
 LAYOUT = Layout(("table", "bias", "cube"), ((6, 3), (4,), (5, 2, 2)))
@@ -141,8 +141,8 @@ def test_a_response_has_the_rows_that_some_worker_touched() -> None:
     recipe = msgspec.json.encode(ShardRecipe(("weight",), ((rows, width),), optimizer)).decode()
     changed = 2 * workers
     indices, values = torch.zeros(changed, dtype=torch.int32), torch.zeros(changed * width)
-    expected = wire_bytes(Message("ask", to_numbers(Join()), recipe, (weights,))) + (workers - 1) * wire_bytes(
-        Message("ask", to_numbers(Join()))
+    expected = wire_bytes(Message("ask", to_numbers(JoinRequest()), recipe, (weights,))) + (workers - 1) * wire_bytes(
+        Message("ask", to_numbers(JoinRequest()))
     )
     expected += workers * steps * wire_bytes(Message("ask", to_numbers(Push(1, 0, Wanted.NEWER, (0.1,))), tensors=(weights,)))
     expected += (

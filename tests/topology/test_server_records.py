@@ -14,7 +14,7 @@ from polyrhythm.topology.servers.server_records import (
     Done,
     Drain,
     Fetch,
-    Join,
+    JoinRequest,
     Push,
     ServerRequest,
     ShardStatus,
@@ -25,7 +25,7 @@ from polyrhythm.topology.servers.server_records import (
 )
 
 NUMBERS: list[tuple[ServerRequest, tuple[float, ...]]] = [
-    (Join(), (0.0,)),
+    (JoinRequest(), (0.0,)),
     (Push(7, 3, Wanted.NOTHING, (0.1, 0.2)), (1.0, 7.0, 3.0, 0.0, 0.1, 0.2)),
     (Push(7, 3, Wanted.NEWER, ()), (1.0, 7.0, 3.0, 1.0)),
     (Push(7, 3, Wanted.NEWER, (0.1,), 32.0), (7.0, 7.0, 3.0, 1.0, 32.0, 0.1)),
