@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Condition
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from polyrhythm.core.kernel.effects import Receive, Send, Spawn
 from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import Delivery
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.controller import AS_COMPOSED
 from polyrhythm.core.protocols.deal_rules import BatchSize, PerWorker
 from polyrhythm.core.protocols.deals import used_at
 from polyrhythm.core.training.data.data import Data
+from polyrhythm.core.training.loops import used_in
 from polyrhythm.core.training.position import DataPosition
 from polyrhythm.shuffle import GlobalShuffle
 
@@ -65,6 +69,34 @@ class OwnSum:
         return self.shared.result(self.number)
 
 
+class Mail:
+    """Messages between members, and the effects of their coroutines."""
+
+    def __init__(self) -> None:
+        self.sent: dict[tuple[str, str], list[Delivery]] = {}
+        self.came = Condition()
+
+    def perform(self, name: str, coroutine: Any) -> Any:
+        """Run a coroutine of a member; what it spawns waits for notices that do not come."""
+        value = None
+        while True:
+            try:
+                effect = coroutine.send(value)
+            except StopIteration as end:
+                return end.value
+            value = None
+            with self.came:
+                match effect:
+                    case Send(to, message):
+                        self.sent.setdefault((to, message.topic), []).append(Delivery(name, message))
+                        self.came.notify_all()
+                    case Receive(topic):
+                        assert self.came.wait_for(partial(self.sent.get, (name, topic)), timeout=20)
+                        value = self.sent[name, topic].pop(0)
+                    case Spawn(_, spawned):
+                        spawned.close()
+
+
 @dataclass
 class Member:
     """A worker: what it has used, and the batch that it holds."""
@@ -92,16 +124,20 @@ class Member:
 
 
 class Crew:
-    """Workers that take steps together; those that are gone are kept, for what they have used."""
+    """Workers that take steps together; those that are gone are kept, for what they have used.
 
-    def __init__(self, reads: Reads, workers: int, shuffle: Any = None, size: BatchSize | None = None) -> None:
+    They `talk`, each in a thread of its own, where data are agreed on or sent.
+    """
+
+    def __init__(self, reads: Reads, workers: int, shuffle: Any = None, size: BatchSize | None = None, talk: bool = False) -> None:
         self.reads = reads
+        self.talk = talk
         self.shuffle = shuffle or GlobalShuffle()
         self.size = size or PerWorker()
         self.names = [worker(rank) for rank in range(workers)]
         self.joined = workers
         self.all: dict[str, Member] = {}
-        self.mail: dict[tuple[str, str], list[Any]] = {}
+        self.mail = Mail()
         sums = Sums(workers)
         for name in self.names:
             self.all[name] = self.member(name, DataPosition(_nothing, _arrived), sums)
@@ -118,11 +154,11 @@ class Crew:
         totals: Any = own
         data = Data(self.shuffle, self.group(name), totals, _counted, position, AS_COMPOSED, _unfollowed, self.size)
         port = Port(name, 3, lambda: 0.0)
-        return Member(position, data, own, self.reads(data, port, _perform))
+        return Member(position, data, own, self.reads(data, port, partial(self.mail.perform, name)))
 
     def draw(self) -> None:
-        """All request the batch of the next step."""
-        with ThreadPoolExecutor(len(self.names)) as pool:
+        """All request the batch of the next step; at once, where they talk to each other."""
+        with ThreadPoolExecutor(len(self.names) if self.talk else 1) as pool:
             list(pool.map(Member.draw, self.members))
 
     def step(self) -> list[Any]:
@@ -159,6 +195,21 @@ class Crew:
             self.all[name] = self.member(name, position, sums)
             self.all[name].data.regroup(self.group(name), before)
 
+    @staticmethod
+    def resumed(crew: Crew, states: Mapping[str, Any], workers: int | None = None) -> Crew:
+        """The workers of another run, perhaps of another number, that continue from the positions of one that was broken off."""
+        found = Crew(crew.reads, 0, crew.shuffle, crew.size)
+        found.names = [*states] if workers is None else [worker(rank) for rank in range(workers)]
+        before = {name: used_in(state, [*states]) for name, state in states.items()}
+        sums = Sums(len(found.names))
+        for name in found.names:
+            position = DataPosition(_nothing, _arrived)
+            position.restore(states.get(name, states[crew.names[0]]), ())
+            found.all[name] = found.member(name, position, sums)
+            if workers is not None:
+                found.all[name].data.regroup(found.group(name), before)
+        return found
+
     def finish(self) -> None:
         """Steps until all have come to the end, in the same step."""
         while not all(member.over for member in self.members):
@@ -175,15 +226,6 @@ def samples(batch: Any) -> list[int]:
     while isinstance(batch, (tuple, list)) and batch and not isinstance(batch[0], (int, float)):
         batch = batch[0]
     return [int(k) for k in (batch.reshape(-1).tolist() if isinstance(batch, Tensor) else batch if isinstance(batch, list) else [batch])]
-
-
-def _perform(coroutine: Any) -> Any:
-    """Run a coroutine that waits for nothing."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("nobody answers")
 
 
 def _nothing() -> None: ...

@@ -217,8 +217,8 @@ class _Reading:
             return []
         here = last.members.index(name)
         taken = (last.used[here] or 0) + last.held[here]
-        uses = zip(last.members, last.used, self.round, strict=False)
-        return [*(rows for each, used, rows in uses if each not in deals.group.members and (used or 0) < taken), *self.pool]
+        unused = [each not in deals.group.members and deals.used_since(self.changes, each) < taken for each in last.members]
+        return [*(rows for lost, rows in zip(unused, self.round, strict=False) if lost), *self.pool]
 
 
 class _SpanReader:

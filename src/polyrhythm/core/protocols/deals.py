@@ -58,6 +58,10 @@ class PassDeals:
         """The number of batches that this worker, or the one whose state it was given, used of the deals that have ended."""
         return sum(count for _, count in self._own())
 
+    def used_since(self, change: int, name: str) -> int:
+        """The number of batches that a member used of the deals that ended after so many changes."""
+        return sum(each.used[each.members.index(name)] or 0 for each in self.ended[change:] if name in each.members)
+
     def _own(self) -> Iterator[tuple[int, int]]:
         """By ended deal: the rank of this worker, and the batches that it used."""
         for each, name in zip(self.ended, self.own, strict=True):
