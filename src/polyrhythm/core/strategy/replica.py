@@ -146,6 +146,7 @@ class Replica:
         self._connect()
         self.take_over(handed.state, handed.own, handed.left)
         self._set_clock(clock)
+        self.equal.begin(clock)
         for part in self.parts:
             part.alone_until = handed.furthest if part.keeps_weights else 0
 
