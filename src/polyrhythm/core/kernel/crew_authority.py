@@ -74,6 +74,10 @@ class CrewAuthority:
             self.leaving[name] = None
             self._look()
 
+    def interrupts(self, name: str, essential: bool) -> bool:
+        """True if the loss of `name` takes the others to the next view at once: of one that is `essential`, or the first, or on the way."""
+        return essential or not self.view.present(name) or name == self.view.first
+
     def lose(self, name: str, interrupts: bool) -> None:
         """`name` is lost. If this `interrupts` the others they go into the next view now; else they were notified, and go on.
 

@@ -43,7 +43,7 @@ class FaultInjection:
         self._scheduler = scheduler
         self._network = network
         self._workers = workers
-        self._essential = essential
+        self.essential = essential
         self._seed = seed
         self.joins: Callable[[Join], None] = _ignore
         self.leaves: Callable[[str], None] = _ignore
@@ -126,7 +126,7 @@ class FaultInjection:
     def _lose(self, actor: VirtualActor, what: str) -> None:
         scheduler = self._scheduler
         self._record(actor.name, what)
-        interrupts = self._essential(actor.name)
+        interrupts = self.essential(actor.name)
         if interrupts and not (self.loses and is_worker(actor.name)):
             when = f"{scheduler.queue.now:.9g} s of virtual time"
             raise WorkerFailed(actor.name, f"it {what} at {when}, as scheduled, and the run cannot go on without it")

@@ -143,6 +143,8 @@ class Simulator:
                 if before is not None and shared.drawing is not None:
                     shared.drawing.save()
                     before.load(shared.drawing)
+        if shared.crew is not None:
+            scheduler.ending.first = shared.crew.authority.view.first
         scheduler.ending.bytes_sent, scheduler.ending.messages_sent = scheduler.mailroom.bytes_sent, scheduler.mailroom.messages_sent
         scheduler.ending.bytes_between_sites = scheduler.mailroom.bytes_between_sites
         return scheduler.ending

@@ -31,6 +31,10 @@ class VirtualCrew:
         """The places of these workers: each has that of its number, and one that replaces another the other's."""
         return tuple(self.places[rank_of(name) % len(self.places)] for name in members)
 
+    def interrupts(self, name: str, essential: bool) -> bool:
+        """True if the run cannot go on in this view without the actor."""
+        return self.authority.interrupts(name, essential) if is_worker(name) else essential
+
     def join(self, site: str | None = None) -> None:
         """A worker is to join: at `site`, where one is given and has a free place."""
         self.authority.join([place for place, at in enumerate(self.places) if site is None or at.site == site])
@@ -57,7 +61,6 @@ class VirtualCrew:
 
     def change(self, change: ViewChange) -> None:
         self.changes.append(change)
-        self.scheduler.ending.first = change.after.first
         now, view = self.scheduler.queue.now, change.after
         self.scheduler.record(CrewChanged(now, view.first, view.epoch, view.members, change.joined, change.left))
         if change.lost:

@@ -44,6 +44,8 @@ class LocalOptimizer:
         self.clip_norm = clip_norm
         self.clips_merged = False
         self.plain_step = plain_step
+        self.factor = 1.0
+        """The factor of the learning rates in a crew that has changed."""
         self.stepped_at = 0
         """The clock of the step that was taken last."""
         self._kept: tuple[int, Tensor] | None = None
@@ -86,7 +88,8 @@ class LocalOptimizer:
                 f"Options of {self.kind} other than the learning rate changed after worker.attach, but the server that runs it receives "
                 f"learning rates only: keep the others constant (for a scheduler that cycles momentum give cycle_momentum=False)."
             )
-        return tuple(map(float, map(_RATE, self.optimizer.param_groups)))
+        rates = map(float, map(_RATE, self.optimizer.param_groups))
+        return tuple(rates) if self.factor == 1 else tuple(rate * self.factor for rate in rates)
 
     def _options(self) -> list[dict[str, Any]]:
         keys = self.optimizer.defaults.keys() - {"lr"}
@@ -107,7 +110,7 @@ class LocalOptimizer:
 
     def step_scaled(self, scale: float) -> None:
         """Step on the gradients that the parameters have, with the learning rates times `scale`."""
-        if scale == 1:
+        if scale * self.factor == 1:
             self._step_merged()
         else:
             self.step_at(tuple(rate * scale for rate in self.rates()))
@@ -142,7 +145,7 @@ class LocalOptimizer:
         try:
             for group, then in zip(groups, options, strict=True):
                 group.update(then, params=[each for each in group["params"] if id(each) in chosen])
-            with at(self.optimizer, tuple(float(then["lr"]) * scale for then in options)):
+            with at(self.optimizer, tuple(float(then["lr"]) * scale * self.factor for then in options)):
                 self.plain_step()
         finally:
             for group, before in zip(groups, kept, strict=True):

@@ -29,6 +29,7 @@ from polyrhythm.core.strategy.optimizers.attached_step import attached_step, own
 from polyrhythm.core.strategy.optimizers.optimizer_options import AttachedOptions
 from polyrhythm.core.strategy.part import Part, PendingExchange
 from polyrhythm.core.strategy.part_seat import PartSeat
+from polyrhythm.core.strategy.rates import rate_factor
 from polyrhythm.core.strategy.same_memory import refuse_same_memory
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.strategy.unused_state import UnusedState
@@ -89,7 +90,9 @@ class Replica:
         for share, (parameters, local) in zip(divided(self.model, self.optimizer, self.plan), own, strict=True):
             scope = share.planned.scope(self.number, share.kind)
             seat = PartSeat(self.context, self.context.port.scoped(scope), scope, self.group)
-            self.parts.append(Part(parameters, local, share.planned, seat))
+            part = Part(parameters, local, share.planned, seat)
+            local.factor = rate_factor(self.plan.batch, part.agreement, self.plan.first, len(self.plan.mesh.members))
+            self.parts.append(part)
         self.locals = [part.local for part in self.parts]
         self._controls = [local.control for local in self.locals if local.control.measures]
         self.equal = EqualReplicas(self.model, self.optimizer, self.parts, self.plan.strategy, self.number)

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from polyrhythm.core.kernel.crew import BatchRule
 from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Location
 from polyrhythm.core.kernel.mesh import DATA, Mesh
@@ -49,11 +50,16 @@ class PlannedExchange:
 
 @dataclass(frozen=True, slots=True)
 class StrategyPlan:
-    """The exchanges of `strategy` among the workers of the run, which are on `mesh`."""
+    """The exchanges of `strategy` among the workers of the run, which are on `mesh`.
+
+    The run began with `first` of them; `batch` is what stays equal when their number changes.
+    """
 
     strategy: Strategy
     mesh: Mesh
     exchanges: tuple[PlannedExchange, ...]
+    batch: BatchRule = BatchRule.WORKER
+    first: int = 0
 
     @staticmethod
     def of(strategy: Strategy, locations: Sequence[Location], seed: int, members: Sequence[str] = ()) -> StrategyPlan:
@@ -70,7 +76,7 @@ class StrategyPlan:
             participants = Participants(group.name, group.members, tuple(locations[:used]), seed, first)
             planned.append(PlannedExchange(number, selection, exchange, axes, exchange.among(participants)))
             first += len(planned[-1].plan.servers)
-        return StrategyPlan(strategy, mesh, tuple(planned))
+        return StrategyPlan(strategy, mesh, tuple(planned), first=used)
 
     def changed(self, members: Sequence[str], locations: Sequence[Location]) -> StrategyPlan:
         """The plan for other workers. Raises CompositionError where the strategy does not fit them."""
@@ -79,7 +85,7 @@ class StrategyPlan:
                 f"{self.strategy.name} uses {used} of {len(members)} workers, and each of a crew that changes must be used: choose least "
                 "and most so that all numbers between them fit, or a strategy for any number."
             )
-        return StrategyPlan.of(self.strategy, locations, self.mesh.seed, members)
+        return replace(StrategyPlan.of(self.strategy, locations, self.mesh.seed, members), batch=self.batch, first=self.first)
 
     def essential(self, actor: str) -> bool:
         """True if the run cannot continue without `actor`: servers without copies, the replica with the result, and awaited workers."""

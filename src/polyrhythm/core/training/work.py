@@ -60,7 +60,7 @@ class Training:
 
     def job(self, locations: Sequence[Location]) -> Job:
         """The job for a runtime, with the checkpoints found. Raises CompositionError and CheckpointError for settings that do not fit."""
-        plan = StrategyPlan.of(self.strategy, locations, self.seed)
+        plan = replace(StrategyPlan.of(self.strategy, locations, self.seed), batch=self.crew.rule)
         return make_job(self.train, plan, planned(plan, self.checkpoints, self.circumstances), self.timeline, self.crew)
 
     def continued(self) -> Training:
