@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.utils import data as tools
 
 from polyrhythm.core.protocols.deal_rules import PerRound
@@ -213,3 +215,32 @@ def test_a_checkpoint_is_resumed_by_another_number_of_workers(workers: int) -> N
     found = Counter([*crew.used(), *resumed.used()])
     assert set(found.values()) == {1}
     assert N - len(found) < workers
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[int, bool, int, int, bool]]:
+    """Steps before each change, whether it is in a step, how many are lost, how many join, and whether the step counts."""
+    return draw(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 2), st.integers(0, 1), st.booleans()), max_size=4))
+
+
+@pytest.mark.parametrize("kind", ["tensors", "a stream", "an iterator", "shards of known length", "a shard"])
+@settings(max_examples=15, deadline=None)
+@given(histories())
+def test_no_history_loses_a_sample_or_uses_one_twice(kind: str, history: list[tuple[int, bool, int, int, bool]]) -> None:
+    crew = Crew(KINDS[kind](Path()), workers=4)
+    crew.steps(2)
+    for steps, inside, lost, join, completed in history:
+        crew.steps(steps)
+        if inside:
+            crew.draw()
+        if any(member.over for member in crew.members):
+            break
+        gone = crew.names[: min(lost, len(crew.names) - 1)]
+        if completed and inside:
+            for name in gone:
+                crew.all[name].step()
+        crew.change(lost=gone, join=join, completed=completed and inside)
+    crew.finish()
+    found = Counter(crew.used())
+    assert set(found.values()) == {1}
+    assert N - len(found) < len(crew.names)

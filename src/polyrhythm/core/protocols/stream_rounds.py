@@ -76,7 +76,8 @@ class StreamReader:
 
     def get(self, spans: Spans) -> list[Any]:
         """The elements at `spans`; fewer where they cannot be read any more."""
-        if spans and min(spans)[0] < self.position - len(self.kept) and not self.once:
+        passed = spans and min(spans)[0] < self.position - len(self.kept) and not self.once
+        if passed or (spans and max(spans)[1] > self.position):
             self.reach((min(spans), max(spans)))
         start = self.position - len(self.kept)
         return [self.kept[place - start] for first, last in spans for place in range(max(first, start), min(last, self.position))]

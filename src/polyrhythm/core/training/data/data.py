@@ -89,7 +89,7 @@ class Data:
         self._deals = position.deals
         self._deals.begin(group, size)
         self._draws: list[Draws] = position.draws
-        self._joined: tuple[Mapping[str, StateTree], str] = ({}, "")
+        self._ready: list[Draws] = []
         self._count = count
         self._controls = controls
         self._follow = follow
@@ -115,8 +115,7 @@ class Data:
             self.position.sources += [wanted.data] if source.once else []
             return _iterable(partial(self._counted, facts_of(wanted.data, size), begin, skip), _unknown, wanted)
         feed = self._feed(wanted.data, port, perform)
-        count = partial(feed.count, source, size)
-        count()  # refuses data that cannot be sharded
+        (count := partial(feed.count, source, size))()  # refuses data that cannot be sharded
         begin = wanted.passes(lambda deals, _, first: feed.epoch(source, deals, size, first))
         epoch = partial(self._counted, facts_of(wanted.data, size), begin, lambda number, taken: feed.skip(source, number, size, taken))
         return _iterable(epoch, count, wanted)
@@ -147,24 +146,23 @@ class Data:
     def regroup(self, group: Group, before: Mapping[str, StateTree], donor: str | None = None) -> None:
         """Deal to `group` what nobody has used or holds, from the next request on; all members call it with the same `before`.
 
-        `before` is what each former member has used, lost ones too, in the order of ranks (`used`, `used_at`). `donor` is the worker whose
-        position those have that have joined: by default the first that has stayed.
+        `before` has each former member's `used` in the order of ranks, `used_at` of lost ones. Those who have joined have the position of
+        `donor`, by default the first that has stayed.
         """
         donor = donor or next(name for name in group.members if name in before)
         self._deals.regroup(group, before, donor)
-        self._joined = (before, donor)
+        if group.members[group.rank] not in before:
+            self._ready = [Draws(Deals(group), each) for each in before[donor].get("draws", ())]
+            self._draws += self._ready
         for place, each in enumerate(self._draws):
             each.deals.regroup(group, _drawn_by(before, place), donor)
 
     def _drawing(self) -> Draws:
-        """The draws of the next sampler or shard; a worker that has joined continues in the pass of its donor."""
-        draws, place, group = Draws(Deals(self._deals.group)), len(self._draws), self._deals.group
-        self._draws.append(draws)
-        before, donor = self._joined
-        if before and group.members[group.rank] not in before:
-            draws.deals.regroup(group, _drawn_by(before, place), donor)
-            draws.join(_drawn_by(before, place)[donor])
-        return draws
+        """The draws of the next sampler or shard: of a worker that has joined, those that continue where its donor is."""
+        if not self._ready:
+            self._ready = [Draws(Deals(self._deals.group))]
+            self._draws += self._ready
+        return self._ready.pop(0)
 
     def warn_if_unused(self) -> None:
         """Warn once, at worker 0, if a step is taken and no sample came through the worker."""

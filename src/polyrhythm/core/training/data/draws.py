@@ -17,14 +17,19 @@ T = TypeVar("T")
 class Draws:
     """Counts what is drawn and not used: the items since the last step, and those that were drawn ahead before the first.
 
-    How far a loader with processes draws ahead is found at its second step; until then nothing counts as used.
+    How far a loader with processes draws ahead is found at its second step; until then nothing counts as used. A worker that has joined
+    continues in the pass in which its `donor` is, by what that has used.
     """
 
-    def __init__(self, deals: Deals) -> None:
+    def __init__(self, deals: Deals, donor: StateTree = None) -> None:
         self.deals = deals
         self.number = 0
         self._base = self._drawn = self._fresh = self._ahead = self._steps = 0
         self._under_way = False
+        if donor is not None:
+            self.number = donor["begun"] - any(number == donor["begun"] - 1 for number, *_ in donor["passes"])
+            if donor["ahead"] is not None:
+                self._ahead, self._steps = donor["ahead"], _KNOWN
 
     def items(self, number: int, begin: Callable[[PassDeals, int], Iterator[T]], empty: T) -> Iterator[T]:
         """The items of pass `number`; `begin` makes those from a number on."""
@@ -56,12 +61,6 @@ class Draws:
         held = min(self._drawn, self._fresh + self._ahead)
         passes = [(self.number - 1, self._base + self._drawn, held)] if self._under_way else []
         return {**self.deals.used(self.number, passes), "ahead": self._ahead if self._steps >= _KNOWN else None}
-
-    def join(self, state: StateTree) -> None:
-        """Continue in the pass in which a worker is that has used `state`."""
-        self.number = state["begun"] - any(number == state["begun"] - 1 for number, *_ in state["passes"])
-        if state["ahead"] is not None:
-            self._ahead, self._steps = state["ahead"], _KNOWN
 
 
 _KNOWN = 2
