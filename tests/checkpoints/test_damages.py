@@ -29,7 +29,7 @@ def written(store: CheckpointStore, run: int, step: int) -> Path:
     for actor in ACTORS:
         store.partial(step).write(actor, state(run, step, actor))
     strategy = {"codec": "Identity()", "topology": "Server(1)"}
-    return store.commit(step, Manifest(step, 0.1 * step, 3, 1, run, strategy, [list(ACTORS[:3])])).path
+    return store.commit(step, Manifest(step, 0.1 * step, list(ACTORS[:3]), 1, run, strategy, [list(ACTORS[:3])])).path
 
 
 @pytest.fixture(scope="module")

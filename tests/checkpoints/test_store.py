@@ -12,7 +12,7 @@ from polyrhythm.errors import CheckpointError
 
 def written(store: CheckpointStore, step: int) -> Path:
     store.partial(step).write("worker/0", {"step": step, "w": torch.full((2,), float(step))})
-    return store.commit(step, Manifest(step, 1.5, 1, 0, 7, {"codec": "Identity()"}, [["worker/0"]])).path
+    return store.commit(step, Manifest(step, 1.5, ["worker/0"], 0, 7, {"codec": "Identity()"}, [["worker/0"]])).path
 
 
 def test_what_is_committed_can_be_found_and_read(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_step_that_is_reached_again_replaces_the_earlier_one(tmp_path: Path) -
     store = CheckpointStore(tmp_path)
     written(store, 4)
     store.partial(4).write("worker/0", {"w": torch.zeros(1)})
-    store.commit(4, Manifest(4, 9.0, 1, 0, 7, {}, []))
+    store.commit(4, Manifest(4, 9.0, ["worker/0"], 0, 7, {}, []))
     assert find(tmp_path).manifest.seconds == 9.0
 
 
@@ -84,7 +84,7 @@ def test_a_checkpoint_is_no_directory_for_others(tmp_path: Path) -> None:
 def test_another_version_of_the_format_is_refused(version: int, tmp_path: Path) -> None:
     path = written(CheckpointStore(tmp_path), 1)
     (path / "manifest.json").write_text(json.dumps({"step": 1, "version": version}))
-    with pytest.raises(CheckpointError, match=f"was written in version {version} of the format, and this release reads version 2: resume"):
+    with pytest.raises(CheckpointError, match=f"was written in version {version} of the format, and this release reads version 3: resume"):
         _ = find(tmp_path).manifest
 
 
@@ -117,9 +117,9 @@ def test_files_of_another_run_are_not_committed(tmp_path: Path) -> None:
     release = store.lock()
     store.partial(3).write("worker/1", {"step": 3})
     with pytest.raises(CheckpointError, match="has no file of worker/0"):  # what was half-written is gone
-        store.commit(3, Manifest(3, 1.5, 2, 0, 7, {}, []))
+        store.commit(3, Manifest(3, 1.5, ["worker/0", "worker/1"], 0, 7, {}, []))
     PartialCheckpoint(store.partial(3).path, 3, "foreign").write("worker/0", {"step": 3})
     with pytest.raises(CheckpointError, match=r"worker-0.json is a file of worker/0 after step 3 of the run foreign: another run writes"):
-        store.commit(3, Manifest(3, 1.5, 2, 0, 7, {}, []))
+        store.commit(3, Manifest(3, 1.5, ["worker/0", "worker/1"], 0, 7, {}, []))
     release()
     assert store.whole() == []

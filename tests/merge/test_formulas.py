@@ -162,20 +162,22 @@ def test_batches_are_weighed_by_the_mean_of_the_latest_of_all_workers() -> None:
 
     first = BatchWeighted().combine([came(1, B, 2), came(2, C, 6)], context_of(3))
     check(first, 0.5 * B + 1.5 * C, 2, 3)
-    assert (first.state["batches"].tolist(), first.state["batches"].dtype) == ([0, 2, 6], torch.float64)
+    assert first.state == {"worker/1": 2, "worker/2": 6}
     second = BatchWeighted().combine([came(0, A, 1)], replace(context_of(3), state=first.state))
     check(second, A / 3, 1 / 3, 3)
-    assert second.state["batches"].tolist() == [1, 2, 6]
-    assert first.state["batches"].tolist() == [0, 2, 6], "a state is not written to"
+    assert second.state == {"worker/0": 1, "worker/1": 2, "worker/2": 6}
+    assert first.state == {"worker/1": 2, "worker/2": 6}, "a state is not written to"
     unknown = BatchWeighted().combine([came(1, B, 0, 2), came(2, C, 3)], replace(context_of(3), state=second.state))
     check(unknown, B + 1.5 * C, 3.5, 3)
-    assert unknown.state["batches"].tolist() == [1, 2, 3]
+    assert unknown.state == {"worker/0": 1, "worker/1": 2, "worker/2": 3}
+    left = BatchWeighted().combine([came(3, B, 4)], replace(context_of(3), state=unknown.state))
+    check(left, 1.6 * B, 1.6, 3)
 
 
 def test_a_proximal_step_keeps_the_state_of_the_merge_inside() -> None:
     context = replace(context_of(2), source=lambda: torch.zeros(4))
     direction = ProximalSGD(inner=BatchWeighted()).combine([Contribution(A, sender="worker/1", samples=4, rates=(0.1,))], context)
-    assert direction.state["batches"].tolist() == [0, 4]
+    assert direction.state == {"worker/1": 4}
 
 
 def test_late_contributions_count_by_a_power_of_their_staleness() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from polyrhythm.core.checkpoints.store import CheckpointStore
-from polyrhythm.core.kernel.group import servers, workers
+from polyrhythm.core.kernel.group import servers
 
 SCRIPT = """
 import torch
@@ -58,7 +58,7 @@ def whole_after_kills(tmp_path: Path, system: str, kills: int) -> None:
         assert found is not None
         manifest = found.manifest
         assert manifest.step > before, "the run went on from the last one"
-        for actor in [*workers(manifest.workers), *servers(manifest.servers)]:
+        for actor in [*manifest.members, *servers(manifest.servers)]:
             found.read(actor)
 
 

@@ -23,7 +23,7 @@ class BatchWeighted:
 
     The paper has b_j / b_k, the batch of the sender by that of the receiver, and these weights sum to P only where batches are equal. With
     the mean they always do, so that a round of all workers is the gradient of one batch of all samples. Batches are those
-    of the latest contributions; of a worker that has sent none, the mean of the others.
+    of the latest contributions; of a worker that has sent none, the mean of the others. State: the batch of each worker, by name.
     """
 
     traits: ClassVar = MergeTraits(DIFFERENCES, frozenset({Capability.SAMPLES}))
@@ -31,13 +31,13 @@ class BatchWeighted:
 
     def combine(self, contributions: Sequence[AnyContribution], context: ExchangeContext) -> Direction:
         """Σ b_j / b value_j / P, which with an optimizer is the mean by samples and the learning rate times Σ b_j / (b P)."""
-        members = context.group.members
-        batches = context.state["batches"].clone() if context.state else torch.zeros(len(members), dtype=torch.float64)
+        state = dict(context.state)
         for each in contributions:
             if each.samples:
-                batches[members.index(each.sender)] = each.samples
-        every = shares(batches.tolist())
-        weights = [every[members.index(each.sender)] if each.samples else 1.0 for each in contributions]
+                state[each.sender] = torch.tensor(each.samples, dtype=torch.float64)
+        members = dict.fromkeys([*context.group.members, *(each.sender for each in contributions)])  # one that has left may still count
+        every = dict(zip(members, shares([float(state.get(name, 0.0)) for name in members]), strict=True))
+        weights = [every[each.sender] if each.samples else 1.0 for each in contributions]
         values = (each.value if weight == 1 else each.value * weight for each, weight in zip(contributions, weights, strict=True))
         weight = sum(map(mul, weights, (each.count for each in contributions)))
-        return Direction(total(values), weight, len(members), {"batches": batches})
+        return Direction(total(values), weight, context.group.size, state)

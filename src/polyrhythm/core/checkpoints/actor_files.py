@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,6 +78,12 @@ def read(folder: Path, actor: str) -> StateTree:
     if {name: _layout(tensor) for name, tensor in tensors.items()} != found.layout:
         raise ValueError("its tensors have other names, types or shapes than were written")
     return unite(bytes(found.state).decode(), tensors)
+
+
+def read_plain(folder: Path, actor: str, part: str) -> StateTree:
+    """One part of the state of an actor, which has no tensors, from its JSON file alone. Raises as `read` does."""
+    found = msgspec.json.decode((folder / f"{stem(actor)}{TEXT}").read_bytes(), type=ActorText)
+    return unite(json.dumps(json.loads(bytes(found.state))[part]), {})
 
 
 def content_of(path: Path) -> FileContent:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,7 +15,6 @@ from polyrhythm.core.atomic import flush, writing
 from polyrhythm.core.checkpoints import actor_files
 from polyrhythm.core.checkpoints.actor_files import TENSORS, TEXT, Origin, content_of, stem
 from polyrhythm.core.checkpoints.manifest import MANIFEST, MOST_BYTES, FileContent, Manifest, decode, encode
-from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CheckpointError
 
@@ -38,7 +39,14 @@ class Checkpoint:
 
     def read(self, actor: str) -> StateTree:
         """The state that `actor` exported, to the bit. Raises CheckpointError where its files are not those that it wrote."""
-        manifest, names = self.manifest, _names(actor)
+        return self._read(actor, _names(actor), partial(actor_files.read, self.path, actor))
+
+    def read_plain(self, actor: str, part: str) -> StateTree:
+        """One part of the state that `actor` exported, which has no tensors; its other file is not read."""
+        return self._read(actor, _names(actor)[1:], partial(actor_files.read_plain, self.path, actor, part))
+
+    def _read(self, actor: str, names: Sequence[str], read: Callable[[], StateTree]) -> StateTree:
+        manifest = self.manifest
         if not manifest.files.keys() >= set(names):
             raise CheckpointError(
                 f"{self.path} has no state of {actor}, which had none to write in the run of that checkpoint: resume it with the settings "
@@ -48,7 +56,7 @@ class Checkpoint:
             if reason := self._wrong(manifest, name, whole=True):
                 raise self._damaged(reason)
         try:
-            return actor_files.read(self.path, actor)
+            return read()
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as problem:
             raise self._damaged(f"the state of {actor} cannot be read ({_reason(problem)})") from None
 
@@ -122,7 +130,7 @@ class PartialCheckpoint:
         files: dict[str, FileContent] = {}
         for path in sorted(self.path.glob(f"*{TEXT}")):
             files |= self._contents(path)
-        for actor in workers(manifest.workers):
+        for actor in manifest.members:
             if not files.keys() >= set(_names(actor)):
                 raise CheckpointError(f"{self.path} has no file of {actor}: can every host write to the same directory?")
         text = encode(msgspec.structs.replace(manifest, run=self.run, files=files))

@@ -13,7 +13,7 @@ import msgspec
 from polyrhythm.errors import CheckpointError
 
 MANIFEST = "manifest.json"
-VERSION = 2
+VERSION = 3
 MOST_BYTES = 1 << 30
 """An upper bound on the length of a manifest, which has some hundred bytes for each file."""
 
@@ -28,7 +28,8 @@ class FileContent(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     """The description of a checkpoint: the run's settings, the `step` of every worker, and the seconds that the run's clock showed.
 
-    `strategy` has the pieces by axis, as text; `groups` the members of each group of workers that exchange with each other. `version` is
+    `members` are the workers that wrote it, in the order of ranks. `strategy` has the pieces by axis, as text; `groups` the members of each
+    group of workers that exchange with each other. `changes` counts how often the run was resumed by other workers or groups; `version` is
     that of the format. `circumstances` may differ in a resumed run, which then reports it; `resumes` is a sentence on how such a run ends.
     `run` names the run that wrote it, `files` has length and checksum of every other file in the directory; `sha256` is the checksum of the
     manifest itself, computed with an empty `sha256`.
@@ -36,11 +37,12 @@ class Manifest(msgspec.Struct, frozen=True):
 
     step: int
     seconds: float
-    workers: int
+    members: list[str]
     servers: int
     seed: int
     strategy: dict[str, str]
     groups: list[list[str]]
+    changes: int = 0
     version: int = VERSION
     run: str = ""
     circumstances: dict[str, str] = {}

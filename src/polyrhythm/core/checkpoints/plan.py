@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from polyrhythm.core.checkpoints.checkpoint import Checkpoint
+from polyrhythm.core.checkpoints.continuation import Continuation
 from polyrhythm.core.checkpoints.fitting import fitting
 from polyrhythm.core.checkpoints.moments import Moments, OnRequest
 from polyrhythm.core.checkpoints.store import CheckpointStore
@@ -20,10 +21,10 @@ from polyrhythm.core.trees import StateTree
 class CheckpointPlan:
     """`store` is where checkpoints are written, and `moments` after which steps; `resumed` is the one that the run continues from.
 
-    Without a store none are written. `grace` is how many seconds a run that
-    is asked to stop may take to write a last one. `override` names settings of which a resumed run takes its own; so many `restarts` may
-    take no further step; `circumstances` are recorded in each checkpoint. `handed` is the state that a worker which joins a run under way
-    was given by a survivor, in the view of that `epoch`.
+    Without a store none are written. `grace` is how many seconds a run that is asked to stop may take to write a last one. `override` names
+    settings of which a resumed run takes its own; so many `restarts` may take no further step; `circumstances` are recorded in each
+    checkpoint. `handed` is the state that a worker which joins a run under way was given by a survivor, in the view of that `epoch`.
+    `changed` is true where other workers, or other groups of them, have written the checkpoint that is resumed.
     """
 
     store: CheckpointStore | None = None
@@ -35,6 +36,7 @@ class CheckpointPlan:
     circumstances: Mapping[str, str] = field(default_factory=dict)
     handed: StateTree = None
     epoch: int = 0
+    changed: bool = False
 
     @property
     def began(self) -> float:
@@ -45,6 +47,24 @@ class CheckpointPlan:
     def step(self) -> int:
         """The step after which the run continues: 0, or that of the checkpoint."""
         return 0 if self.resumed is None else self.resumed.manifest.step
+
+    @property
+    def changes(self) -> int:
+        """How often the run was resumed by other workers or groups, this time included."""
+        return 0 if self.resumed is None else self.resumed.manifest.changes + self.changed
+
+    @property
+    def incarnation(self) -> tuple[str, ...]:
+        """The part of the path of random streams that distinguishes the workers of now from earlier ones of the same names."""
+        return (f"change {self.changes}",) if self.changes else ()
+
+    def continuation(self, name: str, members: Sequence[str]) -> Continuation | None:
+        """The state from which the worker `name` of `members` continues; None in a new run."""
+        if self.handed is not None:
+            return Continuation(self.handed, changed=True, own=False)
+        if self.resumed is None:
+            return None
+        return Continuation.among(self.resumed, name, members) if self.changed else Continuation(self.resumed.read(name))
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -11,6 +11,9 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.protocols.consistency import Consistency
 from polyrhythm.core.protocols.topology import ServerEndpoint
 from polyrhythm.core.trees import StateTree
+
+Donor = Callable[[], StateTree]
+"""Reads the state of a worker that others may join."""
 
 
 class CommonState(Protocol):
@@ -38,10 +41,11 @@ class CommonState(Protocol):
     def restore(self, state: StateTree) -> None:
         """Take over what was exported, before the first step; see `Stateful`."""
 
-    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = ()) -> None:
+    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = (), donor: Donor | None = None) -> None:
         """Before the first step, take over what was exported among other workers: this worker's `own` state, or that of one that it joins.
 
-        What workers that have `left` did not send is sent by this one: these are their states.
+        What workers that have `left` did not send is sent by this one: these are their states. The state of the `donor`, if there is one, serves for
+        an exchange in which this worker had no part.
         """
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy.companion import companions
 from polyrhythm.core.strategy.control_loop import ControlLoop
 from polyrhythm.core.strategy.gradients import Parameters
@@ -158,8 +159,19 @@ class LocalPart:
         self.rule.take_over(state["local"], own)
         self.control.take_over(state["control"], own)
         self.state.take_over(state["model"], own)
+        if not own and self.agreement.payload is Payload.UPDATE:
+            self.state.weights.copy_(self.state.anchor)  # its donor sends what it has done since
         for inner, exported in zip(self.inner, state["inner"], strict=True):
             inner.take_over(exported, own)
+
+    def inherit(self, state: StateTree) -> None:
+        """Add to the next update the steps that a worker that has left took since its last exchange.
+
+        Only where they are an update by themselves, and not where each worker continues from weights other than those agreed on.
+        """
+        model = state["model"]
+        if self.agreement.payload is Payload.UPDATE and self.rule.hooks.go_on is None and model["anchor"] is not None:
+            self.state.weights += (model["weights"] - model["anchor"]).to(self.state.weights.device)
 
     def restore_weights(self, state: StateTree) -> None:
         """Restore the weights alone, if the training function has written others in the meantime."""

@@ -110,7 +110,7 @@ class LocalRuleOfPart:
 
     def take_over(self, state: StateTree, own: bool) -> None:
         """Continue among other workers. The rule's state begins anew at all: duals and corrections have a sum over the workers of then."""
-        self.sent = state["sent"]
+        self.sent = state["sent"] if own else None
         for each, exported in zip(self.beside, state["beside"], strict=True):
             each.take_over(exported, own)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Merged, Overwritten
 from polyrhythm.core.protocols.capability import Capability
+from polyrhythm.core.protocols.common_state import Donor
 from polyrhythm.core.protocols.responses import Response
 from polyrhythm.core.protocols.topology import Channel, InitialState, residual_left
 from polyrhythm.core.protocols.traits import Payload
@@ -227,18 +228,19 @@ class Part:
         self.channel.restore(state["channel"])
         self.local.writes.note(resumed=True)
 
-    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = ()) -> None:
-        """Continue from a state that was exported among other workers, as `Channel.take_over` does, after `establish`.
-
-        What workers that have `left` kept back, in these states, is sent by this one.
-        """
+    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = (), donor: Donor | None = None) -> None:
+        """Continue from a state that was exported among other workers, as `CommonState.take_over` does, after `establish`."""
         refuse_other_model(state["layout"], self.local.shapes)
         kept = [self._residuals(each) for each in left]
         self.local.take_over(state, own)
+        if state["channel"] is None and donor is not None:  # another worker has exchanged for its group
+            state, own = donor(), False
         self.channel.take_over(state["channel"], own)
         for residuals in kept:
             for channel, residual in zip(self.channels, residuals, strict=True):
                 channel.inherit(residual)
+        for each in left:
+            self.local.inherit(each)
         self.local.writes.note(resumed=True)
 
     def _residuals(self, state: StateTree) -> list[Tensor]:

@@ -18,6 +18,7 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.together import together
 from polyrhythm.core.kernel.view import ViewChange, ViewChanged
 from polyrhythm.core.protocols.capability import Capability
+from polyrhythm.core.protocols.common_state import Donor
 from polyrhythm.core.strategy.division import divided
 from polyrhythm.core.strategy.equal_replicas import EqualReplicas
 from polyrhythm.core.strategy.fitting_optimizer import refuse_optimizer
@@ -303,10 +304,14 @@ class Replica:
     def restore(self, state: StateTree) -> None:
         self._continue(state, [part.restore for part in self.parts])
 
-    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = ()) -> None:
+    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = (), donor: Donor | None = None) -> None:
         """Continue from a state that was exported among other workers, and send what those that have `left` did not send."""
-        rests = [[each["parts"][k] for each in left] for k in range(len(self.parts))]
-        self._continue(state, [partial(part.take_over, own=own, left=rest) for part, rest in zip(self.parts, rests, strict=True)])
+
+        def taking(k: int) -> Callable[[StateTree], None]:
+            rest = [each["parts"][k] for each in left]
+            return partial(self.parts[k].take_over, own=own, left=rest, donor=None if donor is None else lambda: donor()["parts"][k])
+
+        self._continue(state, [taking(k) for k in range(len(self.parts))])
 
     def _continue(self, state: StateTree, continued: list[Callable[[StateTree], None]]) -> None:
         with torch.no_grad():

@@ -12,6 +12,7 @@ from torch import Tensor
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.protocols.common_state import Donor
 from polyrhythm.core.protocols.consistency import Conditions
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.tables.row_cache import RowCache
@@ -134,7 +135,7 @@ class TableState:
         self.pending.put(state["rows"], state["packet"])
         self.sent = deque(OwnUpdate(*each) for each in state["sent"])
 
-    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = ()) -> None:
+    def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = (), donor: Donor | None = None) -> None:
         """Without the updates of the worker that it joins, which are sent by that one; with those of workers that have left."""
         none = {"rows": self.pending.held, "packet": self.pending.read(self.pending.held), "sent": []}
         self.restore(state if own else {**state, **none})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,27 +16,30 @@ from polyrhythm.core.checkpoints.manifest import Manifest
 from polyrhythm.core.checkpoints.plan import CheckpointPlan, path_given
 from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.checkpoints.store import CheckpointStore, find
+from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.circumstances import changes, moved, promise
+from polyrhythm.core.training.resumed_by_others import resumed_by_others
 from polyrhythm.errors import CheckpointError
 
 RESUMES, CHANGED = "how it resumes", "changed since the checkpoint"
 """Settings of a resumed run in its record."""
 
 
-def manifest_of(plan: StrategyPlan, step: int, seconds: float, found: Mapping[str, str] = MappingProxyType({})) -> Manifest:
-    """The manifest of a checkpoint after `step` of a run by `plan`, in the circumstances that were `found`."""
+def manifest_of(plan: StrategyPlan, step: int, seconds: float, chosen: CheckpointPlan) -> Manifest:
+    """The manifest of a checkpoint after `step` of a run by `plan`."""
     groups = [list(members) for each in plan.exchanges for _, members in each.plan.groups]
     return Manifest(
         step,
         seconds,
-        len(plan.mesh.members),
+        list(plan.mesh.members),
         len(plan.servers),
         plan.mesh.seed,
         described(plan.strategy),
         groups,
-        circumstances=dict(found),
+        chosen.changes,
+        circumstances=dict(chosen.circumstances),
         resumes=promise(plan.strategy),
     )
 
@@ -48,7 +52,7 @@ def described(strategy: Strategy) -> dict[str, str]:
 def planned(plan: StrategyPlan, wanted: Checkpoints, here: Mapping[str, str] = MappingProxyType({})) -> CheckpointPlan:
     """The checkpoint plan of a run by `plan` in the circumstances `here`: where it writes checkpoints, and which one it continues from.
 
-    Raises CheckpointError for a checkpoint of another strategy, seed or number of workers, for a path that is not a checkpoint, or for a
+    Raises CheckpointError for a checkpoint of another strategy, seed or number of servers, for a path that is not a checkpoint, or for a
     new run in a directory with checkpoints of another, or in one in which none can be written.
     """
     store = None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep)
@@ -60,25 +64,34 @@ def planned(plan: StrategyPlan, wanted: Checkpoints, here: Mapping[str, str] = M
             f"{store.directory} has checkpoints of an earlier run, the newest is {earlier.path.name}: resume it (--resume, or "
             "resume=True), delete them, or give another directory."
         )
-    if resumed is not None:
-        resumed.check()
-        found, mine = resumed.manifest, manifest_of(plan, 0, 0.0)
-        strategies = _differences(found.strategy, mine.strategy), _differences(mine.strategy, found.strategy)
-        compared: tuple[tuple[str, object, object], ...] = (
-            ("strategy", *strategies),
-            ("number of workers", found.workers, mine.workers),
-            ("number of servers", found.servers, mine.servers),
-            ("seed", found.seed, mine.seed),
-            ("division into groups", found.groups, mine.groups),
-        )
-        for what, there, now in compared:
-            if there != now:
-                raise CheckpointError(
-                    f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {now}. Resume with the settings of "
-                    "that run, or give another directory."
-                )
     grace = 0.0 if store is None else float(wanted.grace)
-    return CheckpointPlan(store, wanted.moments, resumed, grace, frozenset(wanted.override), wanted.restarts, here)
+    chosen = CheckpointPlan(store, wanted.moments, resumed, grace, frozenset(wanted.override), wanted.restarts, here)
+    return chosen if resumed is None else replace(chosen, changed=_changed(resumed, manifest_of(plan, 0, 0.0, chosen)))
+
+
+def _changed(resumed: Checkpoint, mine: Manifest) -> bool:
+    """True if a run that would write `mine` has other workers, or other groups, than the one that is resumed; refuses other changes."""
+    resumed.check()
+    found = resumed.manifest
+    strategies = _differences(found.strategy, mine.strategy), _differences(mine.strategy, found.strategy)
+    compared: tuple[tuple[str, object, object], ...] = (("strategy", *strategies), ("seed", found.seed, mine.seed))
+    for what, there, now in compared:
+        if there != now:
+            raise CheckpointError(
+                f"{resumed.path} belongs to a run with another {what}: {there}, where this run has {now}. Resume with the settings of "
+                "that run, or give another directory."
+            )
+    if found.servers != mine.servers:
+        before, now = (f"{_numbered(each.servers, 'server')} of {_numbered(len(each.members), 'worker')}" for each in (found, mine))
+        raise CheckpointError(
+            f"{resumed.path} has the states of {before}, and this run has {now}: what a server holds is not divided anew. Resume with "
+            f"{_numbered(len(found.members), 'worker')}, or give the strategy a number of servers from the beginning."
+        )
+    return found.members != mine.members or found.groups != mine.groups
+
+
+def _numbered(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def newest(wanted: Checkpoints) -> Checkpoint | None:
@@ -97,16 +110,17 @@ def _resumed(store: CheckpointStore | None, resume: bool | str | Path) -> Checkp
     return find(path_given(resume))
 
 
-def recorded_checkpoints(wanted: Checkpoints, here: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """The settings about checkpoints, as the record of a run in the circumstances `here` shows them."""
+def recorded_checkpoints(wanted: Checkpoints, strategy: Strategy, count: int, here: Mapping[str, str]) -> dict[str, str]:
+    """The settings about checkpoints, as the record of a run of `count` workers in the circumstances `here` shows them."""
     found = {}
     if wanted.directory is not None:
         found["checkpoints"] = str(path_given(wanted.directory))
     resumed = _resumed(None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep), wanted.resume)
     if resumed is not None:
         found["resumed"] = f"{resumed.path}, after step {resumed.manifest.step}"
-        before, strategy = resumed.manifest.circumstances, resumed.manifest.resumes
-        found[RESUMES] = " ".join([*moved(before, here), *overridden(wanted), strategy])
+        before, ending = resumed.manifest.circumstances, resumed.manifest.resumes
+        others = resumed_by_others(strategy, resumed.manifest.members, workers(count))
+        found[RESUMES] = " ".join([*moved(before, here), *others, *overridden(wanted), *([] if others else [ending])])
         if changed := changes(before, here):
             found[CHANGED] = " ".join(changed)
     return found

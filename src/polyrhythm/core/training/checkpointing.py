@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -23,8 +23,8 @@ from polyrhythm.errors import CheckpointError, RecordWarning, WorkloadError
 _VOTES, _VERDICTS = ASIDE + "checkpoint", ASIDE + "verdict"
 
 
-ManifestOf = Callable[[int, float, Mapping[str, str]], Manifest]
-"""Makes the manifest of a checkpoint after a step, at so many seconds of the run, in the circumstances that were found."""
+ManifestOf = Callable[[int, float, CheckpointPlan], Manifest]
+"""Makes the manifest of a checkpoint after a step, at so many seconds of the run, which writes by this plan."""
 
 
 class Stage(IntEnum):
@@ -239,7 +239,7 @@ class Checkpointing:
     def _commit(self, step: int) -> str:
         assert self.plan.store is not None, "else there is nothing to commit"
         try:
-            self.plan.store.commit(step, self.manifest(step, self.context.port.now(), self.plan.circumstances))
+            self.plan.store.commit(step, self.manifest(step, self.context.port.now(), self.plan))
         except CheckpointError as problem:
             return str(problem).rstrip(".")
         except OSError as problem:

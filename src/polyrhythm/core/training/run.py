@@ -135,9 +135,8 @@ def attempt(
     training, places = Training(train, strategy, crew, root, wanted, timeline, here), runtime.locations(crew.most)
     work = training if places is None else training.job(places)  # checks come before a record is started
     summary = Summary(str(strategy.name), training.workers, runtime.kind, runtime.network_name, root)
-    outcome = Outcome(
-        summary, settings=recorded_settings(train, strategy, runtime, {**recorded_checkpoints(wanted, here), **(notes or {})})
-    )
+    notes = {**recorded_checkpoints(wanted, strategy, training.workers, here), **(notes or {})}
+    outcome = Outcome(summary, settings=recorded_settings(train, strategy, runtime, notes))
     with stoppable():
         return _carry_out(work, runtime, Log(outcome, directory, watch, loggers, wanted))
 

@@ -97,7 +97,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         return conclusion(own)
 
     def service(port: Any, record: Any) -> Any:
-        port.details = timeline
+        port.details, port.incarnation = timeline, checkpoints.incarnation
         return Service(plan, port, record, checkpoints, crew).live()
 
     return Job(

@@ -75,10 +75,11 @@ class Worker(ObservedWorker):
         self._context = context
         self._strategy = strategy
         chosen = checkpoints or CheckpointPlan()
+        context.port.incarnation = chosen.incarnation
         self._place(plan)
         self._models = Models(plan, context, chosen.began)
         self._tables = Tables(plan, context, self._models)
-        self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen, self._between)
+        self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen, self._group, self._between)
         if not crew.fixed and self._group.is_first:  # the others have the same code
             self._state.position.repeated = warn_of_plain_epochs
         self._steps = Steps(context, self._models, self._tables.states, self._state)
@@ -91,7 +92,7 @@ class Worker(ObservedWorker):
             strategy.shuffle, replicas, self._together, self.count, self._state.position, self._models, self._models.follow_losses
         )
         self._data.drawn = self._models.batch
-        rng.seed_everything(mesh.seed, "worker", rank_of(context.port.name))
+        rng.seed_everything(mesh.seed, "worker", rank_of(context.port.name), *self._state.incarnation)
         self._checkpointing = Checkpointing(chosen, context, self._group, self._state, partial(manifest_of, plan))
         self._checkpointing.losses = lambda: len(self.crew.left)
         self._checkpointing.begin(self._models.follow_losses)

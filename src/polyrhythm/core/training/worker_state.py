@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 
 from polyrhythm.core import rng
+from polyrhythm.core.checkpoints.continuation import Continuation, Part
 from polyrhythm.core.checkpoints.fitting import fitting
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.kernel.events import Reported
+from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.common_state import CommonState
 from polyrhythm.core.strategy.replica import Replica
@@ -40,6 +41,7 @@ class WorkerState:
         replicas: Sequence[Replica],
         tables: Mapping[str, CommonState],
         plan: CheckpointPlan,
+        group: Group,
         between: Callable[[], None],
     ) -> None:
         self.context = context
@@ -51,11 +53,9 @@ class WorkerState:
         self.batch = 0
         self.metrics: dict[str, float] = {}
         self.kept: dict[str, Any] = {}
-        self.before: StateTree = None if plan.resumed is None else plan.resumed.read(context.port.name)
-        self.joins = False
-        if plan.handed is not None:
-            self.hand(plan.handed)
-        elif self.before is not None:
+        self.found = plan.continuation(context.port.name, group.members)
+        self.before: StateTree = None if self.found is None else self.found.state
+        if self.before is not None:
             self.position.restore(self.before["position"], plan.override)
         self.listeners = ChangeListeners()
         self.variables = OwnVariables(None if self.before is None else self.before["variables"], self._mine, plan.override)
@@ -65,9 +65,18 @@ class WorkerState:
 
     def hand(self, state: StateTree) -> None:
         """Continue from the state of another worker: what belongs to a worker alone begins anew."""
-        self.joins = True
-        self.before = {**state, "streams": {}, "random": None, "samples": 0, "batch": 0}
+        self.found, self.before = Continuation(state, changed=True, own=False), state
         self.position.restore(state["position"], self.override)
+
+    @property
+    def joins(self) -> bool:
+        """True if this worker joins others, and begins with the state of one of them."""
+        return self.found is not None and not self.found.own
+
+    @property
+    def incarnation(self) -> tuple[str, ...]:
+        """The part of the path of its random streams, if the worker joins others."""
+        return self.context.port.incarnation if self.joins else ()
 
     def report(self, metrics: Mapping[str, float | Tensor], clock: int) -> None:
         """Record `metrics`, unless the broken-off run has recorded them."""
@@ -114,8 +123,7 @@ class WorkerState:
             )
         before = self.before["replicas"][attached - 1]
         self.replicas[-1].options.refuse_others(before["options"], self.override)
-        replica = self.replicas[-1]
-        self._resume(partial(replica.take_over, own=False) if self.joins else replica.restore, before)
+        self._resume(self.replicas[-1], lambda state: state["replicas"][attached - 1])
         return True
 
     def resume_table(self, name: str) -> None:
@@ -128,12 +136,14 @@ class WorkerState:
                 f"worker.table was given {name!r}, which is not in the checkpoint: it has {', '.join(known) or 'no table'}. Resume it with "
                 "the training function that wrote it."
             )
-        self._resume(self.tables[name].restore, known[name])
+        self._resume(self.tables[name], lambda state: state["tables"][name])
 
-    def _resume(self, restore: Callable[[StateTree], None], state: StateTree) -> None:
+    def _resume(self, each: CommonState, part: Part) -> None:
+        found = self.found
+        assert found is not None, "the run is resumed"
         with fitting("model or optimizer"):
-            restore(state)
-        self.samples, self.metrics = self.before["samples"], dict(self.before["metrics"])
+            found.give(each, part)
+        self.samples, self.metrics = sum(state["samples"] for state in found.counted), dict(self.before["metrics"])
         if not self.position.returning:
             self._arrive(STEP)
 
@@ -197,7 +207,10 @@ class WorkerState:
 
     def _arrive(self, kind: str) -> None:
         """Restore the state of the broken-off run, whatever the training function has done on the way."""
-        self.context.port.restore(self.before["streams"])
+        found = self.found
+        assert found is not None, "the run is resumed"
+        if not found.changed:
+            self.context.port.restore(self.before["streams"])
         for replica, state in zip(self.replicas, self.before["replicas"], strict=False):
             replica.restore_again(state)
         for name in self.kept:
@@ -209,6 +222,6 @@ class WorkerState:
                 schedules = [each for each in (*self.kept.values(), *self.variables.schedules) if isinstance(each, LRScheduler)]
                 multiply((each for each in schedules if each.optimizer is replica.optimizer), replica.options.factors(state["options"]))
         self._refuse_unknown()
-        self.batch = self.before["batch"]
-        if self.before["random"] is not None:
+        if found.own:
+            self.batch = self.before["batch"]
             rng.restore(self.before["random"])

@@ -48,15 +48,17 @@ class HeldClient:
         return await self.client.drain(step)
 
     def export(self) -> StateTree:
-        return {"holding": self.holding, "pushed": self.pushed, "client": self.client.export()}
+        return {**self.client.export(), "holding": self.holding, "pushed": self.pushed}
 
     def restore(self, state: StateTree) -> None:
         self.holding, self.pushed = state["holding"], state["pushed"]
-        self.client.restore(state["client"])
+        self.client.restore(state)
 
     def take_over(self, state: StateTree, own: bool) -> None:
-        self.holding, self.pushed = state["holding"], state["pushed"]
-        self.client.take_over(state["client"], own)
+        """Also from one of the first workers, which hold nothing: it then does as the others did."""
+        self.client.take_over(state, own)
+        self.holding = state.get("holding", min(self.requests.clocks) < self.head_start.steps)
+        self.pushed = state.get("pushed", 0)
 
     def inherit(self, residual: Tensor) -> None:
         self.client.inherit(residual)

@@ -15,7 +15,7 @@ from polyrhythm.topology.servers.server_requests import ServerRequests
 class SampledClient:
     """Pushes after each of its rounds, and gets weights before each: with the response if the next is one, else by a separate request.
 
-    It is its own `late`: between two of its rounds it is `under_way`, and `clock` is the last step for which `due` was called.
+    It is its own `late`: between two of its rounds it is `under_way`, and `clock` is the last step.
     """
 
     def __init__(self, agreement: Agreement, requests: ServerRequests) -> None:
@@ -32,7 +32,7 @@ class SampledClient:
         return AdoptWeights(await self.requests.join(initial))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        again = self._chosen(clock + 1)
+        self.clock, again = clock, self._chosen(clock + 1)
         await self.requests.push(value, clock, [Wanted.WEIGHTS if again else Wanted.NOTHING] * len(self.requests.names), rates)
         self.under_way = not again
         return AdoptWeights(await self.requests.responses()) if again else ApplyContributions([])
@@ -56,15 +56,16 @@ class SampledClient:
         return await self.requests.drain(step)
 
     def export(self) -> StateTree:
-        return {"under_way": self.under_way, "requests": self.requests.export()}
+        return {"under_way": self.under_way, "clock": self.clock, "requests": self.requests.export()}
 
     def restore(self, state: StateTree) -> None:
         self.under_way = state["under_way"]
         self.requests.restore(state["requests"])
 
     def take_over(self, state: StateTree, own: bool) -> None:
-        """Between two of its rounds: which are its rounds depends on the workers, so it gets weights before its next but one."""
-        self.under_way = True
+        """Which are its rounds depends on the workers of now; it continues one that is under way with the weights that it has."""
+        self.clock = state["clock"]
+        self.under_way = not self._chosen(self.clock + 1)
         self.requests.take_over(state["requests"], own)
 
     def inherit(self, residual: Tensor) -> None:

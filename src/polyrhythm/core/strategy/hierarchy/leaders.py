@@ -20,7 +20,7 @@ from polyrhythm.core.protocols.responses import Response
 from polyrhythm.core.protocols.topology import NOTHING, Channel, InitialState
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
-from polyrhythm.core.trees import StateTree
+from polyrhythm.core.trees import StateTree, separate
 from polyrhythm.errors import CheckpointError
 
 _RESPONSE = "response"
@@ -60,16 +60,15 @@ class LeaderChannel:
             self.outer.restore(state)
 
     def take_over(self, state: StateTree, own: bool) -> None:
-        """A leader continues as one. Raises CheckpointError at a worker that leads its group now, and did not."""
-        if self.outer is None:
-            return
-        if state is None:
+        """A leader continues as one. Raises CheckpointError where another worker led, and something of the exchange would be lost."""
+        if (self.outer is not None and state is None) or (self.outer is None and own and separate(state)[1]):
             raise CheckpointError(
-                f"{self.port.name} exchanges with other groups for its own now, and another worker did in the run that wrote the "
-                "checkpoint, which has that worker's state of the exchange: resume with groups that have the same first workers, such as "
-                "Leaders() over ByRank(size)."
+                f"{self.port.name} or another worker of its group exchanged with other groups for it, and another worker does now, which has "
+                "not got what was kept for that: resume with groups that have the same first workers, such as ByRank(size), or take a codec "
+                "without a residual."
             )
-        self.outer.take_over(state, own)
+        if self.outer is not None:
+            self.outer.take_over(state, own)
 
     def inherit(self, residual: Tensor) -> None:
         """The leader sends it later; others send nothing."""
