@@ -122,6 +122,36 @@ def test_what_workers_had_computed_who_have_left_counts_once(period: int, codec:
     torch.testing.assert_close(produced(weights), torch.full((1, 6), 30.0), rtol=1e-3, atol=1e-3)
 
 
+def learns(seen: list[tuple[int, int]]) -> Program:
+    """A program that notes the samples of each step."""
+
+    def program(worker: pr.Worker) -> None:
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+        worker.attach(model, optimizer)
+        for _ in worker.epochs(2):
+            for (numbers,) in worker.batches((torch.arange(103.0).view(-1, 1),), 4):
+                seen.extend((worker.clock, int(number)) for number in numbers.view(-1))
+                optimizer.zero_grad()
+                model(numbers).sum().backward()
+                optimizer.step()
+
+    return program
+
+
+@pytest.mark.parametrize("name", ["allreduce", "ssp", "gossipgrad"])
+def test_each_sample_of_an_epoch_is_in_one_step(name: str, tmp_path: Path) -> None:
+    used: list[int] = []
+    for workers, after, until in ((4, 0, 2), (3, 2, 4), (5, 4, 10**6)):
+        seen: list[tuple[int, int]] = []
+        ended = run(name, workers, tmp_path, after, learns(seen), pr.Simulator())
+        used += [sample for step, sample in seen if after <= step < until]
+    counts = torch.bincount(torch.tensor(used), minlength=103)
+    assert set(counts.tolist()) <= {1, 2}, "twice in two epochs, or once where fewer samples are left than workers"
+    assert (counts == 1).sum() < 2 * 5
+    assert ended.summary.samples == len(used)
+
+
 def draws(worker: pr.Worker) -> None:
     """Each worker draws from a stream of its port, and from the global generators."""
     model = nn.Linear(2, 1)

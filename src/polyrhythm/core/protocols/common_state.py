@@ -44,8 +44,8 @@ class CommonState(Protocol):
     def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = (), donor: Donor | None = None) -> None:
         """Before the first step, take over what was exported among other workers: this worker's `own` state, or that of one that it joins.
 
-        What workers that have `left` did not send is sent by this one: these are their states. The state of the `donor`, if there is one, serves for
-        an exchange in which this worker had no part.
+        What workers that have `left` did not send is sent by this one: these are their states. The state of the `donor`, if there is one,
+        serves for an exchange in which this worker had no part.
         """
 
 

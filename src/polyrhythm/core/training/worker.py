@@ -92,6 +92,8 @@ class Worker(ObservedWorker):
             strategy.shuffle, replicas, self._together, self.count, self._state.position, self._models, self._models.follow_losses
         )
         self._data.drawn = self._models.batch
+        if used := self._state.used:
+            self._data.regroup(replicas, used, next(iter(used)))
         rng.seed_everything(mesh.seed, "worker", rank_of(context.port.name), *self._state.incarnation)
         self._checkpointing = Checkpointing(chosen, context, self._group, self._state, partial(manifest_of, plan))
         self._checkpointing.losses = lambda: len(self.crew.left)

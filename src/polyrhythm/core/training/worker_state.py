@@ -19,7 +19,7 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.common_state import CommonState
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.training.crew_change import ChangeListeners
-from polyrhythm.core.training.loops import DATA, STEP
+from polyrhythm.core.training.loops import DATA, STEP, used_in
 from polyrhythm.core.training.numbers import number
 from polyrhythm.core.training.own_state.inner_parts import beneath
 from polyrhythm.core.training.own_state.own_variables import OwnVariables, Variables, multiply
@@ -67,6 +67,12 @@ class WorkerState:
         """Continue from the state of another worker: what belongs to a worker alone begins anew."""
         self.found, self.before = Continuation(state, changed=True, own=False), state
         self.position.restore(state["position"], self.override)
+
+    @property
+    def used(self) -> dict[str, StateTree]:
+        """By worker that wrote the checkpoint, what it had used of the data; empty where the same workers resume it."""
+        positions = {} if self.found is None else self.found.positions
+        return {name: used_in(position, [*positions]) for name, position in positions.items()}
 
     @property
     def joins(self) -> bool:

@@ -63,9 +63,9 @@ class LeaderChannel:
         """A leader continues as one. Raises CheckpointError where another worker led, and something of the exchange would be lost."""
         if (self.outer is not None and state is None) or (self.outer is None and own and separate(state)[1]):
             raise CheckpointError(
-                f"{self.port.name} or another worker of its group exchanged with other groups for it, and another worker does now, which has "
-                "not got what was kept for that: resume with groups that have the same first workers, such as ByRank(size), or take a codec "
-                "without a residual."
+                f"{self.port.name} or another worker of its group exchanged with other groups for it, and another worker does now, which "
+                "has not got what was kept for that: resume with groups that have the same first workers, such as ByRank(size), or take a "
+                "codec without a residual."
             )
         if self.outer is not None:
             self.outer.take_over(state, own)
