@@ -13,13 +13,18 @@ from polyrhythm.core.shared_memory import MemoryGroup
 
 
 class SharedMemoryReducer:
-    """One of `members`' part in their `group`. `add` counts what the messages of the schedule would have been."""
+    """One of `members`' part in their `group`. `add` counts what the messages of the schedule would have been.
 
-    def __init__(self, group: MemoryGroup, members: Sequence[str], add: CountTraffic) -> None:
+    If it `restores`, what was to be summed in place is as it was after a sum that was given up: another crew will sum it.
+    """
+
+    def __init__(self, group: MemoryGroup, members: Sequence[str], add: CountTraffic, restores: bool = False) -> None:
         self._group = group
         self._members = tuple(members)
         self._traffic = TrafficCounter(add)
         self._gone: list[str] = []
+        self._restores = restores
+        self._kept = torch.empty(0)
         self._orders: dict[tuple[Schedule, int], bool | None] = {}
 
     def reduce(self, effect: NativeReduce) -> Tensor | None:
@@ -44,9 +49,12 @@ class SharedMemoryReducer:
             return None
         self._traffic.count(effect, torch.Size([numel]), first.dtype)
         here = list(map(Tensor.cpu, effect.parts))  # workers' models may be on devices of several kinds
+        kept = self._keep(here, numel) if self._restores else ()
         try:
             self._group.reduce_parts(here, divisor=effect.divisor, rotated=rotated)
         except ConnectionAbortedError as problem:
+            for part, before in zip(here, kept, strict=False):
+                part.copy_(before)
             raise self._named(problem) from None
         for part, own in zip(effect.parts, here, strict=True):
             if part is not own:
@@ -67,6 +75,15 @@ class SharedMemoryReducer:
     @property
     def moved(self) -> int:
         return self._group.moved
+
+    def _keep(self, parts: Sequence[Tensor], numel: int) -> Sequence[Tensor]:
+        """A copy of `parts`, in memory that is used for each sum: that which is new takes longer than the copy."""
+        if self._kept.numel() < numel or self._kept.dtype != parts[0].dtype:
+            self._kept = torch.empty(numel, dtype=parts[0].dtype)
+        kept = torch.split(self._kept[:numel], list(map(Tensor.numel, parts)))
+        for part, copy in zip(parts, kept, strict=True):
+            copy.copy_(part)
+        return kept
 
     def _named(self, problem: ConnectionAbortedError) -> ConnectionAbortedError:
         """The error with the names of those who are gone."""

@@ -19,14 +19,14 @@ class AgreementRequest(msgspec.Struct, frozen=True):
     remedy: str
 
 
-def agreement_request(facts: Facts, remedy: str) -> Message:
-    """The message that carries them."""
-    return Message("agree", tensors=packed(msgspec.json.encode(AgreementRequest(dict(facts), remedy))))
+def agreement_request(facts: Facts, remedy: str, epoch: int = 0) -> Message:
+    """The message that carries them, in the view of that `epoch`."""
+    return Message("agree", (float(epoch),), tensors=packed(msgspec.json.encode(AgreementRequest(dict(facts), remedy))))
 
 
-def comparison_message(comparison: Comparison) -> Message:
-    """The message that carries it."""
-    return Message("compare", tensors=packed(msgspec.msgpack.encode(comparison)))
+def comparison_message(comparison: Comparison, epoch: int = 0) -> Message:
+    """The message that carries it, in the view of that `epoch`."""
+    return Message("compare", (float(epoch),), tensors=packed(msgspec.msgpack.encode(comparison)))
 
 
 def comparison_of(message: Message) -> Comparison:

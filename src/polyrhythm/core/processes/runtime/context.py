@@ -35,6 +35,8 @@ class NodeContext:
         self.written: Callable[[], None] = _nothing
         """Called when a part of a checkpoint is written."""
         self.crew: CrewSide = FixedCrew()
+        self.taken_last: Callable[[], None] = _nothing
+        """Called when no step follows."""
 
     @property
     def bytes_sent(self) -> int:
@@ -77,7 +79,7 @@ class NodeContext:
 
         What the program did before the first call is not recorded: it loaded its data and built its model.
         """
-        return self._wait(partial(self._node.complete, coroutine))
+        return self.waited(partial(self._node.complete, coroutine))
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         """Run `coroutine` in the background; the next `perform` comes after it, and raises its error."""
@@ -103,6 +105,7 @@ class NodeContext:
     def stopped(self, steps: int) -> None:
         self._node.steps.stopped = True
         self._node.stop_point.end()
+        self.taken_last()
 
     def last_step(self, clock: int) -> int | None:
         """Wait until all workers have said how far they are, if the run was asked to stop."""
@@ -113,9 +116,9 @@ class NodeContext:
         self._node.stop_point.on_stop(kept)
 
     def _differences(self, facts: Facts, remedy: str) -> str:
-        return self._wait(partial(self._node.agree, facts, remedy))
+        return self.waited(partial(self._node.agree, facts, remedy))
 
-    def _wait(self, wait: Callable[[], T]) -> T:
+    def waited(self, wait: Callable[[], T]) -> T:
         """The result of `wait`; the time before it is recorded as computing, and the time in it as waiting."""
         began, name = self.port.now(), self.port.name
         if self._returned:
@@ -130,4 +133,4 @@ class NodeContext:
 
 
 def _nothing() -> None:
-    """No fault waits for checkpoints."""
+    """Nobody waits for this moment."""

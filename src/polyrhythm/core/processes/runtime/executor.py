@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from polyrhythm.core.kernel.effects import (
     Compute,
     Effect,
+    Enter,
     Flush,
     NativeReduce,
     NativeReduceInPlace,
@@ -25,6 +26,7 @@ from polyrhythm.core.kernel.effects import (
 )
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.kernel.port import epoch_of
 from polyrhythm.core.kernel.waiting import awaited
 from polyrhythm.core.processes.runtime.memory import share
 from polyrhythm.core.processes.transport.loop import EventLoop, LoopTimer
@@ -89,6 +91,8 @@ class ActorExecutor:
         self._gone: dict[str, str] = {}
         self._ready: deque[tuple[CoroutineTask, Any, BaseException | None]] = deque()
         self.tasks: dict[CoroutineTask, None] = {}
+        self.epoch = 0
+        """The epoch of the view that the actor is in: messages of earlier ones are dropped."""
         self._running = False
         self._closed = False
 
@@ -103,9 +107,9 @@ class ActorExecutor:
 
     def deliver(self, delivery: Delivery) -> None:
         """A message has come: to the first that waits for its topic, or into the mailbox."""
-        if self._closed:
-            return
         topic = delivery.message.topic
+        if self._closed or (self.epoch and epoch_of(topic) < self.epoch):
+            return
         waiting = self._waiting.get(topic)
         if waiting:
             task = waiting[0]
@@ -138,16 +142,27 @@ class ActorExecutor:
         """True if a coroutine waits for a message under a topic that begins with `prefix`."""
         return any(task.wants is not None and task.wants.topic.startswith(prefix) for task in self.tasks)
 
-    def close(self) -> None:
-        """End all coroutines where they stand, and take no more messages."""
-        self._closed = True
-        tasks, self.tasks = self.tasks, {}
-        self._mail.clear()
+    def interrupt(self, but: CoroutineTask | None = None) -> None:
+        """End all coroutines where they stand, except `but`, which waits for no message."""
+        tasks = [task for task in self.tasks if task is not but]
+        self.tasks = {} if but is None else {but: None}
         self._waiting.clear()
         for task in tasks:
             if task.timer is not None:
                 task.timer.cancel()
             task.coroutine.close()
+
+    def enter(self, epoch: int, but: CoroutineTask | None = None) -> None:
+        """Go into the view of that `epoch`: `interrupt`, and drop the messages of earlier views."""
+        self.epoch = epoch
+        self._mail = {topic: box for topic, box in self._mail.items() if epoch_of(topic) >= epoch}
+        self.interrupt(but)
+
+    def close(self) -> None:
+        """End all coroutines where they stand, and take no more messages."""
+        self._closed = True
+        self._mail.clear()
+        self.interrupt()
 
     def _resume(self, task: CoroutineTask, value: Any = None, error: BaseException | None = None) -> None:
         """Let `task` continue; if another is running just now, after that one has come to wait."""
@@ -205,6 +220,8 @@ class ActorExecutor:
                 return False, self._mail.pop(effect.topic, ())
             case Compute():
                 pass
+            case Enter():
+                self.enter(effect.epoch, task)
             case Flush():
                 self.outbox.when_drained(lambda: self._loop.call(lambda: self._resume(task, self._rate(effect))), effect.to)
                 return True, None

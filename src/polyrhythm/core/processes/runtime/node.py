@@ -9,14 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, TypeVar
 
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.effects import Effect, NativeReduction
-from polyrhythm.core.kernel.events import AnyEvent, Computed, Recorder, Stepped
+from polyrhythm.core.kernel.events import AnyEvent, Recorder
 from polyrhythm.core.kernel.message import CALL, Delivery, Message
-from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.port import Port, epoch_scope
 from polyrhythm.core.processes.collectives.reducer import GroupReducer
 from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.core.processes.runtime.driving import drive, serves_alike
@@ -41,7 +42,7 @@ class Node:
     """One actor's coroutines and its connections.
 
     `on_failure` is called once, in the loop's thread, when something failed outside of `complete`: a spawned coroutine, a
-    peer, the loop. From then on `complete` raises that error. `on_connection_lost` is called when the connection with a peer ends although
+    peer, the loop. From then on `complete` raises that error, as it does `problem`. `on_connection_lost` is called when the connection with a peer ends although
     `is_over` does not hold for it; without another one, that holds for a peer that has announced its end or is known to be lost.
     `on_control` is called with the messages of a peer's runtime to this one's.
     """
@@ -52,7 +53,7 @@ class Node:
         self.on_control: Callable[[str, Message], None] = _ignore
         self.is_over: Callable[[str], bool] = self.has_ended
         self.steps = StepTracker()
-        self.agreement = PendingAgreement(role.name)
+        self.agreement = PendingAgreement()
         self.on_compare: Callable[[Comparison], None] = lambda comparison: None
         self.stop_point = StopPoint()
         self.origin = time.monotonic()
@@ -65,10 +66,15 @@ class Node:
         self.port = Port(role.name, role.seed, lambda: time.monotonic() - self.origin, self.record)
         """The actor's port, for messages to other actors."""
         self.actor = ActorExecutor(role.name, self.loop, self._peers, self._reduce, self.fail)
-        self._queue = ProgramQueue(self.actor)
-        self._sums = Sums(role.name, lambda: self._failure)
+        self.queue = ProgramQueue(self.actor)
+        self.sums = Sums(role.name, lambda: self.problem)
+        self.problem: BaseException | None = None
+        """Why nothing can be performed now: what this node has failed with, or what has interrupted it until it enters the next view."""
+        self.epoch = 0
+        """The epoch of the newest view that this actor was notified of."""
         self._ended: set[str] = set()
         self._completions: dict[Completion, None] = {}
+        self._awaited: list[str] = []
         self._performed = 0
         self._begins = self._runs_here = False
         self._failure: BaseException | None = None
@@ -87,40 +93,41 @@ class Node:
     @property
     def reducers(self) -> Mapping[str, GroupReducer]:
         """Faster ways to sums than messages, by the name of the group."""
-        return self._sums.reducers
+        return self.sums.reducers
 
     @reducers.setter
     def reducers(self, reducers: Mapping[str, GroupReducer]) -> None:  # only in the loop's thread, which may see a loss meanwhile
-        self._sums.reducers = reducers
+        self.sums.reducers = reducers
 
     def standstill(self) -> list[str]:
         """The waits of this actor's coroutines in words, if its program is in `perform` and they all wait for messages or a sum alone."""
         if self.steps.leaving:
             return [f"{self._role.name} waits for the others to end"]
-        return self.actor.standstill(self._sums.waits or self.agreement.waits) if self._completions or self._runs_here else []
+        return self.actor.standstill(self.sums.waits or self._awaited) if self._completions or self._runs_here else []
 
     @property
     def calls(self) -> bool:
         """True if the program waits in a call that is the user's, such as `worker.barrier()`."""
-        return self._sums.awaits(CALL) or self.actor.awaits(CALL)
+        return self.sums.awaits(CALL) or self.actor.awaits(CALL)
 
     @property
     def moved(self) -> int:
         """A number that changes whenever bytes come or go, a sum gets on, or the program performs something: that may send nothing."""
-        return self._peers.moved + self._sums.moved + self._performed
+        return self._peers.moved + self.sums.moved + self._performed
 
     def agree(self, facts: Facts, remedy: str) -> str:
         """Block until the facts of all workers have come: the sentence on where they differ, or nothing."""
-        completion = Completion()
-        self._completions[completion] = None  # entered before the failure is looked at
+        request = partial(self.agreement.request, facts=facts, remedy=remedy)
+        difference: str = self.wait_for("the facts of the others that must be equal", request)
+        return difference
+
+    def wait_for(self, what: str, begin: Callable[[Completion], None]) -> Any:
+        """Block until the completion is finished that `begin` gets in the loop's thread: `what` is waited for, in words."""
+        self._awaited = [f"{self._role.name} waits for {what}"]
         try:
-            if self._failure is not None:
-                raise self._failure
-            self.loop.call(lambda: self.agreement.request(completion, facts, remedy))
-            difference: str = completion.wait()
-            return difference
+            return self._wait(lambda completion: self.loop.call(lambda: begin(completion)))
         finally:
-            del self._completions[completion]
+            self._awaited = []
 
     def compare(self, comparison: Comparison) -> None:
         """Hand it to `on_compare`, in the loop's thread; waits for nobody."""
@@ -128,19 +135,24 @@ class Node:
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
         """Have the loop run `coroutine` without waiting for it, before everything that is given to it from now on."""
+        queue = self.queue  # before the problem is looked at: what interrupts afterwards closes this one
+        if self.problem is not None:
+            coroutine.close()
+            return
         self._begins = True
-        self._queue.expect()
-        self.loop.call(lambda: self._take(QueuedCoroutine(coroutine)))
+        queue.expect()
+        self.loop.call(lambda: self._take(queue, QueuedCoroutine(coroutine)))
 
     def complete(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block until the loop has run `coroutine` to its end; raises what it raised, or why this node failed."""
         # what needs no other thread is done in this one: handing over takes longer than a small sum
         self._performed += 1
-        if self._failure is not None:
+        queue = self.queue
+        if self.problem is not None:
             coroutine.close()
-            raise self._failure
+            raise self.problem
         pending: Effect[Any] | None = None
-        if not self.actor.tasks and (not self._begins or self._queue.quiet):  # another coroutine would run at the same time, in the loop
+        if not self.actor.tasks and (not self._begins or queue.quiet):  # another coroutine would run at the same time, in the loop
             self._runs_here = True
             try:
                 pending = self._run_here(coroutine)
@@ -149,17 +161,25 @@ class Node:
                 return done
             finally:
                 self._runs_here = False
-        completion = Completion()
-        self._completions[completion] = None  # entered before the failure is looked at: one that comes in between ends the completion
-        try:
-            if self._failure is not None:
-                coroutine.close()
-                raise self._failure
+
+        def hand_over(completion: Completion) -> None:
             queued = QueuedCoroutine(coroutine, pending, completion)
-            if not (serves_alike(self.device) and drive(self.loop, lambda: self._take(queued), completion, self.fail)):
-                self.loop.call(lambda: self._take(queued))
-            result: T = completion.wait()
-            return result
+            if not (serves_alike(self.device) and drive(self.loop, lambda: self._take(queue, queued), completion, self.fail)):
+                self.loop.call(lambda: self._take(queue, queued))
+
+        result: T = self._wait(hand_over, coroutine.close)
+        return result
+
+    def _wait(self, begin: Callable[[Completion], None], instead: Callable[[], None] = lambda: None) -> Any:
+        """The result of what `begin` begins; where there is a problem, it is raised, and `instead` is called."""
+        completion = Completion()
+        self._completions[completion] = None  # entered before the problem is looked at: one that comes in between ends the completion
+        try:
+            if self.problem is not None:
+                instead()
+                raise self.problem
+            begin(completion)
+            return completion.wait()
         finally:
             del self._completions[completion]
 
@@ -176,17 +196,22 @@ class Node:
         """End what is being performed, and all that will be, with `error`; in the loop's thread."""
         if self._failure is None:
             self._failure = error
-            for completion in list(self._completions):
-                completion.finish(None, error)
-            self._sums.give_up()
+            self.break_off(error)
             self.stop_point.fail(error)
             self.on_failure(error)
+
+    def break_off(self, problem: BaseException) -> None:
+        """End all waits of the program with `problem`; in the loop's thread."""
+        self.problem = problem
+        for completion in list(self._completions):
+            completion.finish(None, problem)
+        self.sums.give_up()
 
     def lose(self, name: str) -> None:
         """Deliver to this actor's coroutines, under the topic "lost", that the actor `name` is lost and the run continues without it."""
         if name not in self._peers.lost:
             self._peers.lose(name)
-            self.actor.deliver(Delivery(name, Message("lost", text=name)))
+            self.actor.deliver(Delivery(name, Message(epoch_scope(self.epoch) + "lost", text=name)))
             self._mark_gone(name, "was lost")
 
     def deliver(self, delivery: Delivery) -> None:
@@ -218,7 +243,7 @@ class Node:
 
     def finish(self, done: Callable[[], None]) -> None:
         """End the actor's coroutines, in the loop's thread, and announce that; `done` when the others have received all that it sent."""
-        self._queue.close()
+        self.queue.close()
         self.actor.close()
         self._peers.announce_end(done)
 
@@ -233,8 +258,8 @@ class Node:
             stack.callback(last)
             stack.callback(self._peers.close)
             stack.callback(self.actor.close)
-            stack.callback(self._queue.close)
-            stack.callback(self._sums.stop)
+            stack.callback(self.queue.close)
+            stack.callback(self.sums.stop)
 
     def _leave(self) -> None:
         """End the loop, and what a thread of the program still waits for: it may be the one that serves."""
@@ -244,21 +269,18 @@ class Node:
     def _close(self) -> None:
         if self._failure is None:
             self._failure = RunError(f"{self._role.name} has left its run, so it cannot send to the others any more.")
+        self.problem = self._failure
         for completion in list(self._completions):
             completion.finish(None, self._failure)
 
     def record(self, event: AnyEvent) -> None:
         """Keep an event of this actor."""
-        if isinstance(event, Stepped):
-            self.steps.clock, self.steps.last = event.clock, time.monotonic()
-        elif isinstance(event, Computed):
-            self.steps.longest = max(self.steps.longest, event.seconds)
-            self.steps.computed += event.seconds
+        self.steps.note(event)
         self._record(event)
 
     def _mark_gone(self, name: str, how: str) -> None:
         self.actor.peer_gone(name, how)
-        self._sums.peer_gone(name, how)
+        self.sums.peer_gone(name, how)
 
     def _run_here(self, coroutine: Coroutine[Effect[Any], Any, Any]) -> Effect[Any]:
         """Run `coroutine` in the program's thread up to the first effect that only the loop can carry out, which is returned.
@@ -268,20 +290,20 @@ class Node:
         result: Any = None
         try:
             while isinstance(effect := coroutine.send(result), NativeReduction):
-                result = self._sums.here(effect)
+                result = self.sums.here(effect)
             return effect
         except BaseException:
             coroutine.close()
             raise
 
-    def _take(self, item: QueuedCoroutine) -> None:
-        if self._failure is not None:
+    def _take(self, queue: ProgramQueue, item: QueuedCoroutine) -> None:
+        if self.problem is not None:
             item.coroutine.close()
         else:
-            self._queue.take(item)
+            queue.take(item)
 
     def _reduce(self, effect: NativeReduction, done: Done) -> bool:
-        return self._sums.start(effect, lambda value, error: self.loop.call(lambda: done(value, error)))
+        return self.sums.start(effect, lambda value, error: self.loop.call(lambda: done(value, error)))
 
     def _serve(self) -> None:
         while True:

@@ -9,22 +9,20 @@ from polyrhythm.core.processes.runtime.completion import Completion
 
 
 class PendingAgreement:
-    """One round at a time, of the actor `name`; in the loop's thread. `on_request` is given the facts of the program."""
+    """One round at a time; in the loop's thread. `on_request` is given the facts of the program."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self) -> None:
         self.on_request: Callable[[Facts, str], None] = _ignore
-        self._name = name
         self._completion: Completion | None = None
-
-    @property
-    def waits(self) -> list[str]:
-        """The wait of the program in words; empty if it does not wait."""
-        return [f"{self._name} waits for the facts of the others that must be equal"] if self._completion is not None else []
 
     def request(self, completion: Completion, facts: Facts, remedy: str) -> None:
         """The program has given its `facts`, and waits with `completion`."""
         self._completion = completion
         self.on_request(facts, remedy)
+
+    def drop(self) -> None:
+        """The wait was interrupted: what comes now is of another view."""
+        self._completion = None
 
     def settle(self, difference: str) -> None:
         """The facts of all have come; the program is given `difference`, the sentence on where they differ, or empty."""

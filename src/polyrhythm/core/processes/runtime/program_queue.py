@@ -29,6 +29,7 @@ class ProgramQueue:
         self._queue: SerialQueue[QueuedCoroutine] = SerialQueue()
         self._expected = 0
         self._ended = 0
+        self._closed = False
 
     def expect(self) -> None:
         """Count a coroutine that is being queued and will not be waited for."""
@@ -41,12 +42,16 @@ class ProgramQueue:
         return self._expected == self._ended and self._queue.error is None
 
     def take(self, item: QueuedCoroutine) -> None:
-        """Run it when all before it have ended."""
+        """Run it when all before it have ended; close it if the queue is closed."""
+        if self._closed:
+            item.coroutine.close()
+            return
         self._queue.put(item)
         self._admit()
 
     def close(self) -> None:
-        """Close the coroutines that have not started."""
+        """Close the coroutines that have not started, and take no more."""
+        self._closed = True
         for item in self._queue.clear():
             item.coroutine.close()
 

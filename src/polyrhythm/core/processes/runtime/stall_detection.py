@@ -103,6 +103,11 @@ class StallDetector:
         self._started = True
         self._received = {name: self._received.get(name, ReceivedStatus(ActorStatus(0), now)) for name in names}
 
+    def admit(self, name: str, now: float) -> None:
+        """The actor `name` joins those that are not over."""
+        self._received[name] = ReceivedStatus(ActorStatus(0), now)
+        self._changed = now
+
     def update(self, name: str, status: ActorStatus, now: float) -> None:
         """The actor `name` has sent its status."""
         if name in self._received or not self._started:

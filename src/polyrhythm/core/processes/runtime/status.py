@@ -10,6 +10,7 @@ import time
 
 import msgspec
 
+from polyrhythm.core.kernel.events import AnyEvent, Computed, Stepped
 from polyrhythm.core.kernel.message import Message
 
 EVERY_SECONDS = 5.0
@@ -61,6 +62,14 @@ class StepTracker:
     def wait(self) -> None:
         """The program waits in a call of the library from now on."""
         self.phase = -time.monotonic_ns()
+
+    def note(self, event: AnyEvent) -> None:
+        """The actor has recorded `event`."""
+        if isinstance(event, Stepped):
+            self.clock, self.last = event.clock, time.monotonic()
+        elif isinstance(event, Computed):
+            self.longest = max(self.longest, event.seconds)
+            self.computed += event.seconds
 
     def status(self, quiet: float, waits: list[str], calls: bool) -> ActorStatus:
         """The status of the actor now, with what is known of its steps."""

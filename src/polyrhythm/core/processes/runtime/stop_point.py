@@ -17,11 +17,12 @@ ENDED = -1
 class StopPoint:
     """The stop point of one program. `on_stop` is called in its thread, with whether the checkpoint was kept, and does not return."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: int = 0) -> None:
         self.on_stop: Callable[[bool], None] = _ignore
         self.on_end: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
-        self._clock = 0
+        self.clock = clock
+        """The steps that the program had taken when it looked last."""
         self._ended = False
         self._held = False
         self._step = 0
@@ -32,7 +33,7 @@ class StopPoint:
         """Have the program wait the next time it looks: the steps that it had taken the last time; ENDED where it takes no more."""
         with self._lock:
             self._held = True
-            return ENDED if self._ended else self._clock
+            return ENDED if self._ended else self.clock
 
     def settle(self, step: int) -> None:
         """Let the program continue up to the end of `step`."""
@@ -47,7 +48,7 @@ class StopPoint:
     def look(self, clock: int) -> int | None:
         """The step after which to stop, asked in the program's thread after `clock` steps, or None. Raises what `fail` gave."""
         with self._lock:
-            self._clock = clock
+            self.clock = clock
             if not self._held:
                 return None
         self._settled.wait()

@@ -109,6 +109,7 @@ class Sums:
             self.give_up()
         for thread in self._threads.values():
             thread.join()
+        self._threads.clear()
 
     def _sentence(self, group: str, topic: str) -> str:
         return f"{self._name} waits for the others in the sum {topic!r}{f' of the group {group!r}' if group else ''}"

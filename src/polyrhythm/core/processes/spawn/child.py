@@ -2,7 +2,7 @@
 
 It has a control link to its launcher, and a socket for its beats. To the launcher go `address`, `events`, the result (a plain frame),
 `ended`, `failed`, `condition`, `agree`, `held`, `stopped`, `signalled`, `moment`. From the launcher come `table`, `lost`, `ended` (of
-others), `agreed`, `release`, `hold`, `stop`, `end`, `inject`, `resume`. The end of that link is the end of the launcher, and so of this
+others), `agreed`, `release`, `hold`, `stop`, `end`, `inject`, `resume`. Topics `crew/…` are those of `NodeCrew`. The end of that link is the end of the launcher, and so of this
 process.
 
 SIGTERM, SIGHUP and SIGQUIT, which batch systems send to all processes of a job, are the launcher's to decide on: whether the run is
@@ -27,6 +27,8 @@ import torch
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from polyrhythm.core import rng
+from polyrhythm.core.kernel.agreement import Facts
+from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import AnyEvent, Ended, Recorder, Started
 from polyrhythm.core.kernel.job import WorkerContext
@@ -34,16 +36,18 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.stopping import ENDING
+from polyrhythm.core.kernel.view import NextView
 from polyrhythm.core.processes.collectives.nccl import Communicators, Nccl
 from polyrhythm.core.processes.collectives.reducer import GroupReducer
 from polyrhythm.core.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.core.processes.collectives.traffic import CountTraffic
-from polyrhythm.core.processes.runtime import agreement, failure
+from polyrhythm.core.processes.runtime import agreement, failure, node_crew
 from polyrhythm.core.processes.runtime.actor_faults import MOMENT, ActorFaults
 from polyrhythm.core.processes.runtime.beat_sender import BeatSender, BeatTarget
 from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.core.processes.runtime.context import NodeContext
 from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.core.processes.runtime.node_crew import NodeCrew
 from polyrhythm.core.processes.runtime.reporter import StatusReporter
 from polyrhythm.core.processes.runtime.role import Role
 from polyrhythm.core.processes.runtime.status import ActorStatus
@@ -119,8 +123,13 @@ class Child:
         self._faults = ActorFaults(role.name, self._node, spec.faults, spec.fault_seed, self._ask) if spec.faults else None
         self._node.stop_point.on_stop = self._stop
         self._node.stop_point.on_end = lambda: self._in_loop(lambda: self._send("stopped", (0.0,)))
-        self._node.agreement.on_request = lambda facts, remedy: self._launcher.send_control(agreement.agreement_request(facts, remedy))
-        self._node.on_compare = lambda comparison: self._launcher.send_control(agreement.comparison_message(comparison))
+        self._node.agreement.on_request = self._agree
+        self._node.on_compare = self._compare
+        self._context = NodeContext(self._node)
+        self._crew: Callable[[Message], None] = partial(node_crew.follow, self._node)
+        if spec.changes and is_worker(role.name):
+            crew = self._context.crew = NodeCrew(self._node, self._context, self._launcher.send_control, self._share)
+            self._context.taken_last, self._crew = crew.end, crew.receive
 
     def run(self, work: Callable[[], Work]) -> int:
         """Run the actor from its start to its end; the process's exit code."""
@@ -131,7 +140,7 @@ class Child:
             self._in_loop(lambda: self._send("address", (float(os.getpid()),), msgspec.json.encode(self._address).decode()))
             self._started.wait()
             self._record(Started(self._node.port.now(), self._name))
-            works, context = is_worker(self._name), NodeContext(self._node)
+            works, context = is_worker(self._name), self._context
             if self._faults is not None:
                 self._faults.follow(context)
             self._node.steps.compute() if works else self._node.steps.wait()
@@ -237,12 +246,12 @@ class Child:
         assert frame.flags & CONTROL
         match message.topic:
             case "table":
-                self._begin(message)
+                self._learn(message)
             case "lost":
                 self._node.lose(message.text)
             case "ended":
                 self._node.peer_ended(message.text)
-            case "agreed":
+            case "agreed" if message.numbers[0] == self._node.actor.epoch:
                 self._node.agreement.settle(message.text)
             case "release":
                 self._released.finish(None, None)
@@ -254,11 +263,18 @@ class Child:
                 self._node.stop_point.settle(int(message.numbers[0]))
             case "end":
                 os._exit(128 + int(message.numbers[0]))
+            case topic if topic.startswith(node_crew.CREW):
+                self._crew(message)
 
-    def _begin(self, message: Message) -> None:
+    def _learn(self, message: Message) -> None:
+        """Learn where everyone is: at the beginning of the run, and when somebody joins it."""
         data = message.tensors[0].numpy().tobytes()
         table = msgspec.json.decode(data, type=dict[str, Address])
         self._node.begin_run(table, message.numbers[0])
+        if not self._started.finished:
+            self._begin(table)
+
+    def _begin(self, table: dict[str, Address]) -> None:
         self._node.reducers = self._reducers()
         if self._spec.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)
@@ -274,7 +290,19 @@ class Child:
         if mine and self._node.device != "cpu":
             communicators = Communicators(self._open_store, self._node.device)
             return {group.name: Nccl(communicators, group.name, group.members, add) for group in mine}
-        return {group.name: open_memory(group, self._name, add) for group in mine if group.memory}
+        return {group.name: open_memory(group, self._name, add, self._spec.changes) for group in mine if group.memory}
+
+    def _share(self, view: NextView) -> dict[str, GroupReducer]:
+        """The way to a sum of all workers of the next view."""
+        group = SharingGroup("", view.change.after.members, view.memory)
+        shares = group.memory and self._name in group.members
+        return {"": open_memory(group, self._name, self._node.peers.count, restores=True)} if shares else {}
+
+    def _agree(self, facts: Facts, remedy: str) -> None:
+        self._launcher.send_control(agreement.agreement_request(facts, remedy, self._node.actor.epoch))
+
+    def _compare(self, comparison: Comparison) -> None:
+        self._launcher.send_control(agreement.comparison_message(comparison, self._node.actor.epoch))
 
     def _open_store(self) -> Store:
         target = StoreTarget("127.0.0.1", self._spec.store_port, self._spec.secret)
@@ -293,7 +321,7 @@ class Child:
             self._node.fail(failure.rebuild(message))
 
 
-def open_memory(group: SharingGroup, name: str, add: CountTraffic) -> SharedMemoryReducer:
+def open_memory(group: SharingGroup, name: str, add: CountTraffic, restores: bool) -> SharedMemoryReducer:
     """The part of the member `name` in the memory that `group` shares."""
     segment = SharedSegment.open(group.memory, len(group.members))
-    return SharedMemoryReducer(MemoryGroup(segment, group.members.index(name)), group.members, add)
+    return SharedMemoryReducer(MemoryGroup(segment, group.members.index(name)), group.members, add, restores)

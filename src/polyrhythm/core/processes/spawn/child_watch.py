@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from enum import Enum
 
 from polyrhythm.core.kernel.events import Suspected
-from polyrhythm.core.processes.runtime.beats import BeatLimits, BeatObserver, Finding, process_state
+from polyrhythm.core.kernel.names import is_worker
+from polyrhythm.core.processes.runtime.beats import BeatLimits, BeatObserver, Finding, Verdict, process_state
 from polyrhythm.core.processes.runtime.suspicions import Suspicions
 from polyrhythm.core.processes.spawn.supervisor import Supervisor
+
+STOPPED_SECONDS = 5.0
+"""A worker that may be replaced may be stopped for so long, by a shell or a debugger."""
 
 
 class Reaction(Enum):
@@ -30,6 +35,12 @@ def wait(name: str, found: Finding) -> Reaction:
     return Reaction.WAIT
 
 
+def replace_stopped(name: str, found: Finding) -> Reaction:
+    """Have a worker lost that is stopped or cut off, so that another takes its place."""
+    stopped = found.verdict in (Verdict.STOPPED, Verdict.UNREACHABLE) and is_worker(name)
+    return Reaction.REPLACE if stopped and time.monotonic() - found.since > STOPPED_SECONDS else Reaction.WAIT
+
+
 class ChildWatch:
     """The watch over the children of `supervisor`; `record` gets times of CLOCK_MONOTONIC, as `look` does."""
 
@@ -43,6 +54,10 @@ class ChildWatch:
     def begin(self) -> None:
         """All are up."""
         self.observer.begin(self._supervisor.children)
+
+    def admit(self, name: str) -> None:
+        """The actor `name` has come up later."""
+        self.observer.begin([name])
 
     def forget(self, name: str) -> None:
         """The actor `name` has ended, or is lost."""

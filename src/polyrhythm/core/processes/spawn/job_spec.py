@@ -62,6 +62,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     """The run's faults as `actor_faults.pack` has them; empty where there are none."""
     fault_seed: int = 0
     """The seed from which lost messages are drawn."""
+    changes: bool = False
+    """True if workers may leave and join while the job runs."""
     expendable: list[str] = []
     """The actors without which the run continues, where there is no launcher to report losses."""
 

@@ -15,6 +15,7 @@ from polyrhythm.core.kernel.names import is_worker, server, worker
 from polyrhythm.core.processes.runtime.actor_faults import pack
 from polyrhythm.core.processes.runtime.stall_detection import Patience
 from polyrhythm.core.processes.spawn import fork_client, job_spec
+from polyrhythm.core.processes.spawn.child_watch import replace_stopped, wait
 from polyrhythm.core.processes.spawn.job_spec import JobSpec, SharingGroup
 from polyrhythm.core.processes.spawn.launched_run import LaunchedRun
 from polyrhythm.core.processes.spawn.process_faults import refuse_virtual
@@ -102,6 +103,7 @@ class Processes:
         faults = self._schedule(job, devices)
         by_messages = any(isinstance(fault, LineFault) for fault in faults)  # sums in shared memory would go past a cut
         with ExitStack() as stack:
+            by_messages |= not job.crew.fixed and set(devices.values()) != {"cpu"}  # a sum through NCCL cannot be interrupted
             groups = [_share(name, members, stack, by_messages) for name, members in job.summing.items()]
             spec = JobSpec(
                 *job_spec.surroundings(),
@@ -114,6 +116,7 @@ class Processes:
                 _keep_store(devices, secret, stack),
                 faults=pack(faults),
                 fault_seed=self.seed,
+                changes=not job.crew.fixed,
             )
             return self._launch(job, record, spec, devices, faults)
 
@@ -129,7 +132,10 @@ class Processes:
     def _launch(self, job: Job, record: Recorder, spec: JobSpec, devices: dict[str, str], faults: list[Fault]) -> Ending:
         with fork_client.borrow() as client:  # first, so that it imports while the job is packed
             packed = job_spec.pack(spec, (job.program, job.service))
-            return LaunchedRun(job, record, self.startup, self._patience, faults=faults).execute(client, devices, packed, self.preload)
+            crew, [place], shares = job.crew, self.locations(1), any(group.memory for group in spec.groups)
+            policy = replace_stopped if not crew.fixed and crew.replace else wait
+            run = LaunchedRun(job, record, self.startup, self._patience, policy, faults, place, shares)
+            return run.execute(client, devices, packed, self.preload)
 
     def _devices(self, job: Job) -> dict[str, str]:
         """The device of each actor: one CUDA device for each worker if there are enough and they may be used, else the CPU."""

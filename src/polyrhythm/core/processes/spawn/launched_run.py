@@ -9,19 +9,22 @@ from contextlib import suppress
 import msgspec
 
 from polyrhythm.core.kernel.comparison import Comparisons
-from polyrhythm.core.kernel.events import AnyEvent, Faulted, Recorder, Stepped, Suspected
-from polyrhythm.core.kernel.job import Ending, Job
+from polyrhythm.core.kernel.events import AnyEvent, CrewChanged, Faulted, Recorder, Stepped, Suspected
+from polyrhythm.core.kernel.job import Ending, Job, Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.kernel.stopping import asked_first
+from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.core.processes.runtime import failure
 from polyrhythm.core.processes.runtime.agreement import AgreementCollector, comparison_of
 from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS
+from polyrhythm.core.processes.runtime.node_crew import CREW
 from polyrhythm.core.processes.runtime.stall_detection import Patience, StallDetector, report
 from polyrhythm.core.processes.runtime.status import ActorStatus
 from polyrhythm.core.processes.runtime.whole_run import of_whole_run
 from polyrhythm.core.processes.spawn.child_watch import ChildWatch, OnStalled, wait
 from polyrhythm.core.processes.spawn.fork_client import ForkClient
+from polyrhythm.core.processes.spawn.process_crew import ProcessCrew
 from polyrhythm.core.processes.spawn.process_faults import ProcessFaults
 from polyrhythm.core.processes.spawn.requested_stop import RequestedStop
 from polyrhythm.core.processes.spawn.supervisor import SupervisedChild, Supervisor
@@ -37,7 +40,10 @@ _RELEASE_SECONDS = 10.0
 
 
 class LaunchedRun:
-    """One run of `job`, whose actors have `startup` seconds to come up; `execute` once. Observes the supervisor of its children."""
+    """One run of `job`, whose actors have `startup` seconds to come up; `execute` once. Observes the supervisor of its children.
+
+    Where the crew may change, all workers are at one `place`, and share memory if that `shares`.
+    """
 
     def __init__(
         self,
@@ -47,6 +53,8 @@ class LaunchedRun:
         patience: Patience,
         on_stalled: OnStalled = wait,
         faults: Sequence[Fault] = (),
+        place: Location = Location("", ""),  # noqa: B008 (a frozen value)
+        shares: bool = False,
     ) -> None:
         self._job = job
         self._record = record
@@ -66,10 +74,16 @@ class LaunchedRun:
         self._lost: list[str] = []
         self._faults = ProcessFaults(faults, self._loop, self._supervisor, record, lambda: time.monotonic() - self._origin)
         self._faults.over = self._is_over
+        self._crew = ProcessCrew(job, self._supervisor, place, shares, self._change)
+        self._counts: dict[str, Stepped] = {}
+        if self._crew.changes:
+            self._faults.joins, self._faults.leaves = lambda fault: self._crew.join(), self._crew.leave
 
     def execute(self, client: ForkClient, devices: dict[str, str], job_spec: int, preload: Iterable[str]) -> Ending:
         """Start an actor for each of `devices` and see the run to its end. Closes `job_spec`."""
         try:
+            if self._crew.changes:
+                self._supervisor.keep(devices, job_spec)
             self._supervisor.start(client, devices, job_spec, preload)
             self._loop.after(self._startup, self._check_startup)
             with asked_first(lambda problem: self._loop.call(lambda: self._request_stop(problem))):
@@ -84,14 +98,19 @@ class LaunchedRun:
             return self._ending()
         finally:
             self._supervisor.close()
+            self._crew.close()
             self._faults.close()
             self._loop.close()
 
     # What the supervisor reports
 
     def came_up(self, child: SupervisedChild) -> None:
-        """The run begins when all are up."""
-        if self._supervisor.up:
+        """The run begins when all are up; afterwards somebody joins it, and everybody must know the address."""
+        if self._started:
+            self._watch.admit(child.name)
+            self._faults.follow(child)
+            self._supervisor.begin(self._supervisor.table, self._origin)
+        elif self._supervisor.up:
             self._started, now = True, time.monotonic()
             self._origin = now - self._job.began
             self._detector.begin(self._supervisor.children, now)
@@ -107,11 +126,14 @@ class LaunchedRun:
         for event in events:
             if isinstance(event, Stepped):
                 self._detector.note_step(event.actor, event.clock, time.monotonic())
+                self._counts[event.actor] = event
             self._record(of_whole_run(event, child.bytes_sent, total))
 
     def received(self, child: SupervisedChild, message: Message) -> None:
         """Handle the other messages of an actor's runtime."""
         match message.topic:
+            case "agree" | "compare" if message.numbers[0] != self._crew.epoch:
+                return  # of an earlier view
             case "agree":
                 self._collector.add(child.name, message)
                 self._check_agreement()
@@ -128,11 +150,15 @@ class LaunchedRun:
                 self._stop.received(child.name, message)
             case "signalled":
                 self._loop.after(_TOGETHER_SECONDS, lambda: self._end_signalled(child, int(message.numbers[0])))
+            case topic if topic.startswith(CREW):
+                self._crew.received(child.name, message)
 
     def ended(self, child: SupervisedChild) -> None:
         """An actor has ended well, which the others must know."""
         self._forget(child.name)
         self._supervisor.broadcast(Message("ended", text=child.name))
+        if self._crew.changes and is_worker(child.name) and not self._crew.present(child.name):
+            child.link.send_control(Message("release"))  # it has left, and nobody waits for it
         self._check_end()
 
     def lost(self, child: SupervisedChild, why: str) -> None:
@@ -158,7 +184,8 @@ class LaunchedRun:
         why = f"{scheduled}: {why}" if scheduled else why
         if self._stop is not None:
             self._stop.lose()
-        if not self._started or self._job.essential(child.name):
+        changes = self._crew.changes and is_worker(child.name)
+        if not self._started or (self._job.essential(child.name) and not changes):
             self.failed(WorkerFailed(child.name, why))
             return
         self._lost.append(child.name)
@@ -168,18 +195,36 @@ class LaunchedRun:
         if not self._workers_left():
             self.failed(WorkerFailed(child.name, f"{why}, and no other worker is left"))
             return
-        self._supervisor.broadcast(Message("lost", text=child.name))
+        if changes:
+            self._lose_worker(child.name, why)
+        else:
+            self._supervisor.broadcast(Message("lost", text=child.name))
         self._check_agreement()
         self._check_end()
 
+    def _lose_worker(self, name: str, why: str) -> None:
+        try:
+            self._crew.lose(name, why)
+        except WorkerFailed as problem:
+            self.failed(problem)
+
+    def _change(self, change: ViewChange) -> None:
+        """The crew changes: what its members agree on and compare is counted anew."""
+        now, view = time.monotonic(), change.after
+        self._collector, self._comparisons = AgreementCollector(), Comparisons()
+        for name in change.joined:
+            self._detector.admit(name, now)
+        self._record(CrewChanged(now - self._origin, view.first, view.epoch, view.members, change.joined, change.left))
+
     def _request_stop(self, problem: Stopped) -> None:
         """A signal asks the run to end: with a last checkpoint, if it can have one."""
+        self._crew.freeze()
         self._stop = RequestedStop(problem, self._supervisor, self._workers_left(), self.failed)
         self._stop.begin(self._loop, self._job.grace if self._started else 0.0)
 
     def _end_signalled(self, child: SupervisedChild, number: int) -> None:
         """A child was sent a signal that asks it to end; where all were, this process was too, and decides for them."""
-        if self._stop is None and not child.dead:
+        if self._stop is None and not child.dead and not (self._crew.changes and self._crew.leave(child.name)):
             self._signalled[child.name] = number
             child.link.send_control(Message("end", (float(number),)))
 
@@ -190,9 +235,11 @@ class LaunchedRun:
 
     def _is_over(self, child: SupervisedChild) -> bool:
         """True if nothing more is expected of it."""
-        return child.ended is not None or child.name in self._lost
+        return child.ended is not None or child.name in self._lost or child.name in self._crew.dismissed
 
     def _workers_left(self) -> list[str]:
+        if self._crew.changes:
+            return list(self._crew.authority.view.members)
         return [name for name in self._supervisor.children if is_worker(name) and name not in self._lost]
 
     def _check_end(self) -> None:
@@ -202,7 +249,7 @@ class LaunchedRun:
 
     def _check_agreement(self) -> None:
         if (difference := self._collector.settle(self._workers_left())) is not None:
-            self._supervisor.broadcast(Message("agreed", text=difference))
+            self._supervisor.broadcast(Message("agreed", (float(self._crew.epoch),), difference))
 
     def _look(self) -> None:
         """Look for a stalled actor that others wait for."""
@@ -237,10 +284,19 @@ class LaunchedRun:
 
     def _ending(self) -> Ending:
         children = self._supervisor.children
+        results = {name: child.result for name, child in children.items() if is_worker(name) and name not in self._lost}
+        if self._crew.changes:  # of those that are lost, what they had done
+            results |= {name: departed(step.clock, step.samples) for name, step in self._counts.items() if name in self._lost}
         return Ending(
-            {name: children[name].result for name in self._workers_left()},
+            results,
             sum(child.bytes_sent for child in children.values()),
             sum(child.messages_sent for child in children.values()),
             max((child.ended for child in children.values() if child.ended is not None), default=0.0),
             list(self._lost),
+            first=self._crew.authority.view.first,
         )
+
+
+def departed(clock: int, samples: int) -> Message:
+    """The result of a worker that was lost: what it had counted."""
+    return Message("result", (float(clock), float(samples), 0.0), '{"names": [], "metrics": {}}')

@@ -50,7 +50,7 @@ class ProcessFaults:
         clock: Callable[[], float],
     ) -> None:
         self.joins: Callable[[Join], None] = lambda fault: None
-        self.leaves: Callable[[str], None] = lambda name: self._signal(name, signal.SIGTERM)
+        self.leaves: Callable[[str], object] = lambda name: self._signal(name, signal.SIGTERM)
         self.over: Callable[[SupervisedChild], bool] = lambda child: child.dead
         self._faults = list(faults)
         self._awaited = AwaitedFaults(self._faults)
@@ -77,11 +77,16 @@ class ProcessFaults:
         if not self._faults:
             return
         for child in self._supervisor.children.values():
-            with suppress(ProcessLookupError):  # it is gone already
-                self._handles[child.name] = os.pidfd_open(child.pid)
+            self.follow(child)
         for number, fault in enumerate(self._faults):
             if (at := begins(fault)) is not None and not isinstance(fault, Drop | DatagramFaults):
                 self._loop.after(at - self._clock(), lambda number=number, fault=fault: self._inject(number, fault))  # type: ignore[misc]
+
+    def follow(self, child: SupervisedChild) -> None:
+        """Hold on to the process of `child`, where the run has faults."""
+        if self._faults:
+            with suppress(ProcessLookupError):  # it is gone already
+                self._handles[child.name] = os.pidfd_open(child.pid)
 
     def reach(self, child: SupervisedChild, moment: str) -> None:
         """Inject what has waited for this moment of `child`, whose program waits, and let it continue."""

@@ -82,24 +82,39 @@ class Supervisor:
         self._observer = observer
         self._client: ForkClient | None = None
         self._closed = False
+        self._devices: dict[str, str] = {}
+        self._modules: list[str] = []
+        self._kept = -1
         self._decoder = msgspec.msgpack.Decoder(list[AnyEvent])
 
     def start(self, client: ForkClient, devices: Mapping[str, str], job_spec: int, preload: Iterable[str] = ()) -> None:
         """Start a child for each of `devices`, by actor, and close the descriptor `job_spec`; before the loop runs, or in its thread."""
-        modules = [*preload, *(name for name in list(sys.modules) if name.startswith("polyrhythm."))]
+        self._modules = [*preload, *(name for name in list(sys.modules) if name.startswith("polyrhythm."))]
         try:
             self._client = client
             self._loop.watch(client.socket, READ, lambda _: self._receive_death())
             for name, device in devices.items():
-                ours, theirs = socket.socketpair()
-                child = self.children[name] = SupervisedChild(name, FrameLink(self._loop, Plain(ours), Wiring(), Tally()))
-                child.link.on_frame = lambda _, frame, it=child: self._receive(it, frame)  # type: ignore[misc]
-                child.link.on_close = lambda _, why, it=child: self._cut_off(it, why)  # type: ignore[misc]
-                child.beats, beats = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                with theirs, beats:
-                    client.fork(Fork(name, device, modules), theirs, beats, job_spec)
+                self._fork(name, device, job_spec)
         finally:
             os.close(job_spec)
+
+    def keep(self, devices: Mapping[str, str], job_spec: int) -> None:
+        """Keep what `add` needs until `close`: the devices by actor, and the job spec."""
+        self._devices, self._kept = dict(devices), os.dup(job_spec)
+
+    def add(self, name: str, like: str) -> None:
+        """Start one more child, with the device of the actor `like`. Raises RunError if the fork server has failed."""
+        self._fork(name, self._devices[like], self._kept)
+
+    def _fork(self, name: str, device: str, job_spec: int) -> None:
+        assert self._client is not None, "a fork server that fails ends the run"
+        ours, theirs = socket.socketpair()
+        child = self.children[name] = SupervisedChild(name, FrameLink(self._loop, Plain(ours), Wiring(), Tally()))
+        child.link.on_frame = lambda _, frame: self._receive(child, frame)
+        child.link.on_close = lambda _, why: self._cut_off(child, why)
+        child.beats, beats = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, beats:
+            self._client.fork(Fork(name, device, self._modules), theirs, beats, job_spec)
 
     @property
     def table(self) -> dict[str, Address]:
@@ -161,6 +176,9 @@ class Supervisor:
             child.link.close()
             if child.beats is not None:
                 child.beats.close()
+        if self._kept >= 0:
+            os.close(self._kept)
+            self._kept = -1
         self._forget_server()
 
     def _receive(self, child: SupervisedChild, frame: Frame) -> None:

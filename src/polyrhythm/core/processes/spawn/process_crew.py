@@ -1,0 +1,150 @@
+"""The crew of a run in real processes that may change: carries out what its authority decides, by messages to the processes.
+
+`LaunchedRun` has one, and gives it the messages of workers about the crew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from polyrhythm.core.kernel.crew_authority import CrewAuthority
+from polyrhythm.core.kernel.group import workers
+from polyrhythm.core.kernel.job import Job, Location
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of, worker
+from polyrhythm.core.kernel.view import NextView, View, ViewChange
+from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, ENDED, HELD, HOLD, RELEASE, SETTLE
+from polyrhythm.core.processes.spawn.supervisor import Supervisor
+from polyrhythm.core.shared_memory import SharedSegment
+from polyrhythm.errors import WorkerFailed
+
+_SEGMENTS = 4
+"""A worker that computes for long opens the memory of a view when others are some views further."""
+
+
+class ProcessCrew:
+    """The workers of `job`; `place` is where all are, and they share memory if that `shares`. Everything happens in the loop's thread.
+
+    `changed` is called with each change before anybody is notified. `epoch` is that of the view that was announced last, and `dismissed`
+    are those who were not admitted.
+    """
+
+    def __init__(self, job: Job, supervisor: Supervisor, place: Location, shares: bool, changed: Callable[[ViewChange], None]) -> None:
+        self.changes = not job.crew.fixed
+        self.authority = CrewAuthority(job.crew, View.of(workers(job.workers)), self)
+        self.epoch = 0
+        self.dismissed: set[str] = set()
+        self._job = job
+        self._supervisor = supervisor
+        self._place = place
+        self._shares = shares
+        self._changed = changed
+        self._segments: deque[SharedSegment] = deque()
+
+    def essential(self, name: str) -> bool:
+        """True if the others cannot go on without `name` in this view: the first is who has the result."""
+        return self._job.essential(name) or name == self.authority.view.first
+
+    def present(self, name: str) -> bool:
+        """True if `name` is a worker of the present view."""
+        return self.authority.view.present(name)
+
+    def join(self) -> None:
+        """A worker is to join."""
+        self.authority.join()
+
+    def freeze(self) -> None:
+        """Let nobody join or leave any more: the run is to end."""
+        if self.changes:
+            self.authority.end("")
+
+    def leave(self, name: str) -> bool:
+        """`name` leaves with notice. False if it is the last that is there, or no worker."""
+        stays = [member for member in self.authority.view.members if member != name and member not in self.authority.leaving]
+        if stays and self.present(name):
+            self.authority.leave(name)
+        return bool(stays) and self.present(name)
+
+    def lose(self, name: str, why: str) -> None:
+        """The worker `name` is lost. Raises WorkerFailed if the run cannot continue."""
+        authority = self.authority
+        if not self.present(name):
+            if name in authority.coming:
+                authority.lose(name, False)
+            else:
+                self._renew(name)  # it had left, and was handing its state over
+            return
+        interrupts = self.essential(name)
+        if interrupts and authority.ended:
+            raise WorkerFailed(name, f"{why}, and others have taken their last step, so that none can be repeated without it")
+        if not interrupts:
+            self._supervisor.broadcast(Message("lost", text=name))
+        authority.lose(name, interrupts)
+
+    def received(self, name: str, message: Message) -> None:
+        """A worker's message about the crew; one of an earlier view counts no more, but that of a newcomer does."""
+        epoch, *numbers = map(int, message.numbers)
+        if message.topic == ENDED:
+            self.authority.end(name)
+        elif epoch != self.epoch and name not in self.authority.coming:
+            return
+        elif message.topic == ARRIVE:
+            self.authority.arrive(name)
+        elif message.topic == HELD:
+            self.authority.held(name, *numbers)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        while self._segments:
+            self._segments.popleft().close()
+
+    # The hands of the authority
+
+    def hire(self, name: str) -> None:
+        self._supervisor.add(name, worker(rank_of(name) % self._job.crew.most))
+
+    def dismiss(self, name: str) -> None:
+        self.dismissed.add(name)
+        self._supervisor.kill(name)
+
+    def hold(self, names: Iterable[str]) -> None:
+        self._send(names, Message(HOLD, (float(self.epoch),)))
+
+    def settle(self, names: Iterable[str], step: int) -> None:
+        self._send(names, Message(SETTLE, (float(self.epoch), float(step))))
+
+    def release(self, names: Iterable[str]) -> None:
+        """Release all: the crew does not change any more, and some may be on their way to the cut."""
+        self._send(self.authority.view.members, Message(RELEASE, (float(self.epoch),)))
+
+    def change(self, change: ViewChange) -> None:
+        self.epoch = change.after.epoch
+        self._changed(change)
+        places = ((self._place.site, self._place.host),) * change.after.size
+        notice = NextView(change, places, self._memory(change.after.size))
+        message = Message(CHANGE, (float(self.epoch),), msgspec.json.encode(notice).decode())
+        self._send((name for name in self._supervisor.children if name not in self.authority.coming), message)
+
+    def _renew(self, lost: str) -> None:
+        """Let the others wait no longer for what a worker that has left was handing over."""
+        before = self.authority.view
+        self.authority.view = View(before.epoch + 1, before.members, before.joined, before.left)
+        self.change(ViewChange(before, self.authority.view, frozenset([lost])))
+
+    def _memory(self, size: int) -> str:
+        """Where the members of the next view find the memory that they share; empty if they share none."""
+        if not self._shares or size < 2:
+            return ""
+        while len(self._segments) >= _SEGMENTS:
+            self._segments.popleft().close()
+        self._segments.append(SharedSegment.create(size))
+        return self._segments[-1].path
+
+    def _send(self, names: Iterable[str], message: Message) -> None:
+        children = self._supervisor.children
+        for name in list(names):
+            if not children[name].dead:
+                children[name].link.send_control(message)
