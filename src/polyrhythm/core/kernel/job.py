@@ -43,14 +43,14 @@ class CrewSide(Protocol):
     def cut(self, clock: int) -> int | None:
         """The step after which the crew changes at all workers, because somebody joins or leaves; None while it does not.
 
-        Called between two steps, after `clock` of them. It may wait until all workers have said how far they are.
+        Called between two steps, after `clock` of them. It may wait until all workers have said how far they are. Raises ViewChanged, as
+        `WorkerContext.perform` does, if a worker is lost that the others cannot continue without in this view.
         """
 
     def change(self) -> ViewChange | None:
         """Wait at the cut until all workers have come to it: the change that follows, or None where there is none after all.
 
-        A newcomer calls it first, and waits until it is admitted. Raises ViewChanged, as `WorkerContext.perform` does, if a worker is
-        lost that the others cannot continue without in this view.
+        A newcomer calls it first, and waits until it is admitted. Raises ViewChanged as `cut` does.
         """
 
     def enter(self, change: ViewChange) -> None:

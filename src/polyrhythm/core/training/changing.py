@@ -120,10 +120,10 @@ class ChangingCrew:
 
     def between(self, clock: int, drain: Callable[[int], str]) -> None:
         """After step `clock`: change with all others, if it is time. Raises LeftCrew if this worker leaves."""
-        step = self.context.crew.cut(clock)
-        if step is None or clock < step:
-            return
         try:
+            step = self.context.crew.cut(clock)
+            if step is None or clock < step:
+                return
             self.worker.look()
             drain(clock)
             change = self.context.crew.change()

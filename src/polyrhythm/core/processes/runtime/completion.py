@@ -6,6 +6,7 @@ A `Node` holds one for each coroutine that its program waits for; the store's cl
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 
@@ -33,3 +34,39 @@ class Completion:
         if self._error is not None:
             raise self._error
         return self._value
+
+
+class ProgramWaits:
+    """The waits of one program, in its thread, which a `problem` ends all at once: then nothing is waited for any more.
+
+    `awaited` is what the program waits for in words, where that is no message.
+    """
+
+    def __init__(self) -> None:
+        self.problem: BaseException | None = None
+        self.awaited: list[str] = []
+        self._all: dict[Completion, None] = {}
+
+    @property
+    def any(self) -> bool:
+        """True if the program waits."""
+        return bool(self._all)
+
+    def wait(self, begin: Callable[[Completion], None], instead: Callable[[], None] = lambda: None) -> Any:
+        """The result of what `begin` begins; where there is a problem, it is raised, and `instead` is called."""
+        completion = Completion()
+        self._all[completion] = None  # entered before the problem is looked at: one that comes in between ends the completion
+        try:
+            if self.problem is not None:
+                instead()
+                raise self.problem
+            begin(completion)
+            return completion.wait()
+        finally:
+            del self._all[completion]
+
+    def end(self, problem: BaseException) -> None:
+        """There is a problem: it is raised by all waits; from another thread."""
+        self.problem = problem
+        for completion in list(self._all):
+            completion.finish(None, problem)

@@ -19,7 +19,7 @@ from polyrhythm.core.kernel.events import AnyEvent, Recorder
 from polyrhythm.core.kernel.message import CALL, Delivery, Message
 from polyrhythm.core.kernel.port import Port, epoch_scope
 from polyrhythm.core.processes.collectives.reducer import GroupReducer
-from polyrhythm.core.processes.runtime.completion import Completion
+from polyrhythm.core.processes.runtime.completion import Completion, ProgramWaits
 from polyrhythm.core.processes.runtime.driving import drive, serves_alike
 from polyrhythm.core.processes.runtime.executor import ActorExecutor, Done
 from polyrhythm.core.processes.runtime.pending_agreement import PendingAgreement
@@ -42,7 +42,7 @@ class Node:
     """One actor's coroutines and its connections.
 
     `on_failure` is called once, in the loop's thread, when something failed outside of `complete`: a spawned coroutine, a
-    peer, the loop. From then on `complete` raises that error, as it does `problem`. `on_connection_lost` is called when the connection with a peer ends although
+    peer, the loop. From then on `complete` raises that error. `on_connection_lost` is called when the connection with a peer ends although
     `is_over` does not hold for it; without another one, that holds for a peer that has announced its end or is known to be lost.
     `on_control` is called with the messages of a peer's runtime to this one's.
     """
@@ -67,14 +67,12 @@ class Node:
         """The actor's port, for messages to other actors."""
         self.actor = ActorExecutor(role.name, self.loop, self._peers, self._reduce, self.fail)
         self.queue = ProgramQueue(self.actor)
-        self.sums = Sums(role.name, lambda: self.problem)
-        self.problem: BaseException | None = None
-        """Why nothing can be performed now: what this node has failed with, or what has interrupted it until it enters the next view."""
+        self.sums = Sums(role.name, lambda: self.waits.problem)
+        self.waits = ProgramWaits()
+        """Their problem is what this node has failed with, or what interrupts its program until it enters the next view."""
         self.epoch = 0
         """The epoch of the newest view that this actor was notified of."""
         self._ended: set[str] = set()
-        self._completions: dict[Completion, None] = {}
-        self._awaited: list[str] = []
         self._performed = 0
         self._begins = self._runs_here = False
         self._failure: BaseException | None = None
@@ -103,7 +101,7 @@ class Node:
         """The waits of this actor's coroutines in words, if its program is in `perform` and they all wait for messages or a sum alone."""
         if self.steps.leaving:
             return [f"{self._role.name} waits for the others to end"]
-        return self.actor.standstill(self.sums.waits or self._awaited) if self._completions or self._runs_here else []
+        return self.actor.standstill(self.sums.waits or self.waits.awaited) if self.waits.any or self._runs_here else []
 
     @property
     def calls(self) -> bool:
@@ -123,11 +121,11 @@ class Node:
 
     def wait_for(self, what: str, begin: Callable[[Completion], None]) -> Any:
         """Block until the completion is finished that `begin` gets in the loop's thread: `what` is waited for, in words."""
-        self._awaited = [f"{self._role.name} waits for {what}"]
+        self.waits.awaited = [f"{self._role.name} waits for {what}"]
         try:
-            return self._wait(lambda completion: self.loop.call(lambda: begin(completion)))
+            return self.waits.wait(lambda completion: self.loop.call(lambda: begin(completion)))
         finally:
-            self._awaited = []
+            self.waits.awaited = []
 
     def compare(self, comparison: Comparison) -> None:
         """Hand it to `on_compare`, in the loop's thread; waits for nobody."""
@@ -136,7 +134,7 @@ class Node:
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
         """Have the loop run `coroutine` without waiting for it, before everything that is given to it from now on."""
         queue = self.queue  # before the problem is looked at: what interrupts afterwards closes this one
-        if self.problem is not None:
+        if self.waits.problem is not None:
             coroutine.close()
             return
         self._begins = True
@@ -148,9 +146,9 @@ class Node:
         # what needs no other thread is done in this one: handing over takes longer than a small sum
         self._performed += 1
         queue = self.queue
-        if self.problem is not None:
+        if self.waits.problem is not None:
             coroutine.close()
-            raise self.problem
+            raise self.waits.problem
         pending: Effect[Any] | None = None
         if not self.actor.tasks and (not self._begins or queue.quiet):  # another coroutine would run at the same time, in the loop
             self._runs_here = True
@@ -167,21 +165,8 @@ class Node:
             if not (serves_alike(self.device) and drive(self.loop, lambda: self._take(queue, queued), completion, self.fail)):
                 self.loop.call(lambda: self._take(queue, queued))
 
-        result: T = self._wait(hand_over, coroutine.close)
+        result: T = self.waits.wait(hand_over, coroutine.close)
         return result
-
-    def _wait(self, begin: Callable[[Completion], None], instead: Callable[[], None] = lambda: None) -> Any:
-        """The result of what `begin` begins; where there is a problem, it is raised, and `instead` is called."""
-        completion = Completion()
-        self._completions[completion] = None  # entered before the problem is looked at: one that comes in between ends the completion
-        try:
-            if self.problem is not None:
-                instead()
-                raise self.problem
-            begin(completion)
-            return completion.wait()
-        finally:
-            del self._completions[completion]
 
     def start(self) -> None:
         """Start the loop's thread."""
@@ -202,9 +187,7 @@ class Node:
 
     def break_off(self, problem: BaseException) -> None:
         """End all waits of the program with `problem`; in the loop's thread."""
-        self.problem = problem
-        for completion in list(self._completions):
-            completion.finish(None, problem)
+        self.waits.end(problem)
         self.sums.give_up()
 
     def lose(self, name: str) -> None:
@@ -269,9 +252,7 @@ class Node:
     def _close(self) -> None:
         if self._failure is None:
             self._failure = RunError(f"{self._role.name} has left its run, so it cannot send to the others any more.")
-        self.problem = self._failure
-        for completion in list(self._completions):
-            completion.finish(None, self._failure)
+        self.waits.end(self._failure)
 
     def record(self, event: AnyEvent) -> None:
         """Keep an event of this actor."""
@@ -297,7 +278,7 @@ class Node:
             raise
 
     def _take(self, queue: ProgramQueue, item: QueuedCoroutine) -> None:
-        if self.problem is not None:
+        if self.waits.problem is not None:
             item.coroutine.close()
         else:
             queue.take(item)

@@ -53,8 +53,8 @@ class NodeCrew:
     def cut(self, clock: int) -> int | None:
         """Wait until all workers have said how far they are, if somebody is to join or to leave."""
         point = self._point  # before the problem is looked at: an interruption that comes afterwards lets this one fail
-        if self._node.problem is not None:
-            raise self._node.problem
+        if self._node.waits.problem is not None:
+            raise self._node.waits.problem
         return point.look(clock) or None
 
     def change(self) -> ViewChange | None:
@@ -129,13 +129,13 @@ class NodeCrew:
     def _enter(self, change: ViewChange, entered: Completion) -> None:
         node, epoch = self._node, change.after.epoch
         if node.failure is not None or epoch < max(self._views):
-            entered.finish(None, node.problem or ViewChanged(self._views[max(self._views)].change))
+            entered.finish(None, node.waits.problem or ViewChanged(self._views[max(self._views)].change))
             return
         try:
             found = self._views[epoch]
             self._views = {epoch: found}
             self._places = {name: Location(*place) for name, place in zip(change.after.members, found.locations, strict=True)}
-            node.problem = None
+            node.waits.problem = None
             node.queue.close()
             node.queue = ProgramQueue(node.actor)
             node.actor.enter(epoch)

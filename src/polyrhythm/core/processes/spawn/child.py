@@ -2,8 +2,8 @@
 
 It has a control link to its launcher, and a socket for its beats. To the launcher go `address`, `events`, the result (a plain frame),
 `ended`, `failed`, `condition`, `agree`, `held`, `stopped`, `signalled`, `moment`. From the launcher come `table`, `lost`, `ended` (of
-others), `agreed`, `release`, `hold`, `stop`, `end`, `inject`, `resume`. Topics `crew/…` are those of `NodeCrew`. The end of that link is the end of the launcher, and so of this
-process.
+others), `agreed`, `release`, `hold`, `stop`, `end`, `inject`, `resume`; topics `crew/…` are those of `NodeCrew`. The end of that link is
+the end of the launcher, and so of this process.
 
 SIGTERM, SIGHUP and SIGQUIT, which batch systems send to all processes of a job, are the launcher's to decide on: whether the run is
 asked to stop, or only this process is to end.
@@ -24,7 +24,6 @@ from typing import Any
 
 import msgspec
 import torch
-from torch.distributed import Store  # type: ignore[attr-defined]
 
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.agreement import Facts
@@ -36,11 +35,6 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.stopping import ENDING
-from polyrhythm.core.kernel.view import NextView
-from polyrhythm.core.processes.collectives.nccl import Communicators, Nccl
-from polyrhythm.core.processes.collectives.reducer import GroupReducer
-from polyrhythm.core.processes.collectives.shared_memory import SharedMemoryReducer
-from polyrhythm.core.processes.collectives.traffic import CountTraffic
 from polyrhythm.core.processes.runtime import agreement, failure, node_crew
 from polyrhythm.core.processes.runtime.actor_faults import MOMENT, ActorFaults
 from polyrhythm.core.processes.runtime.beat_sender import BeatSender, BeatTarget
@@ -51,16 +45,13 @@ from polyrhythm.core.processes.runtime.node_crew import NodeCrew
 from polyrhythm.core.processes.runtime.reporter import StatusReporter
 from polyrhythm.core.processes.runtime.role import Role
 from polyrhythm.core.processes.runtime.status import ActorStatus
-from polyrhythm.core.processes.spawn.job_spec import JobSpec, SharingGroup, unpack
-from polyrhythm.core.processes.store.attempt import StoreTarget
-from polyrhythm.core.processes.store.store_client import StoreClient
-from polyrhythm.core.processes.store.torch_store import TorchStore
+from polyrhythm.core.processes.spawn.child_sums import ChildSums
+from polyrhythm.core.processes.spawn.job_spec import JobSpec, unpack
 from polyrhythm.core.processes.system.allocator import keep_memory
 from polyrhythm.core.processes.transport.addresses import Address, listen_everywhere, listen_locally
 from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
 from polyrhythm.core.processes.transport.plain import Plain
 from polyrhythm.core.processes.transport.wire import CONTROL, Frame, Tally, packed
-from polyrhythm.core.shared_memory import MemoryGroup, SharedSegment
 from polyrhythm.errors import TamperedError, WireError
 
 Program = Callable[[WorkerContext], Message | None]
@@ -125,10 +116,11 @@ class Child:
         self._node.stop_point.on_end = lambda: self._in_loop(lambda: self._send("stopped", (0.0,)))
         self._node.agreement.on_request = self._agree
         self._node.on_compare = self._compare
+        self._sums = ChildSums(self._node, role.name, spec)
         self._context = NodeContext(self._node)
         self._crew: Callable[[Message], None] = partial(node_crew.follow, self._node)
         if spec.changes and is_worker(role.name):
-            crew = self._context.crew = NodeCrew(self._node, self._context, self._launcher.send_control, self._share)
+            crew = self._context.crew = NodeCrew(self._node, self._context, self._launcher.send_control, self._sums.enter)
             self._context.taken_last, self._crew = crew.end, crew.receive
 
     def run(self, work: Callable[[], Work]) -> int:
@@ -275,7 +267,7 @@ class Child:
             self._begin(table)
 
     def _begin(self, table: dict[str, Address]) -> None:
-        self._node.reducers = self._reducers()
+        self._node.reducers = self._sums.begin()
         if self._spec.ip:  # without a launcher, a connection is how the others learn of an end
             self._node.peers.connect(other for other in table if other != self._name)
         StatusReporter(self._node, self._spec.thresholds, self._send_status).look()
@@ -283,30 +275,11 @@ class Child:
             self._beats.start()
         self._started.finish(None, None)
 
-    def _reducers(self) -> dict[str, GroupReducer]:
-        """The ways to a sum of the groups that this actor is a member of, by their names."""
-        mine = [group for group in self._spec.groups if self._name in group.members]
-        add = self._node.peers.count
-        if mine and self._node.device != "cpu":
-            communicators = Communicators(self._open_store, self._node.device)
-            return {group.name: Nccl(communicators, group.name, group.members, add) for group in mine}
-        return {group.name: open_memory(group, self._name, add, self._spec.changes) for group in mine if group.memory}
-
-    def _share(self, view: NextView) -> dict[str, GroupReducer]:
-        """The way to a sum of all workers of the next view."""
-        group = SharingGroup("", view.change.after.members, view.memory)
-        shares = group.memory and self._name in group.members
-        return {"": open_memory(group, self._name, self._node.peers.count, restores=True)} if shares else {}
-
     def _agree(self, facts: Facts, remedy: str) -> None:
         self._launcher.send_control(agreement.agreement_request(facts, remedy, self._node.actor.epoch))
 
     def _compare(self, comparison: Comparison) -> None:
         self._launcher.send_control(agreement.comparison_message(comparison, self._node.actor.epoch))
-
-    def _open_store(self) -> Store:
-        target = StoreTarget("127.0.0.1", self._spec.store_port, self._spec.secret)
-        return TorchStore(StoreClient(self._name, lambda: target, _STORE_SECONDS, "the launcher's store"), "torch/")
 
     def _send_status(self, status: ActorStatus) -> None:
         message = status.message()
@@ -319,9 +292,3 @@ class Child:
     def _receive_from_peer(self, name: str, message: Message) -> None:
         if message.topic == "failed":
             self._node.fail(failure.rebuild(message))
-
-
-def open_memory(group: SharingGroup, name: str, add: CountTraffic, restores: bool) -> SharedMemoryReducer:
-    """The part of the member `name` in the memory that `group` shares."""
-    segment = SharedSegment.open(group.memory, len(group.members))
-    return SharedMemoryReducer(MemoryGroup(segment, group.members.index(name)), group.members, add, restores)

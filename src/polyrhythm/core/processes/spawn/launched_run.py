@@ -75,7 +75,6 @@ class LaunchedRun:
         self._faults = ProcessFaults(faults, self._loop, self._supervisor, record, lambda: time.monotonic() - self._origin)
         self._faults.over = self._is_over
         self._crew = ProcessCrew(job, self._supervisor, place, shares, self._change)
-        self._counts: dict[str, Stepped] = {}
         if self._crew.changes:
             self._faults.joins, self._faults.leaves = lambda fault: self._crew.join(), self._crew.leave
 
@@ -126,7 +125,7 @@ class LaunchedRun:
         for event in events:
             if isinstance(event, Stepped):
                 self._detector.note_step(event.actor, event.clock, time.monotonic())
-                self._counts[event.actor] = event
+                self._crew.stepped(event)
             self._record(of_whole_run(event, child.bytes_sent, total))
 
     def received(self, child: SupervisedChild, message: Message) -> None:
@@ -284,19 +283,11 @@ class LaunchedRun:
 
     def _ending(self) -> Ending:
         children = self._supervisor.children
-        results = {name: child.result for name, child in children.items() if is_worker(name) and name not in self._lost}
-        if self._crew.changes:  # of those that are lost, what they had done
-            results |= {name: departed(step.clock, step.samples) for name, step in self._counts.items() if name in self._lost}
         return Ending(
-            results,
+            self._crew.results(self._lost),
             sum(child.bytes_sent for child in children.values()),
             sum(child.messages_sent for child in children.values()),
             max((child.ended for child in children.values() if child.ended is not None), default=0.0),
             list(self._lost),
             first=self._crew.authority.view.first,
         )
-
-
-def departed(clock: int, samples: int) -> Message:
-    """The result of a worker that was lost: what it had counted."""
-    return Message("result", (float(clock), float(samples), 0.0), '{"names": [], "metrics": {}}')

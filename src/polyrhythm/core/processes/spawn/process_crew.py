@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from polyrhythm.core.kernel.crew_authority import CrewAuthority
+from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Job, Location
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.kernel.names import rank_of, worker
+from polyrhythm.core.kernel.names import is_worker, rank_of, worker
 from polyrhythm.core.kernel.view import NextView, View, ViewChange
 from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, ENDED, HELD, HOLD, RELEASE, SETTLE
 from polyrhythm.core.processes.spawn.supervisor import Supervisor
@@ -43,6 +44,7 @@ class ProcessCrew:
         self._shares = shares
         self._changed = changed
         self._segments: deque[SharedSegment] = deque()
+        self._steps: dict[str, Stepped] = {}
 
     def essential(self, name: str) -> bool:
         """True if the others cannot go on without `name` in this view: the first is who has the result."""
@@ -96,6 +98,16 @@ class ProcessCrew:
         elif message.topic == HELD:
             self.authority.held(name, *numbers)
 
+    def results(self, lost: Sequence[str]) -> dict[str, Message | None]:
+        """The results of all who have ended well; of those that are `lost`, where the crew may change, what they had counted."""
+        children = self._supervisor.children.items()
+        found = {name: child.result for name, child in children if is_worker(name) and name not in lost}
+        return found if not self.changes else found | {name: _departure(self._steps[name]) for name in lost if name in self._steps}
+
+    def stepped(self, event: Stepped) -> None:
+        """A worker has taken a step."""
+        self._steps[event.actor] = event
+
     def close(self) -> None:
         """Give the memory back."""
         while self._segments:
@@ -148,3 +160,8 @@ class ProcessCrew:
         for name in list(names):
             if not children[name].dead:
                 children[name].link.send_control(message)
+
+
+def _departure(last: Stepped) -> Message:
+    """The result of a worker that was lost after that step."""
+    return Message("result", (float(last.clock), float(last.samples), 0.0), '{"names": [], "metrics": {}}')
