@@ -26,6 +26,9 @@ def dealt_stream(stream: Stream, deals: PassDeals, batch_size: int, first: int) 
         deals.reading = StreamReader(lambda: _opened(stream, seed), stream.once)
     reader, dealt_any = deals.reading, bool(deals.ended)
     for share in deals.shares(deals.length, rule, first):
+        if share.stop is not None:  # a deal that has ended: its batches were used, and nothing is read for them
+            yield from ((0, None) for _ in range(share.start, share.stop))
+            continue
         for samples, weight in read_rounds(reader, share, deals, rule):
             dealt_any, deals.weight = True, weight
             yield stream.batch(samples)

@@ -22,7 +22,7 @@ def read_rounds(reader: StreamReader, share: DealtShare, deals: PassDeals, rule:
     deal, place = share.deal, share.start
     rounds = islice(zip(_rounds(deal), deal.batches(share.rank), strict=True), share.start, share.stop)
     for whole, batch in rounds:
-        if not reader.reach(whole):
+        if not reader.reach((*whole, *batch.spans)):
             deals.length = reader.position
             break
         if samples := reader.get(batch.spans):
@@ -62,7 +62,7 @@ class StreamReader:
 
     def reach(self, spans: Spans) -> bool:
         """Read to the end of `spans`, in order, and keep all from their beginning on; False if the stream has ended before."""
-        first, last = (spans[0][0], spans[-1][1]) if spans else (self.position, self.position)
+        first, last = min(start for start, _ in spans), max(stop for _, stop in spans)
         if first < self.position - len(self.kept) and not self.once:
             self._open()
         with self.around():
@@ -77,7 +77,7 @@ class StreamReader:
     def get(self, spans: Spans) -> list[Any]:
         """The elements at `spans`; fewer where they cannot be read any more."""
         passed = spans and min(spans)[0] < self.position - len(self.kept) and not self.once
-        if passed or (spans and max(spans)[1] > self.position):
-            self.reach((min(spans), max(spans)))
+        if passed or (spans and max(stop for _, stop in spans) > self.position):
+            self.reach(spans)
         start = self.position - len(self.kept)
         return [self.kept[place - start] for first, last in spans for place in range(max(first, start), min(last, self.position))]
