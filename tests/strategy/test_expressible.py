@@ -22,6 +22,7 @@ from polyrhythm.core.protocols.controller import ControlledSetting, Controls
 from polyrhythm.core.protocols.merge import AnyContribution, Direction
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
+from polyrhythm.core.protocols.deals import PassDeals
 from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import (
@@ -129,7 +130,7 @@ class _Whole:
     def count(self, source: Source, batch_size: int) -> int:
         return 1
 
-    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
+    def epoch(self, source: Source, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
         yield from source.load([list(range(SAMPLES))], 0)
 
     def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from polyrhythm.core.trees import StateTree
 
@@ -13,13 +13,16 @@ class HandOver:
     """The `state` to continue from, the worker's `own` or a donor's, and those of workers that have `left`, for one of the others.
 
     `furthest` is the number of steps of the worker that has taken most: where each has weights of its own and all exchange at the same
-    steps, the others take theirs up to that one alone.
+    steps, the others take theirs up to that one alone. `used` is what each member of the view before has used of the data, and `donor` the
+    worker whose position those have who have joined.
     """
 
     state: StateTree
     own: bool
     left: Sequence[StateTree] = ()
     furthest: int = 0
+    used: Mapping[str, StateTree] = field(default_factory=dict)
+    donor: str = ""
 
     def of_replica(self, number: int) -> HandOver:
         """What the replica of that number continues from."""

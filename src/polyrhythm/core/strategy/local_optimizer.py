@@ -48,12 +48,21 @@ class LocalOptimizer:
         """The factor of the learning rates in a crew that has changed."""
         self.stepped_at = 0
         """The clock of the step that was taken last."""
+        self._weighed_at = 0
         self._kept: tuple[int, Tensor] | None = None
         every = [each for group in optimizer.param_groups for each in group["params"]]
         self._others = [each for each in every if id(each) not in parameters.names]
         # some optimizers (Adagrad, Rprop, …) have a state before their first step
         self._first = [copied(dict(optimizer.state.get(each, {}))) for each in parameters.parameters]
         self._lent: list[dict[str, Any]] | None = None
+
+    def weigh(self, clock: int, weight: float) -> None:
+        """Multiply the gradient of the step `clock` by the `weight` of its batch; once, also where the step is taken again."""
+        if self._weighed_at != clock:
+            self._weighed_at = clock
+            for parameter in self.parameters.parameters:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(weight)
 
     def keep_gradient(self, clock: int) -> None:
         """Keep the gradient of the step `clock`, which an exchange is about to replace; put it back where that is made again."""

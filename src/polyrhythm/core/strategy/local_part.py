@@ -46,6 +46,8 @@ class LocalPart:
         *inner, self.level = planned.plan.levels(seat.port.name)
         self.agreement = self.level.agreement
         self.taken_rates: tuple[float, ...] = ()
+        self.weight = 1.0
+        """The weight of the batch that was drawn last, in a mean over workers whose batches have unequal sizes."""
         self.control = ControlLoop(self.agreement.controller, self.level.group, seat.port.scoped("control/"), seat.context)
         context = ExchangeContext(self.level.group, seat.port.rng("exchange"), controls=self.control)
         optimize = optimizer.step_on if self.agreement.payload.is_gradient else None

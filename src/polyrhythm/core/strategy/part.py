@@ -118,6 +118,7 @@ class Part:
         offers, local = self.channel.offers, self.local
         if offers.buckets is not None:
             self.overlap = Overlap(local.parameters, offers.buckets, self.context, local.check_early)
+            self.overlap.weight = lambda: local.weight
         if offers.tensors is not None and not self.context.crew.changes:  # the forward pass is the user's: nothing is repeated in it
             self.deferral = Deferral(model, offers.tensors, local)
 
@@ -134,6 +135,8 @@ class Part:
         local = self.local
         local.state.clock += 1
         local.taken_rates = local.optimizer.rates()
+        if self.local.weight != 1 and self.sends_gradients and self.overlap is None:
+            self.local.optimizer.weigh(local.clock, self.local.weight)
         if self.deferral is not None and self.deferral.step():
             return None  # values of this step are under way; traits leave deferral without inner exchanges
         if not self.context.counted(self.payload.step):

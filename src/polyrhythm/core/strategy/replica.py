@@ -209,6 +209,11 @@ class Replica:
             self.context.counted(partial(self.constraints.apply, self.locals))
         self._resumed = self._port.now()
 
+    def weigh(self, weight: float) -> None:
+        """Set the weight of the batch that was drawn, in a mean over workers whose batches have unequal sizes."""
+        for local in self.locals:
+            local.weight = weight
+
     def constrain(self, function: Constraint) -> None:
         """Apply `function` to the model now, and after every update of its weights. Raises CompositionError where servers hold these."""
         self.settle()

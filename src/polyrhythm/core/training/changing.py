@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View, ViewChange, ViewChanged
+from polyrhythm.core.protocols.deals import used_at
 from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.regrouping import NONE
@@ -28,38 +29,57 @@ class LeftCrew(BaseException):
     """Ends the program of a worker that leaves the run with notice; the run continues."""
 
 
+class Facts(msgspec.Struct, frozen=True):
+    """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, its steps, and data `used`."""
+
+    progress: tuple[int, ...]
+    clock: int = 0
+    used: StateTree = None
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The decision of the first of a view: `donor` gives its state to the `takers`, which continue from it and repeat nothing.
 
-    `furthest` is as in `HandOver`.
+    `furthest` is as in `HandOver`. `used` is what each member of the view before has used of the data, lost ones too.
     """
 
     donor: str
     takers: list[str]
     furthest: int
+    used: dict[str, StateTree]
 
 
-async def decided(port: Port, view: View, progress: Sequence[int], clock: int = 0) -> Verdict:
-    """What the first of `view` decides when all have reported their `progress`, completed exchanges or NONE, and their steps."""
-    facts = float(clock), *map(float, progress)
+async def decided(port: Port, view: View, before: Sequence[str], leaving: Sequence[str], own: Facts) -> Verdict:
+    """What the first of `view` decides when all have reported, also those that are `leaving`; `before` were the members until now."""
     if port.name != view.first:
-        await port.send(view.first, Message(_FACTS, facts))
+        await port.send(view.first, Message(_FACTS, text=msgspec.json.encode(own).decode()))
         delivery = await port.receive(_VERDICT, view.first)
         assert delivery is not None
         return msgspec.json.decode(delivery.message.text, type=Verdict)
-    found = {port.name: facts}
-    while len(found) < view.size:
+    found = {port.name: own}
+    while len(found) < view.size + len(leaving):
         delivery = await port.receive(_FACTS)
         assert delivery is not None
-        found[delivery.sender] = delivery.message.numbers
-    done = {name: found[name][1:] for name in view.members}
-    newest = max(done.values())
-    donor = next(name for name in view.members if done[name] == newest)
-    takers = [name for name in view.members if done[name] < newest]
-    verdict = Verdict(donor, takers, int(max(clock for clock, *_ in found.values())))
+        found[delivery.sender] = msgspec.json.decode(delivery.message.text, type=Facts)
+    verdict = judged(view, before, found)
     for name in view.members[1:]:
         await port.send(name, Message(_VERDICT, text=msgspec.json.encode(verdict).decode()))
     return verdict
+
+
+def judged(view: View, before: Sequence[str], found: Mapping[str, Facts]) -> Verdict:
+    """The verdict on the facts of all who have reported.
+
+    A lost worker has used what the donor has, which was in lockstep with it, and counts where the step that they were at is completed.
+    """
+    newest = max(found[name].progress for name in view.members)
+    donor = next(name for name in view.members if found[name].progress == newest)
+    takers = [name for name in view.members if found[name].progress < newest]
+    survivors = [name for name in before if name in found and name in view.members]
+    behind = next((name for name in survivors if name in takers), None)
+    lost = used_at(found[behind or donor].used, completed=behind is not None)
+    used = {name: found[name].used if name in found else lost for name in before}
+    return Verdict(donor, takers, max(found[name].clock for name in found), used)
 
 
 async def give(port: Port, to: Sequence[str], topic: str, state: StateTree) -> None:
@@ -88,6 +108,10 @@ class Regrouped(Protocol):
     @property
     def progress(self) -> tuple[int, ...]:
         """The numbers of exchanges completed, of each model, where the workers exchange collectively."""
+
+    @property
+    def used(self) -> StateTree:
+        """What it has used of the data, and holds for a step that it has not completed."""
 
     def look(self) -> None:
         """A cut has come: a worker that joins continues with the variables as they are here."""
@@ -152,22 +176,30 @@ class ChangingCrew:
     def _enter(self, change: ViewChange, own: bool, state: StateTree) -> tuple[bool, StateTree]:
         context, port, view = self.context, self.context.port, change.after
         context.crew.enter(change)
-        verdict = context.perform(decided(port, view, self.worker.progress, self.worker.clock))
+        leavers = [name for name in change.left if name not in change.lost]
+        facts = Facts(self.worker.progress, self.worker.clock, self.worker.used)
+        verdict = context.perform(decided(port, view, self.view.members, leavers, facts))
         if port.name == verdict.donor:
             context.perform(give(port, verdict.takers, _STATE, state))
         elif port.name in verdict.takers:
             own, state = False, context.perform(taken(port, verdict.donor, _STATE))
         self.plan = self.plan.changed(view.members, context.crew.locations(view.members))
-        leavers = [name for name in change.left if name not in change.lost] if port.name == view.first else []
-        left = [context.perform(taken(port, name, _LEFT)) for name in leavers]
-        self.worker.regroup(self.plan, HandOver(state, own, left, verdict.furthest))
+        left = [context.perform(taken(port, name, _LEFT)) for name in leavers if port.name == view.first]
+        self.worker.regroup(self.plan, HandOver(state, own, left, verdict.furthest, verdict.used, verdict.donor))
         return own, state
 
     def _leave(self, change: ViewChange) -> None:
         """Hand the state, with what was not sent, to the first of the others."""
         state = {"replicas": self.worker.export()["replicas"]}
+        facts = msgspec.json.encode(Facts(self.worker.progress, self.worker.clock, self.worker.used)).decode()
         self.context.crew.enter(change)
-        self.context.perform(give(self.context.port, [change.after.first], _LEFT, state))
+        port, first = self.context.port, change.after.first
+
+        async def hand_over() -> None:
+            await port.send(first, Message(_FACTS, text=facts))
+            await give(port, [first], _LEFT, state)
+
+        self.context.perform(hand_over())
         raise LeftCrew
 
 
@@ -179,8 +211,8 @@ def admitted(context: WorkerContext, plan: StrategyPlan, checkpoints: Checkpoint
         try:
             context.crew.enter(change)
             port, view = context.port, change.after
-            verdict = context.perform(decided(port, view, (NONE,)))
-            state = context.perform(taken(port, verdict.donor, _STATE))
+            verdict = context.perform(decided(port, view, (), (), Facts((NONE,))))
+            state = {**context.perform(taken(port, verdict.donor, _STATE)), "used": [verdict.used, verdict.donor]}
             return plan.changed(view.members, context.crew.locations(view.members)), replace(checkpoints, handed=state, epoch=view.epoch)
         except ViewChanged as interruption:
             change = interruption.change

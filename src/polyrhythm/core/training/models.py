@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.core.kernel.crew import BatchRule
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.core.protocols.buffers import Keeper
@@ -49,6 +50,8 @@ class Models:
         self.checked = False
         self.gradients = GradientWatch()
         self.evaluation = Evaluation(plan, context, began=began)
+        self.weight: Callable[[], float] = lambda: 1.0
+        """Gives the weight of the batch that was drawn last."""
         self.attaching: Replica | None = None
         """The replica that is being established."""
         self.reform: Callable[[ViewChange], bool] = cannot_reform
@@ -216,6 +219,8 @@ class Models:
         """A batch is drawn. Returns a check for the next draw, which raises WorkloadError if this batch was trained on without a step."""
         for replica in self.replicas:
             replica.equal.batch(facts.samples, first)
+            if self.plan.batch is BatchRule.GLOBAL:
+                replica.weigh(self.weight())
         self.gradients.look()
         before = [(replica.watch, replica.watch.look()) for replica in self.replicas]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.view import ViewChange
@@ -16,6 +17,7 @@ from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.checkpoint_plan import manifest_of
 from polyrhythm.core.training.checkpointing import Checkpointing
 from polyrhythm.core.training.collectives.call_record import CallRecord
+from polyrhythm.core.training.data.data import Data
 from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.worker_state import WorkerState
 from polyrhythm.core.trees import StateTree, copied
@@ -23,20 +25,25 @@ from polyrhythm.core.trees import StateTree, copied
 NONE = -1
 """The progress of a worker that has no state yet."""
 
-Placed = Callable[[StrategyPlan], None]
-"""Called with the plan of each view: the worker takes its rank and its groups from it."""
+
+class Placing(NamedTuple):
+    """What a worker does with the plan of each view: `place` takes its rank and its groups, `follow` what comes after its models."""
+
+    place: Callable[[StrategyPlan], None]
+    follow: Callable[[StrategyPlan, HandOver], None]
 
 
 @dataclass(slots=True)
 class Regrouping:
-    """The parts of a worker that change with its crew; `placed` are called first with each plan."""
+    """The parts of a worker that change with its crew; `notified` are called with each change when the worker continues."""
 
     context: WorkerContext
     models: Models
     state: WorkerState
     checkpointing: Checkpointing
     calls: CallRecord
-    placed: list[Placed]
+    data: Data
+    placing: Placing
     notified: list[Callable[[ViewChange], None]] = field(default_factory=list)
 
     @property
@@ -56,6 +63,11 @@ class Regrouping:
         return (*exchanges, self.calls.completed)
 
     @property
+    def used(self) -> StateTree:
+        """What the worker has used of the data, and holds for a step that it has not completed."""
+        return self.data.used()
+
+    @property
     def begins(self) -> bool:
         """True if the worker joins the run, and has not attached all models yet."""
         return self.state.joins and len(self.models.replicas) < len(self.state.before["replicas"])
@@ -70,11 +82,11 @@ class Regrouping:
 
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Continue among the workers of `plan`."""
-        for placed in self.placed:
-            placed(plan)
+        self.placing.place(plan)
         if self.begins and not handed.own:
             self.state.hand(handed.state)
         self.models.regroup(plan, handed)
+        self.placing.follow(plan, handed)
         if not handed.own:
             self.calls.take_over(handed.state["calls"])
         self.checkpointing.regroup(plan.mesh.world(self.context.port.name), partial(manifest_of, plan), self.models.follow_losses)

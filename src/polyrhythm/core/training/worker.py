@@ -15,11 +15,13 @@ from torch import Tensor, nn
 from polyrhythm.core import rng
 from polyrhythm.core.catalogue import DenseRows
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
-from polyrhythm.core.kernel.crew import FIXED, Crew
+from polyrhythm.core.kernel.crew import FIXED, BatchRule, Crew
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.view import View, ViewChange
+from polyrhythm.core.protocols.deal_rules import PerRound, PerWorker
 from polyrhythm.core.protocols.row_kind import RowKind
+from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.tables.shape import TableShape
 from polyrhythm.core.tables.table import Table
@@ -40,7 +42,7 @@ from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.numbers import whole
 from polyrhythm.core.training.observed import ObservedWorker
 from polyrhythm.core.training.own_state.own_variables import Variables
-from polyrhythm.core.training.regrouping import Placed, Regrouping
+from polyrhythm.core.training.regrouping import Placing, Regrouping
 from polyrhythm.core.training.result import Leave, Run, no_leaving
 from polyrhythm.core.training.steps import Steps
 from polyrhythm.core.training.tables import Tables
@@ -88,18 +90,22 @@ class Worker(ObservedWorker):
         calls = CallRecord(self._state.position, context.crew.changes, chosen.handed)
         replicas = mesh.replicas(context.port.name)
         self._together = Together(self._collectives(), self._group, replicas, context.perform, calls)
+        size = PerWorker() if plan.batch is BatchRule.WORKER else PerRound(plan.first)
         self._data = self._steps.data = Data(
-            strategy.shuffle, replicas, self._together, self.count, self._state.position, self._models, self._models.follow_losses
+            strategy.shuffle, replicas, self._together, self.count, self._state.position, self._models, self._models.follow_losses, size
         )
+        if chosen.handed is not None:
+            self._data.regroup(replicas, *chosen.handed["used"])
         self._data.drawn = self._models.batch
         if used := self._state.used:
             self._data.regroup(replicas, used, next(iter(used)))
+        self._models.weight = lambda: self._state.position.weight
         rng.seed_everything(mesh.seed, "worker", rank_of(context.port.name), *self._state.incarnation)
         self._checkpointing = Checkpointing(chosen, context, self._group, self._state, partial(manifest_of, plan))
         self._checkpointing.losses = lambda: len(self.crew.left)
         self._checkpointing.begin(self._models.follow_losses)
-        placed: list[Placed] = [self._place, self._regroup]
-        regrouping = Regrouping(context, self._models, self._state, self._checkpointing, calls, placed, [self._notify])
+        placing = Placing(self._place, self._regroup)
+        regrouping = Regrouping(context, self._models, self._state, self._checkpointing, calls, self._data, placing, [self._notify])
         self._crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping)
         calls.reform = self._models.reform = self._crew.reform
 
@@ -110,10 +116,11 @@ class Worker(ObservedWorker):
         self.rank, self.workers = self._group.rank, self._group.size
         self.replica, self.replicas = replicas.rank, replicas.size
 
-    def _regroup(self, plan: StrategyPlan) -> None:
+    def _regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Call collectives, and draw samples, among the workers of the plan."""
         replicas = plan.mesh.replicas(self._context.port.name)
         self._together.regroup(self._collectives(), self._group, replicas)
+        self._data.regroup(replicas, handed.used, handed.donor)
 
     def _notify(self, change: ViewChange) -> None:
         """Call what the training function has given to `on_change`."""

@@ -20,6 +20,8 @@ class Overlap:
 
     def __init__(self, parameters: Parameters, buckets: Buckets, context: WorkerContext, check: Callable[[Tensor], None]) -> None:
         self.buckets = buckets
+        self.weight: Callable[[], float] = lambda: 1.0
+        """Gives the weight of the batch in a mean over workers."""
         self.context = context
         self.groups = _groups(parameters.parameters, [len(layout.names) for layout in buckets.layouts])
         self.group_of = {id(parameter): k for k, group in enumerate(self.groups) for parameter in group}
@@ -52,6 +54,8 @@ class Overlap:
 
     def _begin(self, bucket: int, done: float) -> None:
         value = self.arrivals.take(self.groups[bucket])
+        if (weight := self.weight()) != 1:
+            value = value * weight
         self._started.add(bucket)
         self.context.begin(self.buckets.exchange_bucket(bucket, value), done)
 
