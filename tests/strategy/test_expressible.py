@@ -19,10 +19,10 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.controller import ControlledSetting, Controls
+from polyrhythm.core.protocols.deals import PassDeals
 from polyrhythm.core.protocols.merge import AnyContribution, Direction
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.deals import PassDeals
 from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
 from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import (
@@ -334,8 +334,8 @@ class _Shares:
     def count(self, source: Source, batch_size: int) -> int:
         return len(source.order) // sum(self.shares)
 
-    def epoch(self, source: Source, number: int, batch_size: int) -> Iterator[Batch]:
-        order, first = source.order.indices(self.group.seed, number), sum(self.shares[: self.group.rank])
+    def epoch(self, source: Source, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
+        order, first = source.order.indices(self.group.seed, deals.number), sum(self.shares[: self.group.rank])
         starts = range(first, len(order) - len(order) % sum(self.shares), sum(self.shares))
         yield from source.load([list(order[at : at + self.shares[self.group.rank]]) for at in starts], 0)
 

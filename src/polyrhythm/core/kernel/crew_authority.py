@@ -5,7 +5,7 @@ Each runtime has one: the simulator's scheduler, or the parent of the processes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -41,7 +41,8 @@ class CrewAuthority:
     """The present `view` of the workers, of which `crew` are allowed.
 
     `coming` have begun and wait to be admitted, `leaving` have given notice. While a cut is being agreed on, `clocks` are the steps taken
-    by those who have said so, `step` the one after which the crew changes, and `arrived` those that wait there. `ended` take no more steps.
+    by those who have said so, `step` the one after which the crew changes, and `arrived` those that wait there. `finished` take no more steps,
+    and the run has `ended` when that is so of all.
     """
 
     crew: Crew
@@ -52,7 +53,12 @@ class CrewAuthority:
     clocks: dict[str, int] = field(default_factory=dict)
     step: int = 0
     arrived: dict[str, None] = field(default_factory=dict)
-    ended: dict[str, None] = field(default_factory=dict)
+    finished: dict[str, None] = field(default_factory=dict)
+    ended: bool = False
+    steps: Callable[[str], int | None] = lambda name: None
+    """Gives the number of steps that a worker has completed, where that is known."""
+    gone: dict[str, int] = field(default_factory=dict)
+    """The steps of those that were lost in this view."""
     _holding: bool = False
 
     def join(self, places: Sequence[int] = ()) -> str | None:
@@ -61,7 +67,7 @@ class CrewAuthority:
         It gets one of the `places` if one of them is free.
         """
         expected = View(0, (*self.view.members, *self.coming), (), self.view.left)
-        if expected.size - len(self.leaving) >= self.crew.most or expected.size >= self.crew.most or self.ended:
+        if expected.size - len(self.leaving) >= self.crew.most or expected.size >= self.crew.most or self.finished:
             return None
         name = next_name(expected, self.crew.most, places)
         self.coming[name] = None
@@ -81,13 +87,17 @@ class CrewAuthority:
     def lose(self, name: str, interrupts: bool) -> None:
         """`name` is lost. If this `interrupts` the others they go into the next view now; else they were notified, and go on.
 
-        Raises WorkerFailed if too few are left.
+        Raises WorkerFailed if too few are left, or the run is ending.
         """
+        if self.ended and interrupts:
+            raise WorkerFailed(name, "it was lost while the run was ending, and the others need it for the result")
         if self.coming.pop(name, self) is None:
             self.arrived.pop(name, None)
         elif self.view.present(name):
             for each in (self.leaving, self.arrived, self.clocks):
                 each.pop(name, None)
+            if (steps := self.steps(name)) is not None:
+                self.gone[name] = steps
             if interrupts:
                 self._change((name,), lost=True)
             else:
@@ -109,9 +119,9 @@ class CrewAuthority:
         self.arrived[name] = None
         self._look()
 
-    def end(self, name: str) -> None:
-        """`name` takes no more steps: nobody is admitted any more."""
-        self.ended[name] = None
+    def finish(self, name: str) -> None:
+        """`name` takes no more steps, and waits until that is so of all: nobody is admitted any more."""
+        self.finished[name] = None
         self._look()
 
     @property
@@ -122,15 +132,15 @@ class CrewAuthority:
     def _look(self) -> None:
         """Do what is due now."""
         members = self.view.members
-        if self.ended:
+        if self.finished:
             self._give_up()
-        elif not (self.ready or self.leaving or self._holding):
-            return
-        elif not self._holding:
-            self._holding = True
-            self.hands.hold(members)
-            self._look_further()
-        else:
+            if not self.ended and all(name in self.finished for name in members):
+                self.ended = True
+                self.hands.release(members)
+        elif self.ready or self.leaving or self._holding:
+            if not self._holding:
+                self._holding = True
+                self.hands.hold(members)
             self._look_further()
 
     def _look_further(self) -> None:
@@ -144,14 +154,13 @@ class CrewAuthority:
             self._change(tuple(self.leaving), lost=False)
 
     def _give_up(self) -> None:
-        """Somebody has ended: nobody changes the crew any more."""
-        coming, waiting = [*self.coming], [name for name in self.view.members if name in self.arrived]
-        held = [name for name in self.view.members if self._holding]
+        """Somebody takes no more steps: nobody leaves with notice or joins any more."""
+        coming, held = [*self.coming], [name for name in self.view.members if self._holding and name not in self.finished]
         self.coming.clear()
         self._begin_anew()
         for name in coming:
             self.hands.dismiss(name)
-        if held or waiting:
+        if held:
             self.hands.release(held)
 
     def _change(self, leaving: Sequence[str], lost: bool) -> None:
@@ -164,7 +173,10 @@ class CrewAuthority:
         for name in leaving:
             self.leaving.pop(name, None)
         self._begin_anew()
-        self.hands.change(ViewChange(before, self.view, frozenset(leaving if lost else ())))
+        self.finished.clear()
+        gone = tuple(self.gone.items())
+        self.gone.clear()
+        self.hands.change(ViewChange(before, self.view, frozenset(leaving if lost else ()), gone))
 
     def _begin_anew(self) -> None:
         self.step, self._holding = 0, False

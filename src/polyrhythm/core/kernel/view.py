@@ -84,12 +84,14 @@ def _next(view: View, names: tuple[str, ...]) -> View:
 class ViewChange:
     """The change of the workers' view from `before` to `after`, which one step of an authority or several have made.
 
-    `lost` are those of `before` that have left without notice.
+    `lost` are those of `before` that have left without notice. `steps` are, by name, those that workers had completed which were lost in
+    the view before, where they are known.
     """
 
     before: View
     after: View
     lost: frozenset[str] = frozenset()
+    steps: tuple[tuple[str, int], ...] = ()
 
     @property
     def staying(self) -> tuple[str, ...]:

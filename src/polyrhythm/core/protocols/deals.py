@@ -203,6 +203,12 @@ def used_at(tree: StateTree, completed: bool = False) -> StateTree:
     return {**tree, "passes": passes, "draws": [used_at(each, completed) for each in tree.get("draws", ())]}
 
 
+def earlier(tree: StateTree, batches: int) -> StateTree:
+    """What a worker has used that is so many `batches` behind that of `tree`, or ahead of it; it holds nothing."""
+    passes = [[*each[:4], max(0, each[4] - batches), 0, *each[6:]] for each in tree["passes"]]
+    return {**tree, "passes": passes, "draws": [earlier(each, batches) for each in tree.get("draws", ())]}
+
+
 _Passage = tuple[int, tuple[str, ...], tuple[EndedDeal, ...], int, tuple[int, ...]]
 """The first pass that the members of a pass's first deal began together, its present members, the ended deals, the length, what is read."""
 

@@ -204,8 +204,6 @@ class Program:
     def stopped(self, steps: int) -> None:
         """Note that no step follows."""
         self._shared.stopped[self.actor.name] = steps
-        if self._shared.crew is not None:
-            self._shared.crew.authority.end(self.actor.name)
 
     def last_step(self, clock: int) -> int | None:
         """The step after which the run stops, if it was asked to: one step beyond the worker that is furthest."""

@@ -26,6 +26,7 @@ class VirtualCrew:
         self.places = places
         self.changes: list[ViewChange] = []
         self._clocks = dict.fromkeys(view.members, 0)
+        self.authority.steps = self._clocks.get
 
     def locations(self, members: Sequence[str]) -> tuple[Location, ...]:
         """The places of these workers: each has that of its number, and one that replaces another the other's."""

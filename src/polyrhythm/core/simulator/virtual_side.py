@@ -57,6 +57,15 @@ class VirtualSide:
         self.program.perform(admitted())
         return crew.changes[-1] if len(crew.changes) > known else None
 
+    def finish(self) -> None:
+        crew, name = self.crew, self.program.actor.name
+
+        async def released() -> None:
+            crew.authority.finish(name)
+            await self.program.port.notice(ADMITTED)
+
+        self.program.perform(released())
+
     def enter(self, change: ViewChange) -> None:
         epoch = change.after.epoch
         self.program.interruption = None

@@ -16,7 +16,7 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View, ViewChange, ViewChanged
-from polyrhythm.core.protocols.deals import used_at
+from polyrhythm.core.protocols.deals import earlier, used_at
 from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.regrouping import NONE
@@ -30,10 +30,15 @@ class LeftCrew(BaseException):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, its steps, and data `used`."""
+    """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, and the data that it has `used`.
+
+    `clock` are its steps with the one that was interrupted, `completed` without; `alike` as in `Regrouped`.
+    """
 
     progress: tuple[int, ...]
     clock: int = 0
+    completed: int = 0
+    alike: bool = True
     used: StateTree = None
 
 
@@ -49,8 +54,9 @@ class Verdict(msgspec.Struct, frozen=True):
     used: dict[str, StateTree]
 
 
-async def decided(port: Port, view: View, before: Sequence[str], leaving: Sequence[str], own: Facts) -> Verdict:
-    """What the first of `view` decides when all have reported, also those that are `leaving`; `before` were the members until now."""
+async def decided(port: Port, change: ViewChange, before: Sequence[str], leaving: Sequence[str], own: Facts) -> Verdict:
+    """What the first of the next view decides when all have reported, also those `leaving`; `before` were the members until now."""
+    view = change.after
     if port.name != view.first:
         await port.send(view.first, Message(_FACTS, text=msgspec.json.encode(own).decode()))
         delivery = await port.receive(_VERDICT, view.first)
@@ -61,24 +67,33 @@ async def decided(port: Port, view: View, before: Sequence[str], leaving: Sequen
         delivery = await port.receive(_FACTS)
         assert delivery is not None
         found[delivery.sender] = msgspec.json.decode(delivery.message.text, type=Facts)
-    verdict = judged(view, before, found)
+    verdict = judged(change, before, found)
     for name in view.members[1:]:
         await port.send(name, Message(_VERDICT, text=msgspec.json.encode(verdict).decode()))
     return verdict
 
 
-def judged(view: View, before: Sequence[str], found: Mapping[str, Facts]) -> Verdict:
+def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]) -> Verdict:
     """The verdict on the facts of all who have reported.
 
-    A lost worker has used what the donor has, which was in lockstep with it, and counts where the step that they were at is completed.
+    Where exchanges have one result, a lost worker has used what the others have, also of a step that somebody has completed. Else it has
+    used so many batches less than another as it has completed fewer steps.
     """
+    view, steps = change.after, dict(change.steps)
     newest = max(found[name].progress for name in view.members)
     donor = next(name for name in view.members if found[name].progress == newest)
     takers = [name for name in view.members if found[name].progress < newest]
     survivors = [name for name in before if name in found and name in view.members]
     behind = next((name for name in survivors if name in takers), None)
-    lost = used_at(found[behind or donor].used, completed=behind is not None)
-    used = {name: found[name].used if name in found else lost for name in before}
+    reference = found[behind or donor]
+    lost = used_at(reference.used, completed=behind is not None)
+
+    def used_by(name: str) -> StateTree:
+        if name in found:
+            return found[name].used
+        return lost if reference.alike or name not in steps else earlier(lost, reference.completed - steps[name])
+
+    used = {name: used_by(name) for name in before}
     return Verdict(donor, takers, max(found[name].clock for name in found), used)
 
 
@@ -108,6 +123,14 @@ class Regrouped(Protocol):
     @property
     def progress(self) -> tuple[int, ...]:
         """The numbers of exchanges completed, of each model, where the workers exchange collectively."""
+
+    @property
+    def completed(self) -> int:
+        """The number of steps that it has completed."""
+
+    @property
+    def alike(self) -> bool:
+        """True if every exchange has one result at all workers."""
 
     @property
     def used(self) -> StateTree:
@@ -160,6 +183,14 @@ class ChangingCrew:
             self._leave(change)
         self.reform(change)
 
+    def finish(self) -> None:
+        """Wait until no worker takes any more steps, in whatever view."""
+        while True:
+            try:
+                return self.context.crew.finish()
+            except ViewChanged as interruption:
+                self.reform(interruption.change)
+
     def reform(self, change: ViewChange) -> bool:
         """Continue in the next view, or the one after, if another worker is lost. True if the worker has kept its own state."""
         before, own, state = self.view, True, self.worker.export()
@@ -177,8 +208,7 @@ class ChangingCrew:
         context, port, view = self.context, self.context.port, change.after
         context.crew.enter(change)
         leavers = [name for name in change.left if name not in change.lost]
-        facts = Facts(self.worker.progress, self.worker.clock, self.worker.used)
-        verdict = context.perform(decided(port, view, self.view.members, leavers, facts))
+        verdict = context.perform(decided(port, change, self.view.members, leavers, self._facts()))
         if port.name == verdict.donor:
             context.perform(give(port, verdict.takers, _STATE, state))
         elif port.name in verdict.takers:
@@ -188,10 +218,14 @@ class ChangingCrew:
         self.worker.regroup(self.plan, HandOver(state, own, left, verdict.furthest, verdict.used, verdict.donor))
         return own, state
 
+    def _facts(self) -> Facts:
+        worker = self.worker
+        return Facts(worker.progress, worker.clock, worker.completed, worker.alike, worker.used)
+
     def _leave(self, change: ViewChange) -> None:
         """Hand the state, with what was not sent, to the first of the others."""
         state = {"replicas": self.worker.export()["replicas"]}
-        facts = msgspec.json.encode(Facts(self.worker.progress, self.worker.clock, self.worker.used)).decode()
+        facts = msgspec.json.encode(self._facts()).decode()
         self.context.crew.enter(change)
         port, first = self.context.port, change.after.first
 
@@ -211,7 +245,7 @@ def admitted(context: WorkerContext, plan: StrategyPlan, checkpoints: Checkpoint
         try:
             context.crew.enter(change)
             port, view = context.port, change.after
-            verdict = context.perform(decided(port, view, (), (), Facts((NONE,))))
+            verdict = context.perform(decided(port, change, (), (), Facts((NONE,))))
             state = {**context.perform(taken(port, verdict.donor, _STATE)), "used": [verdict.used, verdict.donor]}
             return plan.changed(view.members, context.crew.locations(view.members)), replace(checkpoints, handed=state, epoch=view.epoch)
         except ViewChanged as interruption:

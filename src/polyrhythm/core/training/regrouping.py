@@ -19,6 +19,7 @@ from polyrhythm.core.training.checkpointing import Checkpointing
 from polyrhythm.core.training.collectives.call_record import CallRecord
 from polyrhythm.core.training.data.data import Data
 from polyrhythm.core.training.models import Models
+from polyrhythm.core.training.steps import Steps
 from polyrhythm.core.training.worker_state import WorkerState
 from polyrhythm.core.trees import StateTree, copied
 
@@ -42,6 +43,7 @@ class Regrouping:
     state: WorkerState
     checkpointing: Checkpointing
     calls: CallRecord
+    steps: Steps
     data: Data
     placing: Placing
     notified: list[Callable[[ViewChange], None]] = field(default_factory=list)
@@ -61,6 +63,16 @@ class Regrouping:
             return (NONE,)
         exchanges = (replica.exchanges if any(part.acts_alike for part in replica.parts) else 0 for replica in self.models.replicas)
         return (*exchanges, self.calls.completed)
+
+    @property
+    def completed(self) -> int:
+        """The number of steps that the worker has completed."""
+        return self.steps.completed
+
+    @property
+    def alike(self) -> bool:
+        """True if every exchange has one result, so that a lost worker has used what the others have."""
+        return all(part.acts_alike for replica in self.models.replicas for part in replica.parts)
 
     @property
     def used(self) -> StateTree:

@@ -31,6 +31,8 @@ class Steps:
         self.data: Data
         self.drawn = 0
         self.finished = False
+        self.completed = 0
+        """The number of steps that the worker has completed, as `clock` counts them."""
         state.position.passed_over = self.passed_over
 
     @property
@@ -106,6 +108,7 @@ class Steps:
     def _stepped(self) -> None:
         context, evaluation = self.context, self.models.evaluation
         port, clock = context.port, self.clock
+        self.completed = clock
         context.record(Stepped(port.now(), port.name, clock, self.state.samples, context.bytes_sent))
         if evaluation.function is not None:
             evaluation.stepped(clock)

@@ -105,7 +105,9 @@ class Worker(ObservedWorker):
         self._checkpointing.losses = lambda: len(self.crew.left)
         self._checkpointing.begin(self._models.follow_losses)
         placing = Placing(self._place, self._regroup)
-        regrouping = Regrouping(context, self._models, self._state, self._checkpointing, calls, self._data, placing, [self._notify])
+        regrouping = Regrouping(
+            context, self._models, self._state, self._checkpointing, calls, self._steps, self._data, placing, [self._notify]
+        )
         self._crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping)
         calls.reform = self._models.reform = self._crew.reform
 
@@ -283,6 +285,7 @@ class Worker(ObservedWorker):
             raise WorkloadError("The training function never called worker.attach(model, optimizer): call it before the training loop.")
         if not self._steps.finished:
             self._state.position.refuse_end_before_arrival()
+            self._crew.finish()
             self._steps.finished = True
             self._checkpointing.end(self.clock)
             self._tables.finish()
