@@ -32,6 +32,9 @@ class CrewHands(Protocol):
     def release(self, names: Sequence[str]) -> None:
         """Let those who wait at the cut go on without a change."""
 
+    def end(self, names: Sequence[str]) -> None:
+        """Let those go on who wait until nobody takes any more steps."""
+
     def change(self, change: ViewChange) -> None:
         """Notify everybody of the next view: those of both views, newcomers and servers; those who leave too, unless they are lost."""
 
@@ -41,8 +44,8 @@ class CrewAuthority:
     """The present `view` of the workers, of which `crew` are allowed.
 
     `coming` have begun and wait to be admitted, `leaving` have given notice. While a cut is being agreed on, `clocks` are the steps taken
-    by those who have said so, `step` the one after which the crew changes, and `arrived` those that wait there. `finished` take no more steps,
-    and the run has `ended` when that is so of all.
+    by those who have said so, `step` the one after which the crew changes, and `arrived` those that wait there. `finished` take no more
+    steps, and the run has `ended` when that is so of all; a `frozen` crew does not change with notice.
     """
 
     crew: Crew
@@ -55,6 +58,7 @@ class CrewAuthority:
     arrived: dict[str, None] = field(default_factory=dict)
     finished: dict[str, None] = field(default_factory=dict)
     ended: bool = False
+    frozen: bool = False
     steps: Callable[[str], int | None] = lambda name: None
     """Gives the number of steps that a worker has completed, where that is known."""
     gone: dict[str, int] = field(default_factory=dict)
@@ -67,7 +71,7 @@ class CrewAuthority:
         It gets one of the `places` if one of them is free.
         """
         expected = View(0, (*self.view.members, *self.coming), (), self.view.left)
-        if expected.size - len(self.leaving) >= self.crew.most or expected.size >= self.crew.most or self.finished:
+        if expected.size - len(self.leaving) >= self.crew.most or expected.size >= self.crew.most or self.finished or self.frozen:
             return None
         name = next_name(expected, self.crew.most, places)
         self.coming[name] = None
@@ -108,6 +112,11 @@ class CrewAuthority:
             raise WorkerFailed(name, f"it was lost, and {self.view.size} workers are left, where at least {self.crew.least} are needed")
         self._look()
 
+    def freeze(self) -> None:
+        """Let nobody join or leave with notice any more: the run is asked to stop."""
+        self.frozen = True
+        self._look()
+
     def held(self, name: str, clock: int) -> None:
         """`name` has taken so many steps, and waits before it takes the next but one."""
         if self._holding and self.view.present(name):
@@ -132,11 +141,11 @@ class CrewAuthority:
     def _look(self) -> None:
         """Do what is due now."""
         members = self.view.members
-        if self.finished:
+        if self.finished or self.frozen:
             self._give_up()
-            if not self.ended and all(name in self.finished for name in members):
+            if self.finished and not self.ended and all(name in self.finished for name in members):
                 self.ended = True
-                self.hands.release(members)
+                self.hands.end(members)
         elif self.ready or self.leaving or self._holding:
             if not self._holding:
                 self._holding = True

@@ -60,6 +60,9 @@ class VirtualCrew:
         for name in names:
             self._notify(name)
 
+    def end(self, names: Sequence[str]) -> None:
+        self.release(names)
+
     def change(self, change: ViewChange) -> None:
         self.changes.append(change)
         now, view = self.scheduler.queue.now, change.after

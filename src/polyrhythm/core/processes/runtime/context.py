@@ -35,8 +35,6 @@ class NodeContext:
         self.written: Callable[[], None] = _nothing
         """Called when a part of a checkpoint is written."""
         self.crew: CrewSide = FixedCrew()
-        self.taken_last: Callable[[], None] = _nothing
-        """Called when no step follows."""
 
     @property
     def bytes_sent(self) -> int:
@@ -105,7 +103,6 @@ class NodeContext:
     def stopped(self, steps: int) -> None:
         self._node.steps.stopped = True
         self._node.stop_point.end()
-        self.taken_last()
 
     def last_step(self, clock: int) -> int | None:
         """Wait until all workers have said how far they are, if the run was asked to stop."""

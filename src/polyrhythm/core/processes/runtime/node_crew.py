@@ -21,9 +21,10 @@ from polyrhythm.core.processes.runtime.stop_point import StopPoint
 
 CREW = "crew/"
 """The prefix of the topics of these messages."""
-ARRIVE, ENDED, HELD = CREW + "arrive", CREW + "ended", CREW + "held"
-HOLD, SETTLE, RELEASE, CHANGE = CREW + "hold", CREW + "settle", CREW + "release", CREW + "change"
-"""From a worker: it waits at the cut; it takes no more steps; it has taken so many. To it: hold; settle; continue without; the next view.
+ARRIVE, FINISH, HELD = CREW + "arrive", CREW + "finish", CREW + "held"
+HOLD, SETTLE, RELEASE, CHANGE, END = CREW + "hold", CREW + "settle", CREW + "release", CREW + "change", CREW + "end"
+"""From a worker: it waits at the cut; it takes no more steps; it has taken so many. To it: hold; settle; continue without; the next view;
+nobody takes any more steps.
 
 The first number is the epoch of the view that a message is about.
 """
@@ -46,6 +47,7 @@ class NodeCrew:
         self._views: dict[int, NextView] = {}
         self._places: dict[str, Location] = {}
         self._admission: Completion | None = None
+        self._finishing: Completion | None = None
         self._over = False
 
     # In the program's thread
@@ -72,9 +74,9 @@ class NodeCrew:
     def locations(self, members: Sequence[str]) -> tuple[Location, ...]:
         return tuple(self._places[name] for name in members)
 
-    def end(self) -> None:
-        """No step follows."""
-        self._node.loop.call(lambda: self._send(Message(ENDED, (float(self._node.actor.epoch),))))
+    def finish(self) -> None:
+        """Wait until no worker takes any more steps."""
+        self._context.waited(lambda: self._node.wait_for("the others to take their last step", self._finish))
 
     # In the loop's thread
 
@@ -90,6 +92,10 @@ class NodeCrew:
                 self._admit(None)
                 self._point.settle(0)
                 self._point = StopPoint()
+            case "crew/end":
+                finishing, self._finishing = self._finishing, None
+                if finishing is not None:
+                    finishing.finish(None, None)
             case "crew/change":
                 self._changed(msgspec.json.decode(message.text, type=NextView))
 
@@ -108,7 +114,7 @@ class NodeCrew:
             self._admit(change)
 
     def _interrupt(self, interruption: ViewChanged) -> None:
-        node, self._admission = self._node, None
+        node, self._admission, self._finishing = self._node, None, None
         if node.failure is None:
             node.break_off(interruption)
             node.queue.close()
@@ -120,6 +126,11 @@ class NodeCrew:
         elif not completion.finished:  # else it was interrupted meanwhile
             self._admission = completion
             self._send(Message(ARRIVE, (float(self._node.actor.epoch),)))
+
+    def _finish(self, completion: Completion) -> None:
+        if not completion.finished:
+            self._finishing = completion
+            self._send(Message(FINISH, (float(self._node.actor.epoch),)))
 
     def _admit(self, change: ViewChange | None) -> None:
         admission, self._admission = self._admission, None

@@ -121,7 +121,7 @@ class Child:
         self._crew: Callable[[Message], None] = partial(node_crew.follow, self._node)
         if spec.changes and is_worker(role.name):
             crew = self._context.crew = NodeCrew(self._node, self._context, self._launcher.send_control, self._sums.enter)
-            self._context.taken_last, self._crew = crew.end, crew.receive
+            self._crew = crew.receive
 
     def run(self, work: Callable[[], Work]) -> int:
         """Run the actor from its start to its end; the process's exit code."""

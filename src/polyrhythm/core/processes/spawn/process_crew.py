@@ -17,7 +17,7 @@ from polyrhythm.core.kernel.job import Job, Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import is_worker, rank_of, worker
 from polyrhythm.core.kernel.view import NextView, View, ViewChange
-from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, ENDED, HELD, HOLD, RELEASE, SETTLE
+from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, FINISH, HELD, HOLD, RELEASE, SETTLE
 from polyrhythm.core.processes.spawn.supervisor import Supervisor
 from polyrhythm.core.shared_memory import SharedSegment
 from polyrhythm.errors import WorkerFailed
@@ -35,7 +35,7 @@ class ProcessCrew:
 
     def __init__(self, job: Job, supervisor: Supervisor, place: Location, shares: bool, changed: Callable[[ViewChange], None]) -> None:
         self.changes = not job.crew.fixed
-        self.authority = CrewAuthority(job.crew, View.of(workers(job.workers)), self)
+        self.authority = CrewAuthority(job.crew, View.of(workers(job.workers)), self, steps=self._completed)
         self.epoch = 0
         self.dismissed: set[str] = set()
         self._job = job
@@ -61,7 +61,7 @@ class ProcessCrew:
     def freeze(self) -> None:
         """Let nobody join or leave any more: the run is to end."""
         if self.changes:
-            self.authority.end("")
+            self.authority.freeze()
 
     def leave(self, name: str) -> bool:
         """`name` leaves with notice. False if it is the last that is there, or no worker."""
@@ -89,12 +89,12 @@ class ProcessCrew:
     def received(self, name: str, message: Message) -> None:
         """A worker's message about the crew; one of an earlier view counts no more, but that of a newcomer does."""
         epoch, *numbers = map(int, message.numbers)
-        if message.topic == ENDED:
-            self.authority.end(name)
-        elif epoch != self.epoch and name not in self.authority.coming:
+        if epoch != self.epoch and name not in self.authority.coming:
             return
-        elif message.topic == ARRIVE:
+        if message.topic == ARRIVE:
             self.authority.arrive(name)
+        elif message.topic == FINISH:
+            self.authority.finish(name)
         elif message.topic == HELD:
             self.authority.held(name, *numbers)
 
@@ -107,6 +107,9 @@ class ProcessCrew:
     def stepped(self, event: Stepped) -> None:
         """A worker has taken a step."""
         self._steps[event.actor] = event
+
+    def _completed(self, name: str) -> int | None:
+        return self._steps[name].clock if name in self._steps else None
 
     def close(self) -> None:
         """Give the memory back."""
@@ -131,6 +134,9 @@ class ProcessCrew:
     def release(self, names: Iterable[str]) -> None:
         """Release all: the crew does not change any more, and some may be on their way to the cut."""
         self._send(self.authority.view.members, Message(RELEASE, (float(self.epoch),)))
+
+    def end(self, names: Iterable[str]) -> None:
+        self._send(names, Message(END, (float(self.epoch),)))
 
     def change(self, change: ViewChange) -> None:
         self.epoch = change.after.epoch
