@@ -25,7 +25,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.merge import MEMBERS, Adagrad, Elastic, Mean, Nesterov, OuterOptimizer, SlowMomentum, StalenessScaled, Sum, VersionedMean
 from polyrhythm.topology import Server
 from polyrhythm.topology.servers.served_weights import AllWeights
-from polyrhythm.topology.servers.server_records import Join, Push, Wanted, to_numbers
+from polyrhythm.topology.servers.server_records import JoinRequest, Push, Wanted, to_numbers
 from polyrhythm.topology.servers.server_shard import ServerShard
 
 LAYOUT = Layout(("w",), ((4,),))
@@ -185,7 +185,7 @@ def test_a_server_responds_with_the_centre_from_before_the_exchange() -> None:
         taking.close()
         return sent.message.tensors[0]
 
-    assert torch.equal(response(Message("ask", to_numbers(Join()), founding, (B,))), B)
+    assert torch.equal(response(Message("ask", to_numbers(JoinRequest()), founding, (B,))), B)
     assert torch.equal(response(Message("ask", to_numbers(Push(1, 0, Wanted.NEWER, (0.1,))), tensors=(A,))), B)
     torch.testing.assert_close(shard.model_state.weights, B + 0.2 * (A - B))
     assert [event.staleness for event in events if isinstance(event, Merged)] == [[0]]

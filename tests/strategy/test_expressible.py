@@ -19,7 +19,7 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.controller import ControlledSetting, Controls
-from polyrhythm.core.protocols.deals import PassDeals
+from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.merge import AnyContribution, Direction
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
@@ -113,7 +113,7 @@ class Everything:
     sends: ClassVar = False
     takes: ClassVar = frozenset[ControlledSetting]()
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
+    def feed(self, deals: Deals, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """The same for all."""
         return _Whole()
 
@@ -313,9 +313,9 @@ class InProportion:
     sends: ClassVar = False
     takes: ClassVar = frozenset[ControlledSetting]()
 
-    def feed(self, group: Group, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
+    def feed(self, deals: Deals, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's."""
-        return _Shares(self.shares, group)
+        return _Shares(self.shares, deals.group)
 
     def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """Not needed here."""

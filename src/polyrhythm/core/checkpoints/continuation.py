@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from polyrhythm.core.checkpoints.checkpoint import Checkpoint
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.common_state import CommonState, Donor
 from polyrhythm.core.trees import StateTree
 
@@ -34,7 +35,7 @@ class Continuation:
         """That of the worker `name` of a changed crew of `members`. Only the first reads the files of those that have left."""
         former = checkpoint.manifest.members
         own = name in former
-        left = tuple(checkpoint.read(each) for each in former if each not in members) if name == members[0] else ()
+        left = tuple(checkpoint.read(each) for each in former if each not in members) if name == View.of(members).first else ()
         positions = {each: checkpoint.read_plain(each, "position") for each in former}
         donor = partial(checkpoint.read, former[0])
         return Continuation(checkpoint.read(name) if own else donor(), True, own, left, positions, donor)
