@@ -35,7 +35,7 @@ from fidelity import seconds_per_step
 import polyrhythm as pr
 from polyrhythm.core.kernel.events import AnyEvent
 from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.kernel.job import unplaced
+from polyrhythm.core.kernel.location import unplaced
 from polyrhythm.core.processes.rendezvous.join import enter
 from polyrhythm.core.processes.rendezvous.rank_environment import find_rank_environment
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan

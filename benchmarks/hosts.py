@@ -15,7 +15,8 @@ from torch.utils.data import Dataset
 
 import polyrhythm as pr
 from polyrhythm.core.kernel.events import AnyEvent
-from polyrhythm.core.kernel.job import Ending, unplaced
+from polyrhythm.core.kernel.job import Ending
+from polyrhythm.core.kernel.location import unplaced
 from polyrhythm.core.processes.rendezvous.join import enter
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.work import Train, make_job

@@ -1,4 +1,4 @@
-"""Draws docs/demo.svg, the picture of the README, from what `make demo` has left in runs/demo.
+"""ShareDraws docs/demo.svg, the picture of the README, from what `make demo` has left in runs/demo.
 
 python docs/draw_demo.py
 """

@@ -1,4 +1,4 @@
-"""Draws docs/step.svg, the picture of docs/architecture.md: the rooms that one `optimizer.step()` enters, in order, in both runtimes.
+"""ShareDraws docs/step.svg, the picture of docs/architecture.md: the rooms that one `optimizer.step()` enters, in order, in both runtimes.
 
     python docs/draw_step.py [SYSTEM]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.strategy import Exchange, Strategy
 from polyrhythm.core.strategy.division import divided
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan

@@ -20,7 +20,7 @@ from polyrhythm.codec import ErrorFeedback, Identity, LowRank, OneBit, Striped, 
 from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, LocalSteps, SampledClients, SoftSync
 from polyrhythm.core.catalogue import CHOICES
 from polyrhythm.core.kernel.group import workers
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.mesh import Mesh
 from polyrhythm.core.protocols.controller import ControlledSetting, Fixed
 from polyrhythm.core.simulator.simulator import Instant, Simulator

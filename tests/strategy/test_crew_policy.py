@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polyrhythm import systems
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.strategy.crew_policy import CrewPolicy, OnJoin, OnLoss
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan

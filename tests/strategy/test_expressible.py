@@ -21,10 +21,11 @@ from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.controller import ControlledSetting, Controls
 from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.merge import AnyContribution, Direction
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import (
     DIFFERENCES,
     MergeTraits,

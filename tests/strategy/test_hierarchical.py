@@ -10,7 +10,7 @@ from toy import Toy, network, trained, weights
 from polyrhythm.codec import ErrorFeedback, SharedK, TopK
 from polyrhythm.consistency import Asynchronous, Bounded, LocalSteps
 from polyrhythm.core.kernel.events import Sent
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import DIMENSION_BYTES, HEADER_BYTES, TENSOR_HEADER_BYTES
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.simulator.simulator import Instant, Simulator

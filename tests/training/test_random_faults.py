@@ -11,7 +11,7 @@ import pytest
 from leftovers import descendants, soon
 
 from polyrhythm import systems
-from polyrhythm.core.kernel.job import unplaced
+from polyrhythm.core.kernel.location import unplaced
 from polyrhythm.core.records.load import load
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan

@@ -20,7 +20,8 @@ from safetensors.torch import load_file
 from toy import network
 
 from polyrhythm.core.kernel.events import AnyEvent, Ended, Recorder, Stepped
-from polyrhythm.core.kernel.job import Ending, Job, Location, unplaced
+from polyrhythm.core.kernel.job import Ending, Job
+from polyrhythm.core.kernel.location import Location, unplaced
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.records.load import load
 from polyrhythm.core.simulator import Instant, Simulator

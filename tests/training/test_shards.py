@@ -13,7 +13,7 @@ from toy import network
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.protocols.deals import Deals
 from polyrhythm.core.simulator import Instant, Simulator
-from polyrhythm.core.training.data.draws import Draws
+from polyrhythm.core.training.data.draws import ShareDraws
 from polyrhythm.core.training.data.stream import StreamShard
 from polyrhythm.core.training.run import run
 
@@ -22,7 +22,7 @@ from .scenes import Counting, sgd
 
 @given(workers=st.sampled_from([1, 2, 3, 5]), length=st.integers(0, 40))
 def test_shards_are_disjoint_and_equally_long(workers: int, length: int) -> None:
-    parts = [list(StreamShard(range(length), Draws(Deals(Group.of_workers(workers, rank))))) for rank in range(workers)]
+    parts = [list(StreamShard(range(length), ShareDraws(Deals(Group.of_workers(workers, rank))))) for rank in range(workers)]
     assert parts == [list(range(rank, length - length % workers, workers)) for rank in range(workers)]
 
 
@@ -30,7 +30,7 @@ def test_shards_are_disjoint_and_equally_long(workers: int, length: int) -> None
 @pytest.mark.parametrize("make", [lambda: list(range(41)), lambda: Counting(41)], ids=["a list", "a stream that shares itself out"])
 def test_the_processes_of_a_loader_share_a_shard(make: Any, processes: int) -> None:
     loaders = [
-        tools.DataLoader(StreamShard(make(), Draws(Deals(Group.of_workers(3, rank)))), batch_size=4, num_workers=processes)
+        tools.DataLoader(StreamShard(make(), ShareDraws(Deals(Group.of_workers(3, rank)))), batch_size=4, num_workers=processes)
         for rank in range(3)
     ]
     parts = [[batch.tolist() for batch in loader] for loader in loaders]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import Offers
 from polyrhythm.core.protocols.responses import ApplyContributions, ApplyInPlace, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Offers, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import DIFFERENCES, TopologyTraits
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from ports import reserved_port
 
-from polyrhythm.core.kernel.job import Job, Location, WorkerContext
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.processes import Processes

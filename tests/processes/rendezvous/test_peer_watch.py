@@ -22,7 +22,7 @@ from polyrhythm.core.processes.rendezvous.places import RankZero
 from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment
 from polyrhythm.core.processes.runtime.beat import NBYTES, Beat
 from polyrhythm.core.processes.runtime.beat_sender import mac
-from polyrhythm.core.processes.runtime.beats import BeatLimits, Verdict
+from polyrhythm.core.processes.runtime.beats import BeatLimits, Liveness
 from polyrhythm.core.processes.runtime.status import StepTracker
 from polyrhythm.core.processes.spawn.launch import Processes
 from polyrhythm.core.processes.transport.addresses import Address
@@ -84,7 +84,7 @@ def test_one_is_asked_once_and_its_beats_come_with_the_time_of_the_kernel(watch:
     other.close()
     now = time.monotonic()
     assert 0 < now - watch.observer.findings(now + 5)["worker/1"].since < 10
-    assert watch.observer.findings(now + 5)["worker/1"].verdict is Verdict.UNREACHABLE
+    assert watch.observer.findings(now + 5)["worker/1"].verdict is Liveness.UNREACHABLE
 
 
 def test_nobody_is_asked_before_all_are_connected(node: FakeNode) -> None:

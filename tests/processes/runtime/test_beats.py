@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyrhythm.core.processes.runtime.beat import EVERY_SECONDS, Beat, decode
-from polyrhythm.core.processes.runtime.beats import CEILING_SECONDS, LOOK_SECONDS, BeatLimits, BeatObserver, Verdict
+from polyrhythm.core.processes.runtime.beats import CEILING_SECONDS, LOOK_SECONDS, BeatLimits, BeatObserver, Liveness
 from polyrhythm.core.processes.runtime.suspicions import Suspicions
 from polyrhythm.errors import CompositionError
 
@@ -56,7 +56,7 @@ class Heart:
                 self.beat()
         self.phase = self.since(self.now)
 
-    def verdict(self, later: float = 0.0) -> Verdict:
+    def verdict(self, later: float = 0.0) -> Liveness:
         return self.seen.findings(self.now + later)[self.name].verdict
 
 
@@ -65,7 +65,7 @@ def gaps(seed: int, deviation: float, count: int) -> list[float]:
     return [EVERY_SECONDS * draw.lognormvariate(0.0, deviation) for _ in range(count)]
 
 
-def silence_until(heart: Heart, verdict: Verdict, ended: float) -> float:
+def silence_until(heart: Heart, verdict: Liveness, ended: float) -> float:
     """Seconds from the end of the process until an observer that looks at intervals finds `verdict`."""
     later = ended
     while heart.verdict(later) is not verdict:
@@ -78,7 +78,7 @@ def test_false_alarms_are_rare_where_gaps_are_lognormal(seed: int, deviation: fl
     heart = Heart(observer(lambda: None))
     alarms = 0
     for gap in gaps(seed, deviation, 300):
-        alarms += heart.number > 0 and heart.verdict(gap) is Verdict.UNREACHABLE
+        alarms += heart.number > 0 and heart.verdict(gap) is Liveness.UNREACHABLE
         heart.beat(gap)
     assert alarms <= 1
 
@@ -88,7 +88,7 @@ def test_no_silence_is_longer_than_3_seconds_before_it_is_found(seed: int, devia
     heart = Heart(observer(lambda: None))
     for gap in gaps(seed, deviation, 100):
         heart.beat(gap)
-    assert silence_until(heart, Verdict.UNREACHABLE, random.Random(seed).uniform(0, LOOK_SECONDS)) <= 3.0
+    assert silence_until(heart, Liveness.UNREACHABLE, random.Random(seed).uniform(0, LOOK_SECONDS)) <= 3.0
     assert CEILING_SECONDS + LOOK_SECONDS <= 3.0
 
 
@@ -100,7 +100,7 @@ def test_the_median_silence_before_it_is_found_is_below_a_second_where_gaps_are_
         for gap in gaps(seed, 0.3, 400):
             heart.beat(gap)
         # the process ends between two beats, and observers look at any time
-        found.append(silence_until(heart, Verdict.UNREACHABLE, draw.uniform(0, LOOK_SECONDS)) - draw.uniform(0, EVERY_SECONDS))
+        found.append(silence_until(heart, Liveness.UNREACHABLE, draw.uniform(0, LOOK_SECONDS)) - draw.uniform(0, EVERY_SECONDS))
     assert statistics.median(found) <= 1.0
 
 
@@ -111,7 +111,7 @@ def test_the_median_silence_before_it_is_found_is_below_a_second_where_gaps_are_
 def test_silence_on_the_same_host_means_what_the_kernel_says(state: str, later: float, expected: str) -> None:
     heart = Heart(observer(lambda: state))
     heart.beat()
-    assert heart.verdict(0.6) is Verdict.ALIVE
+    assert heart.verdict(0.6) is Liveness.ALIVE
     assert heart.verdict(later) == expected
 
 
@@ -119,16 +119,16 @@ def test_a_status_that_comes_is_a_sign_of_life_where_beats_are_blocked() -> None
     heart = Heart(observer(lambda: None))
     heart.beat()
     heart.seen.heard(FAR, heart.now + 2.0)
-    assert heart.verdict(2.5) is Verdict.ALIVE
-    assert heart.verdict(5.0) is Verdict.UNREACHABLE
+    assert heart.verdict(2.5) is Liveness.ALIVE
+    assert heart.verdict(5.0) is Liveness.UNREACHABLE
     heart.seen.heard(FAR, heart.now + 5.1)
-    assert heart.verdict(1000.0) is Verdict.ALIVE  # its datagrams do not come through
+    assert heart.verdict(1000.0) is Liveness.ALIVE  # its datagrams do not come through
     heart.beat(1000.0)
-    assert heart.verdict(5.0) is Verdict.UNREACHABLE
+    assert heart.verdict(5.0) is Liveness.UNREACHABLE
 
 
 def test_one_whose_beats_have_never_come_is_not_judged_by_them() -> None:
-    assert observer(lambda: None).findings(1e9)[FAR].verdict is Verdict.ALIVE
+    assert observer(lambda: None).findings(1e9)[FAR].verdict is Liveness.ALIVE
 
 
 def test_beats_without_a_pulse_are_a_process_that_keeps_the_gil_until_it_has_let_it_go() -> None:
@@ -136,18 +136,18 @@ def test_beats_without_a_pulse_are_a_process_that_keeps_the_gil_until_it_has_let
     for _ in range(200):
         heart.beat()
     held = 0.0
-    while heart.verdict() is not Verdict.HELD:
+    while heart.verdict() is not Liveness.HELD:
         held = heart.beat(python=False) - 20.0
     assert held <= 1.6
     assert "no Python has run in it for" in heart.seen.reason(FAR, heart.now)
     heart.beat()
-    assert heart.verdict() is Verdict.ALIVE
+    assert heart.verdict() is Liveness.ALIVE
 
 
 def test_silence_without_the_extension_may_be_a_call_that_keeps_the_gil() -> None:
     heart = Heart(observer(lambda: "R"), native=False)
     heart.beat()
-    assert heart.verdict(3.0) is Verdict.HELD
+    assert heart.verdict(3.0) is Liveness.HELD
 
 
 def test_a_write_that_lasts_is_named_and_a_short_one_is_not() -> None:
@@ -155,11 +155,11 @@ def test_a_write_that_lasts_is_named_and_a_short_one_is_not() -> None:
     heart.beat()
     heart.writing = heart.since(heart.now)
     heart.beat()
-    assert heart.verdict(0.5) is Verdict.ALIVE
-    assert heart.verdict(0.65) is Verdict.ALIVE
+    assert heart.verdict(0.5) is Liveness.ALIVE
+    assert heart.verdict(0.65) is Liveness.ALIVE
     for _ in range(10):
         heart.beat()
-    assert heart.verdict() is Verdict.WRITING
+    assert heart.verdict() is Liveness.WRITING
     assert heart.seen.reason(FAR, heart.now) == "it has been writing to a disk for 1 s"
 
 
@@ -170,15 +170,15 @@ def test_a_step_is_slow_when_it_takes_far_longer_than_those_before(seconds: floa
     began = heart.now
     while heart.now < began + 2 * seconds:
         heart.beat()
-        assert heart.verdict() is Verdict.ALIVE
-    while heart.verdict() is not Verdict.SLOW:
+        assert heart.verdict() is Liveness.ALIVE
+    while heart.verdict() is not Liveness.SLOW:
         heart.beat()
     assert max(2.0, 2 * seconds) <= heart.now - began <= max(2.2, seconds * math.exp(5 * (15 / 16) ** (count / 2 - 1)) + 0.2)
     assert "where steps took up to" in heart.seen.reason(FAR, heart.now)
 
 
 def test_a_prediction_stands_in_for_steps_that_were_not_measured() -> None:
-    for limits, expected in (({}, Verdict.ALIVE), ({"step": 1.0}, Verdict.SLOW)):
+    for limits, expected in (({}, Liveness.ALIVE), ({"step": 1.0}, Liveness.SLOW)):
         heart = Heart(observer(**limits))
         heart.phase = heart.since(0.0)
         for _ in range(40):
@@ -192,7 +192,7 @@ def test_who_has_evaluated_for_long_may_do_so_again() -> None:
     heart.longest = 30 * SECOND
     for _ in range(300):
         heart.beat()
-    assert heart.verdict() is Verdict.ALIVE
+    assert heart.verdict() is Liveness.ALIVE
 
 
 def test_who_waits_waits_for_the_suspects_or_else_for_those_that_compute() -> None:
@@ -203,7 +203,7 @@ def test_who_waits_waits_for_the_suspects_or_else_for_those_that_compute() -> No
     for heart in hearts.values():
         heart.beat()
     waits = seen.findings(0.1)["worker/0"]
-    assert (waits.verdict, waits.whom) == (Verdict.WAITING, ("worker/1", "worker/2"))
+    assert (waits.verdict, waits.whom) == (Liveness.WAITING, ("worker/1", "worker/2"))
     seen.gone("worker/2", 0.1)
     assert seen.findings(0.1)["worker/0"].whom == ("worker/2",)
     seen.forget("worker/2")

@@ -31,7 +31,7 @@ class Measured(NamedTuple):
     losses: int
 
 
-class Moments(Protocol):
+class CheckpointMoments(Protocol):
     """Decides after which steps checkpoints are written."""
 
     def after(self, step: int) -> int:

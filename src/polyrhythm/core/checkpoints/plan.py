@@ -12,7 +12,7 @@ from pathlib import Path
 from polyrhythm.core.checkpoints.checkpoint import Checkpoint
 from polyrhythm.core.checkpoints.continuation import Continuation
 from polyrhythm.core.checkpoints.fitting import fitting
-from polyrhythm.core.checkpoints.moments import Moments, OnRequest
+from polyrhythm.core.checkpoints.moments import CheckpointMoments, OnRequest
 from polyrhythm.core.checkpoints.store import CheckpointStore
 from polyrhythm.core.trees import StateTree
 
@@ -28,7 +28,7 @@ class CheckpointPlan:
     """
 
     store: CheckpointStore | None = None
-    moments: Moments = OnRequest()  # noqa: RUF009 (a frozen value)
+    moments: CheckpointMoments = OnRequest()  # noqa: RUF009 (a frozen value)
     resumed: Checkpoint | None = None
     grace: float = 0.0
     override: frozenset[str] = frozenset()

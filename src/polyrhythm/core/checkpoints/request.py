@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, SupportsIndex
 
-from polyrhythm.core.checkpoints.moments import ByCost, EverySteps, Moments, OnRequest
+from polyrhythm.core.checkpoints.moments import ByCost, CheckpointMoments, EverySteps, OnRequest
 from polyrhythm.core.settings import shown
 from polyrhythm.errors import CompositionError
 
@@ -81,7 +81,7 @@ class Checkpoints:
             raise CompositionError(f"keep={self.keep} would keep no checkpoint: give 1 or more.")
 
     @property
-    def moments(self) -> Moments:
+    def moments(self) -> CheckpointMoments:
         """The rule that `every` means."""
         if self.every == _AUTO:
             return ByCost(self.mtbf)

@@ -192,7 +192,7 @@ class Faulted(Event, frozen=True):
 class Suspected(Event, frozen=True):
     """The actor's process was found to be slow, held, stopped, writing to a disk or unreachable from `since` on, or alive again.
 
-    In real processes only; `verdict` is a `Verdict` of `core.processes.runtime.beats`.
+    In real processes only; `verdict` is a `Liveness` of `core.processes.runtime.beats`.
     """
 
     verdict: str

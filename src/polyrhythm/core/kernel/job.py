@@ -7,85 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.crew import FIXED, Crew
+from polyrhythm.core.kernel.crew_side import CrewSide
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.group import servers, workers
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.kernel.port import Body, Port
-from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.errors import CompositionError
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """The place of a worker: its site and its host, by names that are the same at all workers."""
-
-    site: str
-    host: str
-
-
-class CrewSide(Protocol):
-    """The changes of a run's crew, as the program of one worker sees them."""
-
-    @property
-    def changes(self) -> bool:
-        """True if the crew may change."""
-
-    def cut(self, clock: int) -> int | None:
-        """The step after which the crew changes at all workers, because somebody joins or leaves; None while it does not.
-
-        Called between two steps, after `clock` of them. It may wait until all workers have said how far they are. Raises ViewChanged, as
-        `WorkerContext.perform` does, if a worker is lost that the others cannot continue without in this view.
-        """
-
-    def change(self) -> ViewChange | None:
-        """Wait at the cut until all workers have come to it: the change that follows, or None where there is none after all.
-
-        A newcomer calls it first, and waits until it is admitted. Raises ViewChanged as `cut` does.
-        """
-
-    def finish(self) -> None:
-        """Wait until no worker takes any more steps. Raises ViewChanged as `change` does."""
-
-    def enter(self, change: ViewChange) -> None:
-        """Continue in the next view: coroutines and messages of earlier ones are dropped, and agreements are counted anew."""
-
-    def locations(self, members: Sequence[str]) -> tuple[Location, ...]:
-        """The locations of these workers."""
-
-
-class FixedCrew:
-    """The side of a program whose crew does not change."""
-
-    changes = False
-
-    def cut(self, clock: int) -> None:
-        """Always None: nobody joins or leaves."""
-        return
-
-    def change(self) -> NoReturn:
-        """Never called: there is no cut to wait at."""
-        raise AssertionError("a crew that is fixed has changed")
-
-    def finish(self) -> None:
-        """Nothing to wait for: no step is repeated."""
-
-    def enter(self, change: ViewChange) -> NoReturn:
-        """Never called: there is one view."""
-        raise AssertionError("a crew that is fixed has changed")
-
-    def locations(self, members: Sequence[str]) -> NoReturn:
-        """Never called: the locations are known from the beginning."""
-        raise AssertionError("a crew that is fixed has changed")
 
 
 class WorkerContext(Protocol):
@@ -183,11 +121,6 @@ class WorkerContext(Protocol):
 
     def stop(self, kept: bool) -> None:
         """The last checkpoint is written, if it was `kept`: the run ends here, and this does not return."""
-
-
-def unplaced(workers: int) -> tuple[Location, ...]:
-    """The locations where nothing is known of sites: each worker on a separate host, all at one site."""
-    return tuple(Location("", f"host/{rank}") for rank in range(workers))
 
 
 class Work(Protocol):

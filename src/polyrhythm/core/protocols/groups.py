@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 
 
 class Groups(Protocol):

@@ -15,9 +15,10 @@ import greenlet  # type: ignore[import-untyped]
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.comparison import Comparison
+from polyrhythm.core.kernel.crew_side import CrewSide, FixedCrew
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Recorder
-from polyrhythm.core.kernel.job import CrewSide, FixedCrew, WorkerContext
+from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.serial_queue import SerialQueue

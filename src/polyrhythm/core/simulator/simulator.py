@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 
 from polyrhythm.core.kernel.events import Recorder
-from polyrhythm.core.kernel.job import Ending, Job, Location, Work, unplaced
+from polyrhythm.core.kernel.job import Ending, Job, Work
+from polyrhythm.core.kernel.location import Location, unplaced
 from polyrhythm.core.kernel.names import server, worker
 from polyrhythm.core.kernel.stopping import asked_first
 from polyrhythm.core.settings import checked

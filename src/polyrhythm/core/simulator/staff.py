@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polyrhythm.core.kernel.group import workers
-from polyrhythm.core.kernel.job import Job, Location
+from polyrhythm.core.kernel.job import Job
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.names import is_worker, rank_of, server, worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View

@@ -9,7 +9,7 @@ import msgspec
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.crew_authority import CrewAuthority
 from polyrhythm.core.kernel.events import CrewChanged
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import ADMITTED, VIEW, Delivery, Message
 from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.kernel.view import NextView, View, ViewChange

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import ADMITTED
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import ViewChange, ViewChanged

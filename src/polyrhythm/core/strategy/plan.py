@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.topology import Agreement, Channel, ServerEndpoint

@@ -18,8 +18,8 @@ from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.kernel.job import Location
 from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import ASIDE, VIEW, Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import NextView

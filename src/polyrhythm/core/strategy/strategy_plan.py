@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from polyrhythm.core.kernel.crew import BatchRule
 from polyrhythm.core.kernel.group import workers
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.mesh import DATA, Mesh
 from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.protocols.selection import Selection

@@ -42,7 +42,7 @@ class Facts(msgspec.Struct, frozen=True):
     used: StateTree = None
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ChangeVerdict(msgspec.Struct, frozen=True):
     """The decision of the first of a view: `donor` gives its state to the `takers`, which continue from it and repeat nothing.
 
     `furthest` is as in `HandOver`. `used` is what each member of the view before has used of the data, lost ones too.
@@ -54,14 +54,14 @@ class Verdict(msgspec.Struct, frozen=True):
     used: dict[str, StateTree]
 
 
-async def decided(port: Port, change: ViewChange, before: Sequence[str], leaving: Sequence[str], own: Facts) -> Verdict:
+async def decided(port: Port, change: ViewChange, before: Sequence[str], leaving: Sequence[str], own: Facts) -> ChangeVerdict:
     """What the first of the next view decides when all have reported, also those `leaving`; `before` were the members until now."""
     view = change.after
     if port.name != view.first:
         await port.send(view.first, Message(_FACTS, text=msgspec.json.encode(own).decode()))
         delivery = await port.receive(_VERDICT, view.first)
         assert delivery is not None
-        return msgspec.json.decode(delivery.message.text, type=Verdict)
+        return msgspec.json.decode(delivery.message.text, type=ChangeVerdict)
     found = {port.name: own}
     while len(found) < view.size + len(leaving):
         delivery = await port.receive(_FACTS)
@@ -73,7 +73,7 @@ async def decided(port: Port, change: ViewChange, before: Sequence[str], leaving
     return verdict
 
 
-def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]) -> Verdict:
+def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]) -> ChangeVerdict:
     """The verdict on the facts of all who have reported.
 
     Where exchanges have one result, a lost worker has used what the others have, also of a step that somebody has completed. Else it has
@@ -94,7 +94,7 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
         return lost if reference.alike or name not in steps else earlier(lost, reference.completed - steps[name])
 
     used = {name: used_by(name) for name in before}
-    return Verdict(donor, takers, max(found[name].clock for name in found), used)
+    return ChangeVerdict(donor, takers, max(found[name].clock for name in found), used)
 
 
 async def give(port: Port, to: Sequence[str], topic: str, state: StateTree) -> None:

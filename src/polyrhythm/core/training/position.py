@@ -11,7 +11,7 @@ from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.shuffle import Batch
 from polyrhythm.core.training import loops
 from polyrhythm.core.training.callers import iterated_by_for
-from polyrhythm.core.training.data.draws import Draws
+from polyrhythm.core.training.data.draws import ShareDraws
 from polyrhythm.core.training.leader import Leader
 from polyrhythm.core.training.loops import NUMBERS, REQUEST, SAVE, STEP, DataFacts, UserLoop, WayBack
 from polyrhythm.core.trees import StateTree
@@ -37,7 +37,7 @@ class DataPosition:
     def __init__(self, between: Callable[[], None], arrived: Callable[[str], None]) -> None:
         self.loops: list[UserLoop] = []
         self.deals = Deals()
-        self.draws: list[Draws] = []
+        self.draws: list[ShareDraws] = []
         self.weight = 1.0
         self.sources: list[object] = []
         self.returning = False

@@ -13,7 +13,8 @@ from typing import Any
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.crew import FIXED, Crew
-from polyrhythm.core.kernel.job import Job, Location, WorkerContext
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.records.event_lines import encoded
 from polyrhythm.core.strategy.service import Service

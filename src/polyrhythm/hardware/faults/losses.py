@@ -1,4 +1,4 @@
-"""Draws which messages and datagrams are lost, from a stream for each connection: the same of the same messages in both runtimes."""
+"""ShareDraws which messages and datagrams are lost, from a stream for each connection: the same of the same messages in both runtimes."""
 
 from __future__ import annotations
 

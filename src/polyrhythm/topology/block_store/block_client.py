@@ -11,8 +11,9 @@ from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.protocols.codec import inherited, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree

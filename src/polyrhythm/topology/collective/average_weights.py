@@ -12,9 +12,10 @@ from polyrhythm.core.collectives.tree import Tree
 from polyrhythm.core.protocols.algorithm import Algorithm
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import Offers
 from polyrhythm.core.protocols.responses import AdoptWeights, ReplaceSent, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Offers, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State

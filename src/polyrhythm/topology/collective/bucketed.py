@@ -12,9 +12,10 @@ from torch import Tensor
 
 from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import Offers
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Offers, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.settings import checked

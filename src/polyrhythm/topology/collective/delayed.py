@@ -14,9 +14,10 @@ from polyrhythm.core.kernel.effects import Wait
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.merge import AnyContribution, Contribution
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State

@@ -10,8 +10,9 @@ from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.kernel.effects import Wait
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import Offers
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import InitialState, Offers, WorkerEndpoint
+from polyrhythm.core.protocols.topology import InitialState, WorkerEndpoint
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.collective.collective_client import CollectiveClient

@@ -14,8 +14,9 @@ from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.protocols.algorithm import AnyReduction
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import Offers
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import Agreement, InitialState, Offers, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree

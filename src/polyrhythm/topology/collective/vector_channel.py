@@ -8,9 +8,10 @@ from torch import Tensor
 
 from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import InPlace, Offers
 from polyrhythm.core.protocols.requests import CollectiveOperations
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
-from polyrhythm.core.protocols.topology import InitialState, InPlace, Offers, WorkerEndpoint
+from polyrhythm.core.protocols.topology import InitialState, WorkerEndpoint
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.collective.collective_client import CollectiveClient

@@ -13,9 +13,10 @@ from polyrhythm.core.kernel.events import Undelivered
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import DATAGRAM_BYTES, Message
 from polyrhythm.core.protocols.capability import Capability
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.local import PlainSteps
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, MixWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State

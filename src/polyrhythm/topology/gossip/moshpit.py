@@ -13,10 +13,11 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import packets
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State

@@ -14,9 +14,10 @@ from polyrhythm.core.collectives.tree import Tree
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.protocols.capability import Capability
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import AllWorkers
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State

@@ -14,10 +14,11 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.protocols.codec import inherited, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixParts, Response
 from polyrhythm.core.protocols.result_source import AllWorkers, FirstWorker
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State

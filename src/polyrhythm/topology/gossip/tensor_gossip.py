@@ -11,8 +11,9 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.protocols.codec import inherited, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import mixing
+from polyrhythm.core.protocols.offers import Offers
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
-from polyrhythm.core.protocols.topology import Agreement, InitialState, Offers, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree

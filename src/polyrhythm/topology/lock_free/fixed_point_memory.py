@@ -9,9 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.offers import NOTHING, Offers
 from polyrhythm.core.protocols.responses import AdoptWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, Offers, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.shared_memory.fixed_point import read_into

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.topology import RowWrites
+from polyrhythm.core.protocols.offers import RowWrites
 from polyrhythm.core.trees import StateTree
 
 _COUNT = torch.int32

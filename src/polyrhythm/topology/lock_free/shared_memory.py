@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from polyrhythm.core.protocols.offers import NOTHING, Offers
 from polyrhythm.core.protocols.responses import ApplyContributions, PlaceWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, Offers, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree

@@ -12,8 +12,9 @@ from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.protocols.codec import packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyOnTop, Response
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree

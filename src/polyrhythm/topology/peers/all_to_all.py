@@ -13,10 +13,11 @@ from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.protocols.codec import taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, ApplyOnTop, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, PeerChannel, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, PeerChannel, WorkerEndpoint
 from polyrhythm.core.protocols.traits import DIFFERENCES, Payload, TopologyTraits
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import State

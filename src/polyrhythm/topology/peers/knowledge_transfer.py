@@ -11,9 +11,10 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.controller import AS_COMPOSED, ControlledSetting, Controls
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import ApplyAndLearn, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, Topology, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, Topology, WorkerEndpoint
 from polyrhythm.core.protocols.traits import TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import State

@@ -8,9 +8,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import DIFFERENCES, TopologyTraits
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import State

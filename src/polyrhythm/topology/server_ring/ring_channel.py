@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import Response
-from polyrhythm.core.protocols.topology import NOTHING, Channel, InitialState
+from polyrhythm.core.protocols.topology import Channel, InitialState
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.driven import driven

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, RebaseUpdate, Response, StepLocally
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, InitialState
+from polyrhythm.core.protocols.topology import Agreement, InitialState
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.servers.server_records import Wanted

@@ -12,11 +12,12 @@ from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.losses import follow_losses
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, Response
 from polyrhythm.core.protocols.result_source import Shards
 from polyrhythm.core.protocols.served_weights import WeightLog
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
+from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, ServerSide, WorkerEndpoint
 from polyrhythm.core.protocols.traits import GRADIENTS, TopologyTraits
 from polyrhythm.core.settings import checked
 from polyrhythm.core.tensors import Layout, State

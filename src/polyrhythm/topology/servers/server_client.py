@@ -5,8 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from polyrhythm.core.protocols.merge import Contribution
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixWeights, Response
-from polyrhythm.core.protocols.topology import NOTHING, Agreement, InitialState
+from polyrhythm.core.protocols.topology import Agreement, InitialState
 from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from polyrhythm.core.kernel.job import Location, unplaced
+from polyrhythm.core.kernel.location import Location, unplaced
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.processes.rendezvous.rendezvous import WORKERS, Rendezvous
 

@@ -37,7 +37,7 @@ _PAUSE_SECONDS = 0.5
 _NANO = 1e-9
 
 
-class Verdict(StrEnum):
+class Liveness(StrEnum):
     """What an observer says of a process."""
 
     ALIVE = "alive"
@@ -56,7 +56,7 @@ class Verdict(StrEnum):
     """It waits in a call of the library for somebody."""
 
 
-SUSPECT = frozenset({Verdict.SLOW, Verdict.HELD, Verdict.STOPPED, Verdict.WRITING, Verdict.UNREACHABLE})
+SUSPECT = frozenset({Liveness.SLOW, Liveness.HELD, Liveness.STOPPED, Liveness.WRITING, Liveness.UNREACHABLE})
 """Verdicts of processes that are there, maybe, and keep others waiting."""
 
 
@@ -80,7 +80,7 @@ class BeatLimits:
             raise CompositionError(f"step={self.step:g} is not a positive time: give more than 0 seconds.")
 
 
-class Spread:
+class GapSpread:
     """A running mean and deviation of the logarithms of times, of the last `memory` about.
 
     They begin at the interval of beats and at `variance`, as if that had been measured `count` times.
@@ -111,7 +111,7 @@ class Finding:
     """The `verdict` on the process of `name`, which began at `since`; `whom` it waits for, if it waits."""
 
     name: str
-    verdict: Verdict
+    verdict: Liveness
     since: float
     whom: tuple[str, ...] = ()
 
@@ -126,9 +126,9 @@ class _Watched:
     pulse_at: float = 0.0
     resumed: float = -math.inf
     gone: float | None = None
-    gaps: Spread = field(default_factory=lambda: Spread(_GAPS, 0.25, _PRIOR))
-    pulses: Spread = field(default_factory=lambda: Spread(_GAPS, 0.1, _PRIOR))
-    steps: Spread = field(default_factory=lambda: Spread(_STEPS, 1.0, 0))
+    gaps: GapSpread = field(default_factory=lambda: GapSpread(_GAPS, 0.25, _PRIOR))
+    pulses: GapSpread = field(default_factory=lambda: GapSpread(_GAPS, 0.1, _PRIOR))
+    steps: GapSpread = field(default_factory=lambda: GapSpread(_STEPS, 1.0, 0))
 
     def take(self, beat: Beat, at: float) -> None:
         """Take in a beat that is newer."""
@@ -194,9 +194,9 @@ class BeatObserver:
     def findings(self, now: float) -> dict[str, Finding]:
         """The verdict on each, by name."""
         found = {name: self._judge(name, one, now) for name, one in self._watched.items()}
-        suspects = tuple(name for name, one in found.items() if one.verdict in SUSPECT or one.verdict is Verdict.DEAD)
-        whom = suspects or tuple(name for name, one in found.items() if one.verdict is Verdict.ALIVE and is_worker(name))
-        waiting = {name: Finding(name, one.verdict, one.since, whom) for name, one in found.items() if one.verdict is Verdict.WAITING}
+        suspects = tuple(name for name, one in found.items() if one.verdict in SUSPECT or one.verdict is Liveness.DEAD)
+        whom = suspects or tuple(name for name, one in found.items() if one.verdict is Liveness.ALIVE and is_worker(name))
+        waiting = {name: Finding(name, one.verdict, one.since, whom) for name, one in found.items() if one.verdict is Liveness.WAITING}
         return found | waiting
 
     def reason(self, name: str, now: float) -> str:
@@ -207,58 +207,58 @@ class BeatObserver:
         found = self._judge(name, one, now)
         seconds = f"{now - found.since:.0f} s"
         match found.verdict:
-            case Verdict.HELD:
+            case Liveness.HELD:
                 return f"its process {one.beat.pid} lives, but no Python has run in it for {seconds}: a call keeps the GIL"
-            case Verdict.WRITING:
+            case Liveness.WRITING:
                 return f"it has been writing to a disk for {seconds}"
-            case Verdict.SLOW:
+            case Liveness.SLOW:
                 return f"it has computed for {seconds}, where steps took up to {self._slow(one, one.beat):.1f} s"
-            case Verdict.UNREACHABLE:
+            case Liveness.UNREACHABLE:
                 return f"nothing has come from it for {seconds}, so its host or the network is down, or it is stopped"
-            case Verdict.STOPPED:
+            case Liveness.STOPPED:
                 return f"its process {one.beat.pid} is there, but stopped or frozen for {seconds}"
             case _:
                 return ""
 
     def _judge(self, name: str, one: _Watched, now: float) -> Finding:
         if one.gone is not None:
-            return Finding(name, Verdict.DEAD, one.gone)
+            return Finding(name, Liveness.DEAD, one.gone)
         if one.beat is None:
-            return Finding(name, Verdict.ALIVE, now)
+            return Finding(name, Liveness.ALIVE, now)
         if (silent := self._silent(name, one, one.beat, now)) is not None:
             return Finding(name, silent, one.at)
         beat = one.beat
         written = (beat.sent - beat.writing) * _NANO if beat.writing else 0.0
         phase = min((beat.sent - abs(beat.phase)) * _NANO, one.at - one.resumed) if beat.phase else 0.0
         if one.at - one.pulse_at > self._held(one):
-            return Finding(name, Verdict.HELD, one.pulse_at)
+            return Finding(name, Liveness.HELD, one.pulse_at)
         if written > WRITING_SECONDS:
-            return Finding(name, Verdict.WRITING, one.at - written)
+            return Finding(name, Liveness.WRITING, one.at - written)
         if beat.phase < 0:
-            return Finding(name, Verdict.WAITING, one.at - phase)
-        return Finding(name, Verdict.SLOW if phase > self._slow(one, beat) else Verdict.ALIVE, one.at - phase)
+            return Finding(name, Liveness.WAITING, one.at - phase)
+        return Finding(name, Liveness.SLOW if phase > self._slow(one, beat) else Liveness.ALIVE, one.at - phase)
 
-    def _silent(self, name: str, one: _Watched, beat: Beat, now: float) -> Verdict | None:
+    def _silent(self, name: str, one: _Watched, beat: Beat, now: float) -> Liveness | None:
         """The verdict on one from which nothing has come for too long; None if something has."""
         silence = now - one.heard
         if silence <= self._limits.floor:
             return None
         state = self._state(name, beat.pid)
         if state is None:
-            return Verdict.UNREACHABLE if silence > self._bound(one.gaps, self._limits.floor) else None
+            return Liveness.UNREACHABLE if silence > self._bound(one.gaps, self._limits.floor) else None
         if state in ("", "Z", "X"):
-            return Verdict.DEAD
+            return Liveness.DEAD
         if state in ("T", "t"):
-            return Verdict.STOPPED
+            return Liveness.STOPPED
         if not beat.native:
-            return Verdict.HELD if silence > self._held(one) else None
-        return Verdict.STOPPED if silence > CEILING_SECONDS else None  # for less than that it may lack a processor
+            return Liveness.HELD if silence > self._held(one) else None
+        return Liveness.STOPPED if silence > CEILING_SECONDS else None  # for less than that it may lack a processor
 
     def _held(self, one: _Watched) -> float:
         """Seconds without Python from which on a call keeps the GIL."""
         return self._bound(one.pulses, _HELD_FLOORS * self._limits.floor)
 
-    def _bound(self, spread: Spread, floor: float) -> float:
+    def _bound(self, spread: GapSpread, floor: float) -> float:
         return min(max(floor, spread.limit(self._limits.deviations)), CEILING_SECONDS)
 
     def _slow(self, one: _Watched, beat: Beat) -> float:

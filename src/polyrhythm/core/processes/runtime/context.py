@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.comparison import Comparison
+from polyrhythm.core.kernel.crew_side import CrewSide, FixedCrew
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Computed, Recorder, Waited
-from polyrhythm.core.kernel.job import CrewSide, FixedCrew
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.processes.runtime.node import Node

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from polyrhythm.core.kernel.job import Location
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import VIEW, Delivery, Message
 from polyrhythm.core.kernel.view import NextView, ViewChange, ViewChanged
 from polyrhythm.core.processes.collectives.reducer import GroupReducer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS, SUSPECT, BeatObserver, Finding, Verdict
+from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS, SUSPECT, BeatObserver, Finding, Liveness
 
 _LATE_SECONDS = 4 * LOOK_SECONDS
 
@@ -15,7 +15,7 @@ class Suspicions:
     def __init__(self, observer: BeatObserver) -> None:
         self._observer = observer
         self._looked = 0.0
-        self._verdicts: dict[str, Verdict] = {}
+        self._verdicts: dict[str, Liveness] = {}
 
     def forget(self, name: str) -> None:
         """The actor `name` has ended, or is lost."""
@@ -33,8 +33,8 @@ class Suspicions:
         for name, found in self._observer.findings(now).items():
             if found.verdict in SUSPECT:
                 suspects.append(found)
-            verdict = found.verdict if found.verdict in SUSPECT else Verdict.ALIVE
-            if verdict is not self._verdicts.get(name, Verdict.ALIVE):
+            verdict = found.verdict if found.verdict in SUSPECT else Liveness.ALIVE
+            if verdict is not self._verdicts.get(name, Liveness.ALIVE):
                 changes.append(replace(found, verdict=verdict))
             self._verdicts[name] = verdict
         return changes, suspects

@@ -11,7 +11,7 @@ from enum import Enum
 
 from polyrhythm.core.kernel.events import Suspected
 from polyrhythm.core.kernel.names import is_worker
-from polyrhythm.core.processes.runtime.beats import BeatLimits, BeatObserver, Finding, Verdict, process_state
+from polyrhythm.core.processes.runtime.beats import BeatLimits, BeatObserver, Finding, Liveness, process_state
 from polyrhythm.core.processes.runtime.suspicions import Suspicions
 from polyrhythm.core.processes.spawn.supervisor import Supervisor
 
@@ -37,7 +37,7 @@ def wait(name: str, found: Finding) -> Reaction:
 
 def replace_stopped(name: str, found: Finding) -> Reaction:
     """Have a worker lost that is stopped or cut off, so that another takes its place."""
-    stopped = found.verdict in (Verdict.STOPPED, Verdict.UNREACHABLE) and is_worker(name)
+    stopped = found.verdict in (Liveness.STOPPED, Liveness.UNREACHABLE) and is_worker(name)
     return Reaction.REPLACE if stopped and time.monotonic() - found.since > STOPPED_SECONDS else Reaction.WAIT
 
 

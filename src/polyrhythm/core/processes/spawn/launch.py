@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import torch
 
 from polyrhythm.core.kernel.events import Recorder
-from polyrhythm.core.kernel.job import Ending, Job, Location, Work
+from polyrhythm.core.kernel.job import Ending, Job, Work
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.names import is_worker, server, worker
 from polyrhythm.core.processes.runtime.actor_faults import pack
 from polyrhythm.core.processes.runtime.stall_detection import Patience

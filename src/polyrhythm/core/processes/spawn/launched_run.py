@@ -10,7 +10,8 @@ import msgspec
 
 from polyrhythm.core.kernel.comparison import Comparisons
 from polyrhythm.core.kernel.events import AnyEvent, CrewChanged, Faulted, Recorder, Stepped, Suspected
-from polyrhythm.core.kernel.job import Ending, Job, Location
+from polyrhythm.core.kernel.job import Ending, Job
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.kernel.stopping import asked_first

@@ -13,7 +13,8 @@ import msgspec
 from polyrhythm.core.kernel.crew_authority import CrewAuthority
 from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.kernel.group import workers
-from polyrhythm.core.kernel.job import Job, Location
+from polyrhythm.core.kernel.job import Job
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import is_worker, rank_of, worker
 from polyrhythm.core.kernel.view import NextView, View, ViewChange

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from polyrhythm.core.protocols.topology import Tensors
+from polyrhythm.core.protocols.offers import Tensors
 from polyrhythm.core.strategy.deferral.arrivals import Arrivals
 from polyrhythm.core.strategy.deferral.deferred_steps import DEFERRED_STEPS, DeferredSteps
 from polyrhythm.core.strategy.deferral.waiting_places import WaitingPlaces

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from polyrhythm.core.kernel.job import WorkerContext
-from polyrhythm.core.protocols.topology import Buckets
+from polyrhythm.core.protocols.offers import Buckets
 from polyrhythm.core.strategy.deferral.arrivals import Arrivals
 from polyrhythm.core.strategy.gradients import Parameters
 

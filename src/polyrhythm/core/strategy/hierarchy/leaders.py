@@ -15,9 +15,10 @@ from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.factors import Factors
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.response_messages import joined, packed, unpacked
 from polyrhythm.core.protocols.responses import Response
-from polyrhythm.core.protocols.topology import NOTHING, Channel, InitialState
+from polyrhythm.core.protocols.topology import Channel, InitialState
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree, separate

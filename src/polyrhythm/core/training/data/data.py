@@ -21,7 +21,7 @@ from polyrhythm.core.protocols.shuffle import Feed, Follow, Order, Perform, Shar
 from polyrhythm.core.settings import shown
 from polyrhythm.core.training.callers import refuse_counters, warn_user
 from polyrhythm.core.training.data.data_request import DataRequest, PassBatches, facts_of
-from polyrhythm.core.training.data.draws import Draws
+from polyrhythm.core.training.data.draws import ShareDraws
 from polyrhythm.core.training.data.loader import LoaderSource
 from polyrhythm.core.training.data.sampling import Listed, Permuted, ShareSampler, order_of
 from polyrhythm.core.training.data.shards import LoadedShards, sharded
@@ -88,8 +88,8 @@ class Data:
         self._shuffle = shuffle
         self._deals = position.deals
         self._deals.begin(group, size)
-        self._draws: list[Draws] = position.draws
-        self._ready: list[Draws] = []
+        self._draws: list[ShareDraws] = position.draws
+        self._ready: list[ShareDraws] = []
         self._count = count
         self._controls = controls
         self._follow = follow
@@ -152,15 +152,15 @@ class Data:
         donor = donor or next(name for name in group.members if name in before)
         self._deals.regroup(group, before, donor)
         if group.members[group.rank] not in before:
-            self._ready = [Draws(Deals(group), each) for each in before[donor].get("draws", ())]
+            self._ready = [ShareDraws(Deals(group), each) for each in before[donor].get("draws", ())]
             self._draws += self._ready
         for place, each in enumerate(self._draws):
             each.deals.regroup(group, _drawn_by(before, place), donor)
 
-    def _drawing(self) -> Draws:
+    def _drawing(self) -> ShareDraws:
         """The draws of the next sampler or shard: of a worker that has joined, those that continue where its donor is."""
         if not self._ready:
-            self._ready = [Draws(Deals(self._deals.group))]
+            self._ready = [ShareDraws(Deals(self._deals.group))]
             self._draws += self._ready
         return self._ready.pop(0)
 

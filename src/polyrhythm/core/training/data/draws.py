@@ -14,7 +14,7 @@ from polyrhythm.core.trees import StateTree
 T = TypeVar("T")
 
 
-class Draws:
+class ShareDraws:
     """Counts what is drawn and not used: the items since the last step, and those that were drawn ahead before the first.
 
     How far a loader with processes draws ahead is found at its second step; until then nothing counts as used. A worker that has joined

@@ -25,7 +25,7 @@ from torch.utils.data import (
 from polyrhythm.core import rng
 from polyrhythm.core.protocols.deals import PassDeals
 from polyrhythm.core.protocols.shuffle import Order
-from polyrhythm.core.training.data.draws import Draws
+from polyrhythm.core.training.data.draws import ShareDraws
 from polyrhythm.errors import DataError
 
 
@@ -138,7 +138,9 @@ class ShareSampler(Sampler[int]):
     An index counts as a sample of the next step when it is drawn; a loader with worker processes draws ahead of the steps.
     """
 
-    def __init__(self, share: Callable[[PassDeals, int], Iterator[int]], samples: int, draws: Draws, count: Callable[[int], None]) -> None:
+    def __init__(
+        self, share: Callable[[PassDeals, int], Iterator[int]], samples: int, draws: ShareDraws, count: Callable[[int], None]
+    ) -> None:
         self._share = share
         self._samples = samples
         self._draws = draws

@@ -17,7 +17,7 @@ from polyrhythm.core.protocols.deals import PassDeals
 from polyrhythm.core.protocols.shuffle import Batch
 from polyrhythm.core.protocols.stream_rounds import StreamReader, read_rounds
 from polyrhythm.core.torch_private import no_loader, pinned
-from polyrhythm.core.training.data.draws import Draws
+from polyrhythm.core.training.data.draws import ShareDraws
 from polyrhythm.core.training.data.loader import Loads, length, refuse_own_ways
 from polyrhythm.errors import DataError
 
@@ -87,7 +87,7 @@ class StreamShard(IterableDataset[Any]):
     changed these processes notice when they are started anew.
     """
 
-    def __init__(self, data: Iterable[Any], draws: Draws) -> None:
+    def __init__(self, data: Iterable[Any], draws: ShareDraws) -> None:
         self.data = data
         self.draws = draws
 
