@@ -174,16 +174,16 @@ def test_who_is_lost_counts_if_all_slices_have_its_gradient() -> None:
     driver = GradientCount(["worker/0", "worker/1", "worker/2"], 2)
     for worker in ("worker/2", "worker/0", "worker/1", "worker/2", "worker/1"):
         driver.stored(worker, 1)
-    assert driver.complete() == []
+    assert driver.complete() == (0, [])
     for worker in ("worker/1", "worker/2"):
         driver.view = driver.view.without(worker)
     driver.stored("worker/0", 1)
-    assert driver.complete() == ["worker/0", "worker/1", "worker/2"]
+    assert driver.complete() == (1, ["worker/0", "worker/1", "worker/2"])
     driver.stored("worker/1", 1)  # of a step that is over
-    assert driver.complete() == []
+    assert driver.complete() == (0, [])
     driver.stored("worker/0", 2)
     driver.stored("worker/0", 2)
-    assert driver.complete() == ["worker/0"]
+    assert driver.complete() == (2, ["worker/0"])
 
 
 def test_messages_are_what_their_numbers_state() -> None:

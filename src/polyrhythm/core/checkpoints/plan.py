@@ -103,6 +103,11 @@ class ServerFiles:
         with fitting(f"state of {self.server}"):
             restore(self.plan.resumed.read(self._name))
 
+    @property
+    def changed(self) -> bool:
+        """True if the crew has changed since the state was exported."""
+        return self._name in self.memory.states
+
     def of(self, server: str) -> ServerFiles:
         """The files of another server in the same checkpoints."""
         return replace(self, server=server)

@@ -73,6 +73,11 @@ class Port:
         port.incarnation = self.incarnation
         return port
 
+    @property
+    def changed(self) -> bool:
+        """True in a later view than the first of a run under way."""
+        return self._epoch > 0
+
     def enter(self, epoch: int) -> Enter:
         """Use other topics and random streams from now on, those of the view of that `epoch`; ports of scopes must be made anew.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
@@ -22,8 +23,8 @@ class Stateful(Protocol):
 
 
 def admitted(clocks: Mapping[Name, Clock], names: Iterable[Name], first: Clock) -> dict[Name, Clock]:
-    """The clocks of `names`: those that are known, and for others the slowest of these, or `first` where there is none."""
-    slowest = min(clocks.values(), default=first)
+    """The clocks of `names`: those that are known, and for others that of the slowest that has not ended, or `first` if there is none."""
+    slowest = min((clock for clock in clocks.values() if clock < math.inf), default=first)
     return {name: clocks.get(name, slowest) for name in names}
 
 
@@ -35,6 +36,10 @@ class ServerCheckpoints(Protocol):
 
         `export` gives the server's state, when the crew changes again.
         """
+
+    @property
+    def changed(self) -> bool:
+        """True if `resume` gives the state from before a change of the crew: what was under way to and from others is dropped."""
 
     def of(self, server: str) -> ServerCheckpoints:
         """The files of another server, whose part this one has taken over."""

@@ -9,6 +9,7 @@ from torch import Tensor
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.state import Stateful
 from polyrhythm.core.tensors import Layout
+from polyrhythm.core.trees import StateTree
 
 
 class GroupServer(Protocol):
@@ -39,6 +40,12 @@ class UpstreamLink(Stateful, Protocol):
 
     async def establish(self, state: Any, recipe: str) -> None:
         """Start with the weights of the first group; `state` is the server's `ModelState`."""
+
+    def take_over(self, state: StateTree) -> None:
+        """As `restore`, after the crew has changed."""
+
+    async def offer_again(self) -> None:
+        """After `take_over`: send what it was sending when the crew changed."""
 
     def may_proceed(self, clock: int) -> bool:
         """True if a worker that has done step `clock` need not wait for other servers."""

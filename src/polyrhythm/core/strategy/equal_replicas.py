@@ -48,6 +48,7 @@ class EqualReplicas:
         self._which = f" of model {number}" if number else ""
         self._own_rates = ControlledSetting.BATCH in strategy.shuffle.takes  # a worker with its own batch sizes has its own rates
         self._chooses = strategy.chooses
+        self._rated = not (self._own_rates or self._chooses)
         self._trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         self._counts: dict[str, int] | None = None
         self._written: tuple[str, ...] = ()
@@ -67,6 +68,11 @@ class EqualReplicas:
         self._counts, self._loads = self._versions(), 0
         self._next = 1 << clock.bit_length()
         self._ahead = self._next - clock if clock == 0 or not self._chooses else 0
+
+    def begin_among_others(self, clock: int) -> None:
+        """Start after a change of the crew: workers have taken different numbers of steps, so that their rates so far are not compared."""
+        self._rated = False
+        self.begin(clock)
 
     def batch(self, samples: int, first: bool) -> None:
         """A batch of so many samples is drawn, the `first` of a pass or not. Before the first, no forward pass has written buffers."""
@@ -96,7 +102,7 @@ class EqualReplicas:
 
     def note_rates(self, rates: Sequence[tuple[float, ...]]) -> None:
         """Note the learning rates of each part in the step that is over."""
-        if rates != self._last and not (self._own_rates or self._chooses):
+        if rates != self._last and self._rated:
             self._last = rates
             self._rates = crc32(f"{self._rates} {rates}".encode())
 

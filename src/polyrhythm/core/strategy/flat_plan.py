@@ -32,7 +32,7 @@ class FlatPlan:
     @property
     def server_names(self) -> tuple[str, ...]:
         """The names of the servers."""
-        count = server_count(self.topology, len(self.participants.members))
+        count = server_count(self.topology, len(self.participants.at_first))
         if count > _MOST_SERVERS:
             raise CompositionError(f"{count} servers are more than a run can hold: give at most {_MOST_SERVERS:,} shards or servers.")
         return tuple(server(self.participants.first_server + k) for k in range(count))

@@ -42,6 +42,8 @@ class PendingExchange:
 
     start: Callable[[], Coroutine[Effect[Any], Any, Response]]
     conclude: Callable[[Response], None]
+    again: Callable[[Part], PendingExchange | None]
+    """The same exchange by another part of the same parameters, in the next view."""
 
 
 class Part:
@@ -144,7 +146,7 @@ class Part:
         if local.state.clock <= self.alone_until:
             return None
         if self.overlap is not None:
-            return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
+            return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply, Part.repeat)
         return self._exchange()
 
     def pass_over(self) -> PendingExchange | None:
@@ -155,7 +157,8 @@ class Part:
     def collect(self) -> PendingExchange | None:
         """The response to an update that was sent some steps ago, if it is due; None where there is none."""
         late = self.channel.offers.late
-        return PendingExchange(late.collect, self._conclude) if late is not None and late.due(self.local.state.clock) else None
+        due = late is not None and late.due(self.local.state.clock)
+        return PendingExchange(late.collect, self._conclude, Part.collect) if late is not None and due else None
 
     def repeat(self) -> PendingExchange | None:
         """The exchange of the step that was taken last, once more: in another view, from the values that are still there."""
@@ -163,7 +166,7 @@ class Part:
             return None
         if self.overlap is not None:
             self.overlap.begin_rest()
-            return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply)
+            return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply, Part.repeat)
         return self._exchange()
 
     def settle(self) -> None:
@@ -260,7 +263,8 @@ class Part:
         parameters = self.local.parameters
         parts = parameters.parts() if in_place.sends else parameters.present()
         self.local.check(parts)
-        return PendingExchange(partial(in_place.exchange_parts, parts), self._apply_in_place if in_place.sends else self._apply)
+        conclude = self._apply_in_place if in_place.sends else self._apply
+        return PendingExchange(partial(in_place.exchange_parts, parts), conclude, Part.repeat)
 
     def _send(self, value: Tensor) -> PendingExchange:
         """The exchange of `value` (numel,). Raises DivergedError if it is not finite."""
@@ -269,7 +273,7 @@ class Part:
         local.check([value])
         rates = self.payload.rates()
         start = partial(self.channel.exchange, (value if weight == 1 else value * weight).cpu(), local.state.clock, rates)
-        return PendingExchange(local.rule.exchange(start, self.port, rates), self._conclude)
+        return PendingExchange(local.rule.exchange(start, self.port, rates), self._conclude, Part.repeat)
 
     def _conclude(self, response: Response) -> None:
         if self.awaits_response and not response.contributions:

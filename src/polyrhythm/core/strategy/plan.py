@@ -28,7 +28,8 @@ INNER, OUTER = "inner/", "outer/"
 class Participants:
     """The actors of an exchange, in the order of ranks, and the location of each of them.
 
-    `name` distinguishes the groups of one run. `first_server` is the number of the first server that the exchange may have.
+    `name` distinguishes the groups of one run. `first_server` is the number of the first server that the exchange may have. `began` are
+    the locations with which the run began, where its workers have changed since: servers are as many, and have the same numbers, as then.
     """
 
     name: str
@@ -36,6 +37,12 @@ class Participants:
     locations: tuple[Location, ...]
     seed: int
     first_server: int = 0
+    began: tuple[Location, ...] = ()
+
+    @property
+    def at_first(self) -> tuple[Location, ...]:
+        """The locations with which the run began."""
+        return self.began or self.locations
 
     def group(self, member: str) -> Group:
         """The group as `member` sees it."""

@@ -13,6 +13,7 @@ from types import MethodType
 import torch
 from torch import nn
 
+from polyrhythm.core.collectives.barrier import barrier
 from polyrhythm.core.collectives.broadcast import broadcast, flat_broadcast
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.together import together
@@ -119,6 +120,7 @@ class Replica:
         refuse_replaced(self.optimizer, once)
         for part in self.parts:
             refuse_optimizer(part)
+        begin = self.equal.begin
         while True:
             try:
                 follow()
@@ -127,8 +129,9 @@ class Replica:
             except ViewChanged as interruption:
                 self.reform(interruption.change)
                 self._place()
+                begin = self.equal.begin_among_others
         self._take_over(stepping)
-        self.equal.begin(0)
+        begin(0)
         self.watch.begin(lambda: self.clock, lambda: any(part.awaits for part in self.parts))
         self._resumed = self._port.now()
 
@@ -150,9 +153,15 @@ class Replica:
         self._connect()
         self.take_over(handed.state, handed.own, handed.left)
         self._set_clock(clock)
-        self.equal.begin(clock)
+        self.equal.begin_among_others(clock)
         for part in self.parts:
             part.alone_until = handed.furthest if part.keeps_weights else 0
+        if plan.strategy.shares_memory:
+            self.wait_for_memory()
+
+    def wait_for_memory(self) -> None:
+        """Wait until every worker has restored the weights that they share: a step before that would be overwritten."""
+        self.context.perform(barrier(self.parts[0].port, self.group))
 
     def _place(self) -> None:
         """Make the parts anew, for the workers of the present plan."""
@@ -264,9 +273,11 @@ class Replica:
                 self.exchanges += 1
                 return
             except ViewChanged as interruption:
+                places = [self.parts.index(part) for part, _ in pending]
                 if not self.reform(interruption.change):
                     return  # a donor's state has the result
-                pending = [(part, again) for part in self.parts if (again := part.repeat()) is not None]
+                repeated = [(self.parts[k], each.again(self.parts[k])) for k, (_, each) in zip(places, pending, strict=True)]
+                pending = [(part, again) for part, again in repeated if again is not None]
 
     def _exchange(self, pending: list[tuple[Part, PendingExchange]]) -> None:
         """Make the exchanges of all parts at the same time; their responses are applied in the order of parts."""
@@ -308,6 +319,7 @@ class Replica:
 
     def restore(self, state: StateTree) -> None:
         self._continue(state, [part.restore for part in self.parts])
+        self.equal.begin(self.clock)
 
     def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = (), donor: Donor | None = None) -> None:
         """Continue from a state that was exported among other workers, and send what those that have `left` did not send."""
@@ -317,6 +329,7 @@ class Replica:
             return partial(self.parts[k].take_over, own=own, left=rest, donor=None if donor is None else lambda: donor()["parts"][k])
 
         self._continue(state, [taking(k) for k in range(len(self.parts))])
+        self.equal.begin_among_others(self.clock)
 
     def _continue(self, state: StateTree, continued: list[Callable[[StateTree], None]]) -> None:
         with torch.no_grad():
@@ -327,7 +340,6 @@ class Replica:
         self._restore_optimizer(state)
         self.exchanges = state["exchanges"]
         self.watch.restart()
-        self.equal.begin(self.clock)
 
     def restore_again(self, state: StateTree) -> None:
         """Restore weights and the optimizer, which the training function or a learning-rate scheduler may have changed since `restore`."""

@@ -91,13 +91,16 @@ class Service:
     def _enter(self, plan: StrategyPlan) -> None:
         """Serve the workers of `plan` from now on."""
         self.plan = plan
-        self.planned = plan.served_by(self.port.name)
-        self.model = Serving(self.planned.plan.serve, self.planned.plan.scopes)
-        self.group = plan.mesh.world(plan.mesh.first)
         self.view = CurrentView(self.port, plan.mesh, plan.servers)
         self.running = 0
         self.first_is_over = Latch()
         self.next: NextView | None = None
+        if self.port.name in plan.idle:
+            self.memory.states.clear()
+            return
+        self.planned = plan.served_by(self.port.name)
+        self.model = Serving(self.planned.plan.serve, self.planned.plan.scopes)
+        self.group = plan.mesh.world(plan.mesh.first)
 
     async def live(self) -> None:
         """Serve until all models and tables have ended, in each view of the crew."""
@@ -122,6 +125,9 @@ class Service:
         if not self.crew.fixed:
             await self.port.spawn("crew", self._follow_crew())
         await self.view.begin()
+        if self.port.name in self.plan.idle:
+            await self.port.receive(_SERVED)
+            return
         await self.port.spawn("attachments", self._listen())
         await self.port.spawn("openings", self._listen_for_openings())
         await self.port.spawn("evaluation", self._listen_for_evaluation())

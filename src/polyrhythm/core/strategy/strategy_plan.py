@@ -24,7 +24,8 @@ from polyrhythm.errors import CompositionError
 class PlannedExchange:
     """One of a strategy's exchanges, its `number`, and the selection of its parameters (None: all that no other exchange takes).
 
-    `plan` is that among workers that differ in `axes` of the mesh only: those that have replicas of these parameters.
+    `plan` is that among workers that differ in `axes` of the mesh only: those that have replicas of these parameters. `first` is the number
+    of its first server.
     """
 
     number: int
@@ -32,6 +33,7 @@ class PlannedExchange:
     exchange: AnyExchange
     axes: tuple[str, ...]
     plan: ExchangePlan
+    first: int
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -52,31 +54,40 @@ class PlannedExchange:
 class StrategyPlan:
     """The exchanges of `strategy` among the workers of the run, which are on `mesh`.
 
-    The run began with `first` of them; `batch` is what stays equal when their number changes.
+    The run began with `first` workers, at the locations `began`, by which it has its servers, all of which are `everyone`; `batch` is what
+    stays equal when the number of workers changes.
     """
 
     strategy: Strategy
     mesh: Mesh
     exchanges: tuple[PlannedExchange, ...]
+    began: tuple[Location, ...]
+    everyone: tuple[str, ...]
     batch: BatchRule = BatchRule.WORKER
     first: int = 0
 
     @staticmethod
-    def of(strategy: Strategy, locations: Sequence[Location], seed: int, members: Sequence[str] = ()) -> StrategyPlan:
+    def of(
+        strategy: Strategy, locations: Sequence[Location], seed: int, members: Sequence[str] = (), before: StrategyPlan | None = None
+    ) -> StrategyPlan:
         """The plan for as many of the located workers as the strategy uses; these are `members`, where they have other names than at first.
 
-        Raises CompositionError where the exchanges do not fit them.
+        `before` is a plan of the same run. Raises CompositionError where the exchanges do not fit the workers.
         """
         used = strategy.workers(len(locations))
         strategy.check(used)
+        began = () if before is None else before.began
         mesh, planned, first = Mesh.flat(tuple(members)[:used] or workers(used), seed), list[PlannedExchange](), 0
         for number, (selection, exchange) in enumerate(strategy.exchanges):
             axes = (DATA,)  # of all parameters: every worker has the whole model
             [group] = mesh.groups(*axes)
-            participants = Participants(group.name, group.members, tuple(locations[:used]), seed, first)
-            planned.append(PlannedExchange(number, selection, exchange, axes, exchange.among(participants)))
+            first = first if before is None else before.exchanges[number].first
+            participants = Participants(group.name, group.members, tuple(locations[:used]), seed, first, began)
+            planned.append(PlannedExchange(number, selection, exchange, axes, exchange.among(participants), first))
             first += len(planned[-1].plan.servers)
-        return StrategyPlan(strategy, mesh, tuple(planned), first=used)
+        servers = tuple(name for each in planned for name in each.servers)
+        began, servers = began or tuple(locations[:used]), before.everyone if before else servers
+        return StrategyPlan(strategy, mesh, tuple(planned), began, servers, first=used)
 
     def changed(self, members: Sequence[str], locations: Sequence[Location]) -> StrategyPlan:
         """The plan for other workers. Raises CompositionError where the strategy does not fit them."""
@@ -85,7 +96,7 @@ class StrategyPlan:
                 f"{self.strategy.name} uses {used} of {len(members)} workers, and each of a crew that changes must be used: choose least "
                 "and most so that all numbers between them fit, or a strategy for any number."
             )
-        return replace(StrategyPlan.of(self.strategy, locations, self.mesh.seed, members), batch=self.batch, first=self.first)
+        return replace(StrategyPlan.of(self.strategy, locations, self.mesh.seed, members, self), batch=self.batch, first=self.first)
 
     def essential(self, actor: str) -> bool:
         """True if the run cannot continue without `actor`: servers without copies, the replica with the result, and awaited workers."""
@@ -97,6 +108,11 @@ class StrategyPlan:
     def servers(self) -> tuple[str, ...]:
         """The names of all servers."""
         return tuple(name for each in self.exchanges for name in each.servers)
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The names of servers that no worker needs at present."""
+        return tuple(name for name in self.everyone if name not in self.servers)
 
     @property
     def colocated(self) -> tuple[int | None, ...]:

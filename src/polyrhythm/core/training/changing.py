@@ -193,7 +193,7 @@ class ChangingCrew:
 
     def reform(self, change: ViewChange) -> bool:
         """Continue in the next view, or the one after, if another worker is lost. True if the worker has kept its own state."""
-        before, own, state = self.view, True, self.worker.export()
+        before, own, state = self.view, True, None
         while True:
             try:
                 own, state = self._enter(change, own, state)
@@ -209,6 +209,8 @@ class ChangingCrew:
         context.crew.enter(change)
         leavers = [name for name in change.left if name not in change.lost]
         verdict = context.perform(decided(port, change, self.view.members, leavers, self._facts()))
+        if state is None:  # from now on nobody writes to what workers share in the view that is over
+            state = self.worker.export()
         if port.name == verdict.donor:
             context.perform(give(port, verdict.takers, _STATE, state))
         elif port.name in verdict.takers:

@@ -146,7 +146,7 @@ class Checkpointing:
 
     def regroup(self, group: Group, manifest: ManifestOf, losses: Callable[[str], None]) -> None:
         """Write checkpoints together with the workers of another `group`, whose first coordinates from now on."""
-        self.group, self.manifest = group, manifest
+        self.group, self.manifest, self.over = group, manifest, self.plan.store is None
         self.begin(losses)
 
     def between(self, clock: int) -> None:

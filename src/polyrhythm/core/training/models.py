@@ -202,6 +202,8 @@ class Models:
         if not self.replicas and len(self.plan.exchanges) == 1:
             self.context.perform(dismiss_all(self.context.port, self.plan.servers))
             return
+        if self.plan.idle:
+            self.context.perform(dismiss(self.context.port, self.plan.idle))
         used = {part.scope for replica in self.replicas[:1] for part in replica.parts}
         for planned in self.plan.exchanges:
             if planned.servers and planned.scope(0, 0) not in used:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.protocols.codec import inherited, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.merge import Contribution
@@ -93,7 +92,9 @@ class BlockClient:
         before = SliceBlocks(message.tensors[0], message.text, message.tensors[1 : given.held]) if given.held else self.kept[given.slice]
         blocks = message.tensors[given.held :]
         contributions = [
-            Contribution(self.codec.decode(blocks[k * width : (k + 1) * width], task.layout), 1, 0, rates, worker(rank), given.step)
+            Contribution(
+                self.codec.decode(blocks[k * width : (k + 1) * width], task.layout), 1, 0, rates, self.group.members[rank], given.step
+            )
             for k, (rank, rates) in enumerate(zip(given.ranks, given.rates, strict=True))
         ]
         after = task.run(before, contributions, given.step)

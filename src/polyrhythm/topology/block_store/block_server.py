@@ -9,7 +9,6 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.events import Merged
 from polyrhythm.core.kernel.message import Delivery, Message
-from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.topology import ServerEndpoint
@@ -100,6 +99,9 @@ class BlockServer:
         match from_numbers(message.numbers):
             case Begin():
                 await self._begin(delivery)
+            case Gradient(step) if step <= self.step and self.blocks is not None:  # repeated, after the crew has changed
+                await self._send(self.servers[0], Stored(step), sender)
+                await self._tell(sender, self.blocks)
             case Gradient(step, rates):
                 self.gradients[sender] = rates, message.tensors
                 await self._send(self.servers[0], Stored(step), sender)
@@ -107,7 +109,7 @@ class BlockServer:
                 assert self.driver is not None, "only the first server is notified"
                 self.driver.stored(message.text, step)
                 await self._drive()
-            case Reduce():
+            case Reduce(step) if step > self.step:
                 self.task = OpenTask(message.text.split())
                 await self._give()
             case SlicePublished(step):
@@ -140,8 +142,8 @@ class BlockServer:
         """Have all slices begin their tasks if the gradients of a step are complete."""
         if self.driver is None:
             return
-        step = self.driver.step
-        if workers := self.driver.complete():
+        step, workers = self.driver.complete()
+        if workers:
             for name in self.servers:
                 await self._send(name, Reduce(step), " ".join(workers))
 
@@ -159,7 +161,7 @@ class BlockServer:
         task.deadline = self.port.now() + self.late
         held = () if worker == self.publisher else blocks.all
         gradients = [self.gradients[name] for name in task.workers]
-        ranks = tuple(rank_of(name) for name in task.workers)
+        ranks = tuple(self.everyone.index(name) for name in task.workers)
         given = TaskBlocks(self.number, self.step + 1, len(held), ranks, tuple(rates for rates, _ in gradients))
         packets = tuple(tensor for _, packet in gradients for tensor in packet)
         await self.port.send(worker, Message(BLOCKS, to_worker(given), blocks.text if held else "", (*held, *packets)))
@@ -204,4 +206,4 @@ class BlockServer:
         self.step = state["step"]
         self.blocks = SliceBlocks(state["weights"], state["text"], tuple(state["tensors"]))
         if self.driver is not None:
-            self.driver.step = self.step + 1
+            self.driver.step = self.step

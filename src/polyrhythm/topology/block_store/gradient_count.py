@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.view import View
 
 
 class GradientCount:
-    """Counts, for each worker, the slices that have its gradient of `step`; `view` has those that are not lost."""
+    """Counts, by step and worker, the slices that have its gradient; `step` is the earliest that counts, `view` has who is not lost.
+
+    Steps differ where the crew has changed: some workers may repeat one that others have completed, which nobody else then does.
+    """
 
     def __init__(self, workers: Sequence[str], slices: int) -> None:
+        self.workers = tuple(workers)
         self.view = View.of(workers)
         self.slices = slices
         self.step = 1
-        self.counts: Counter[str] = Counter()
+        self.counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
 
     def stored(self, worker: str, step: int) -> None:
         """A slice has a gradient; one of an earlier step is of a worker that was lost."""
-        if step == self.step:
-            self.counts[worker] += 1
+        if step >= self.step:
+            self.counts[step][worker] += 1
 
-    def complete(self) -> list[str]:
-        """The workers whose gradients are summed, by rank, when those of all that are left are there; none before that.
+    def complete(self) -> tuple[int, list[str]]:
+        """A step, and the workers whose gradients are summed, by rank, when those of all that are left are there; none before that.
 
-        Then the next step is counted. A lost worker counts if it was lost after its last block had come.
+        Then later steps are counted. A lost worker counts if it was lost after its last block had come.
         """
-        whole = [worker for worker, count in self.counts.items() if count == self.slices]
-        if not whole or set(self.view.members) - set(whole):
-            return []
-        self.step += 1
-        self.counts.clear()
-        return sorted(whole, key=rank_of)
+        for step, counts in sorted(self.counts.items()):
+            whole = [worker for worker in self.workers if counts[worker] == self.slices]
+            if whole and not set(self.view.members) - set(whole):
+                self.step = step + 1
+                self.counts = defaultdict(Counter, {later: each for later, each in self.counts.items() if later > step})
+                return step, whole
+        return 0, []

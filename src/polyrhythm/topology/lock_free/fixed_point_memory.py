@@ -141,7 +141,7 @@ class _FixedPointChannel:
         return ""
 
     def export(self) -> StateTree:
-        return {"counters": self.counters.export(), "shared": self.shared if self.group.is_first else None}
+        return {"counters": self.counters.export(), "shared": self.shared}
 
     def restore(self, state: StateTree) -> None:
         self.counters.restore(state["counters"])
@@ -150,7 +150,7 @@ class _FixedPointChannel:
 
     def take_over(self, state: StateTree, own: bool) -> None:
         """Writes are counted anew; the first worker has restored the weights."""
-        if self.group.is_first and state["shared"] is not None:
+        if self.group.is_first:
             self.shared.copy_(state["shared"])
 
     def inherit(self, residual: Tensor) -> None:

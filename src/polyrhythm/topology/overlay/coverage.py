@@ -45,10 +45,21 @@ class Coverage:
     def __init__(self, sources: Iterable[int]) -> None:
         self.until = dict.fromkeys(sources, 0.0)
         self.ahead: list[Span] = []
+        self.unknown: set[int] = set()
+        """Sources of whose steps before the next span nothing will come."""
+
+    def begin_anew(self) -> None:
+        """The sources have changed, and with them the routes: the next span of each follows on what has come, whatever was lost."""
+        self.until = dict.fromkeys(self.until, min((clock for clock in self.until.values() if clock < math.inf), default=0.0))
+        self.unknown, self.ahead = set(self.until), []
 
     def add(self, spans: Iterable[Span]) -> None:
         """Note that all updates of these spans have come."""
         self.ahead = joined([*self.ahead, *spans])
+        for span in self.ahead:
+            if span.source in self.unknown:
+                self.unknown.remove(span.source)
+                self.until[span.source] = max(span.after, self.until[span.source])
         for span in self.ahead:
             if span.after <= self.until[span.source] < span.until:
                 self.until[span.source] = span.until

@@ -120,8 +120,10 @@ class OverlayChannel:
         self.pending = [(clock, Parcel(Route.KEEP, from_numbers(spans), value)) for clock, spans, value in state["pending"]]
 
     def take_over(self, state: StateTree, own: bool) -> None:
-        """With all that has come and is not merged, as `restore`."""
+        """With all that has come and is not merged, as `restore`; what was under way will not come, and is not waited for."""
         self.restore({**state, "codec": taken_over(self.codec, [state["codec"]], [self.layout], own)[0]})
+        self.coverage.begin_anew()
+        self.sent = 0.0  # what it has sent so far is announced once more, also that it was the last
 
     def inherit(self, residual: Tensor) -> None:
         self.state = self.codec.inherit(self.state, residual, self.layout)

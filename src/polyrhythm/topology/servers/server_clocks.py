@@ -60,6 +60,15 @@ class ServerClocks:
         may_proceed = self.conditions.may_proceed
         return bool(running) and may_proceed(1, 0) and not any(may_proceed(int(clock), self.slowest) for clock in running)
 
+    @property
+    def all_wait(self) -> bool:
+        """True if workers choose their steps and all that are not done wait: those who were chosen are lost, or were not chosen then.
+
+        That happens only where the workers have changed.
+        """
+        running = [name for name, clock in self.merged.items() if clock < math.inf]
+        return self.chooses and bool(running) and self.waiting.keys() >= set(running)
+
     def lose(self, name: str) -> None:
         """A worker is gone."""
         for known in (self.merged, self.pushed, self.waiting, self.beginning):
@@ -81,6 +90,10 @@ class ServerClocks:
         if isinstance(request, Push):
             self.times[name] = self.times[name] + 1 if request.clock <= self.pushed[name] else 1
             self.pushed[name] = max(self.pushed[name], float(request.clock))
+
+    def counts(self, name: str) -> bool:
+        """True if a contribution that waits is to be merged: in lockstep not that of a lost worker, whose step nobody has completed."""
+        return name in self.merged or self.conditions.may_proceed(1, 0)
 
     def wait(self, name: str, request: Push | Fetch) -> None:
         """A worker waits for a response, if it wants one."""
@@ -110,6 +123,11 @@ class ServerClocks:
             if not self.conditions.takes_part(clock, rank, group):
                 self.merge(name, clock)
 
+    def pass_round(self, group: Group) -> None:
+        """Nobody can complete the round that the slowest waits for: all workers count as merged."""
+        for name in group.members:
+            self.merge(name, min(clock for clock, _ in self.waiting.values()))
+
     def release(self, allowed: Callable[[int], bool]) -> list[Released]:
         """Remove and return those that the consistency lets continue, if `allowed` at their clock, in the order of their requests."""
         released = [Released(name, -1) for name, begin in self.beginning.items() if self._trained_alone(begin)]
@@ -131,8 +149,7 @@ class ServerClocks:
 
     def restore(self, state: StateTree) -> None:
         """Continue with the workers that are still there; others count as if they had always been at the slowest clock."""
-        slowest = min(state["merged"].values())
-        self.merged, self.pushed = (admitted(state[each], self.workers, slowest) for each in ("merged", "pushed"))
+        self.merged, self.pushed = (admitted(state[each], self.workers, 0.0) for each in ("merged", "pushed"))
         several = state.get("times", {})
         self.times = {name: several.get(name, 1) if name in state["pushed"] else 0 for name in self.workers}
         self.repeated = dict(self.times)

@@ -122,6 +122,10 @@ class ServerShard:
                     await self._merge()
         if self.pending and self.clocks.stuck:
             await self._merge()
+        if self.clocks.all_wait:
+            if self.pending:
+                await self._merge()
+            self.clocks.pass_round(self.context.group)
         if self.drained:
             await self._write_if_drained()
         await self.release()
@@ -159,9 +163,10 @@ class ServerShard:
         for sender, numbers, packet in state["pending"]:
             push = from_numbers(numbers)
             assert isinstance(push, Push), "nothing else is exported"
-            self.pending.append(PendingPush(sender, push, packet))
+            if self.clocks.counts(sender):
+                self.pending.append(PendingPush(sender, push, packet))
         if self.upstream is not None:
-            self.upstream.restore(state["upstream"])
+            (self.upstream.take_over if self.checkpoints.changed else self.upstream.restore)(state["upstream"])
         self.port.restore(state["streams"])
 
     async def _join(self, delivery: Delivery) -> None:
@@ -176,6 +181,8 @@ class ServerShard:
                 await self.upstream.establish(self.model_state, recipe.optimizer)
             self.log = self.responses.log(weights, layout)
             self.checkpoints.resume(self.restore, self.export)
+            if self.upstream is not None:
+                await self.upstream.offer_again()
             self.initialized = True
         self.joining.append(delivery.sender)
         if self.initialized:

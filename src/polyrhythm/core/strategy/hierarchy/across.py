@@ -41,10 +41,10 @@ class Across(Protocol):
         """The ranges of the vector, one for each plan, of a group with so many members."""
 
 
-def across_groups(groups: Sequence[Participants], rank: int, name: str, first_server: int) -> Participants:
-    """The members of `rank` of all groups, as participants with the name `name`."""
+def across_groups(groups: Sequence[Participants], rank: int, name: str, participants: Participants, first: int) -> Participants:
+    """The members of `rank` of all groups, as participants with the name `name`; their first server has the number `first`."""
     members = tuple(group.members[rank] for group in groups)
-    return Participants(name, members, tuple(group.locations[rank] for group in groups), groups[0].seed, first_server)
+    return Participants(name, members, tuple(group.locations[rank] for group in groups), groups[0].seed, first, participants.began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Leaders:
 
     def plans(self, outer: AnyExchange, groups: Sequence[Participants], participants: Participants) -> list[ExchangePlan]:
         """One exchange, among the leaders."""
-        return [outer.among(across_groups(groups, 0, f"{participants.name}leaders", participants.first_server))]
+        return [outer.among(across_groups(groups, 0, f"{participants.name}leaders", participants, participants.first_server))]
 
     def plan_of(self, rank: int) -> int:
         return 0
@@ -105,7 +105,7 @@ class Stripes:
             )
         plans, first = list[ExchangePlan](), participants.first_server
         for rank in range(sizes.pop()):
-            plans.append(outer.among(across_groups(groups, rank, f"{participants.name}stripe{rank}", first)))
+            plans.append(outer.among(across_groups(groups, rank, f"{participants.name}stripe{rank}", participants, first)))
             first += len(plans[-1].servers)
         return plans
 

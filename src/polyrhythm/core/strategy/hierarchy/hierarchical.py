@@ -206,19 +206,27 @@ class Hierarchical:
 
     def among(self, participants: Participants) -> ExchangePlan:
         """The plan of the exchanges within and among the groups of `participants`."""
-        groups = groups_of(self.groups).divide(participants.locations)
+        divide, seed = groups_of(self.groups).divide, participants.seed
+        groups, at_first = divide(participants.locations), divide(participants.at_first)
         self.outer.check(len(groups))
         self._refuse_unequal(sorted({len(ranks) for ranks in groups}))
+        if self.served and len(groups) > len(at_first):
+            raise CompositionError(
+                f"The workers are in {len(groups)} groups now, and were in {len(at_first)} when the run began, so that a group has no "
+                "server: begin with workers in every group."
+            )
         inner, first = [], participants.first_server
         for number, ranks in enumerate(groups):
             self.inner.check(len(ranks))
             members = tuple(participants.members[rank] for rank in ranks)
-            own = Participants(
-                f"{participants.name}g{number}", members, tuple(participants.locations[rank] for rank in ranks), participants.seed, first
-            )
+            places = tuple(participants.locations[rank] for rank in ranks)
+            began = tuple(participants.at_first[rank] for rank in at_first[min(number, len(at_first) - 1)])
+            own = Participants(f"{participants.name}g{number}", members, places, seed, first, began)
             inner.append((own, self.inner.among(own)))
             first += len(inner[-1][1].servers)
-        participants = replace(participants, first_server=first)
+        first += sum(len(inner[0][1].servers) for _ in at_first[len(groups) :])  # those of groups that are empty now
+        leading = tuple(participants.at_first[ranks[0]] for ranks in at_first)
+        participants = replace(participants, first_server=first, began=leading)
         if self.served:
             among = tuple(self._among_servers(inner, participants))
             return RelayedPlan(tuple(inner), among) if self.relayed else MirroredPlan(tuple(inner), among, participants.members)
@@ -240,9 +248,8 @@ class Hierarchical:
         locations = tuple(own.locations[0] for own, _ in inner)
         plans, first = list[ExchangePlan](), participants.first_server
         for shard in range(len(names[0])):
-            own = Participants(
-                f"{participants.name}mirrors{shard}", tuple(each[shard] for each in names), locations, participants.seed, first
-            )
+            members = tuple(each[shard] for each in names)
+            own = Participants(f"{participants.name}mirrors{shard}", members, locations, participants.seed, first, participants.began)
             plans.append(self.outer.among(own))
             first += len(plans[-1].servers)
         return plans

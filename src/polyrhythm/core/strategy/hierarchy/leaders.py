@@ -61,14 +61,18 @@ class LeaderChannel:
             self.outer.restore(state)
 
     def take_over(self, state: StateTree, own: bool) -> None:
-        """A leader continues as one. Raises CheckpointError where another worker led, and something of the exchange would be lost."""
-        if (self.outer is not None and state is None) or (self.outer is None and own and separate(state)[1]):
+        """A leader continues as one; in a run under way a new one begins to exchange with other groups anew.
+
+        Raises CheckpointError in a run that is resumed where another worker led, and something of the exchange would be lost.
+        """
+        lost = (self.outer is not None and state is None) or (self.outer is None and own and separate(state)[1])
+        if lost and not self.port.changed:
             raise CheckpointError(
                 f"{self.port.name} or another worker of its group exchanged with other groups for it, and another worker does now, which "
                 "has not got what was kept for that: resume with groups that have the same first workers, such as ByRank(size), or take a "
                 "codec without a residual."
             )
-        if self.outer is not None:
+        if self.outer is not None and state is not None:
             self.outer.take_over(state, own)
 
     def inherit(self, residual: Tensor) -> None:

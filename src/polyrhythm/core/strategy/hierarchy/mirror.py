@@ -74,6 +74,9 @@ class Mirror:
             self.clock = int(clock)
         await self.channel.wake()
 
+    async def offer_again(self) -> None:
+        """Nothing: what it was sending to other groups is lost, as what they were sending."""
+
     async def finish(self) -> None:
         """Send the significant part of the rest, and receive from other groups until all have finished."""
         self.ending = True
@@ -95,6 +98,14 @@ class Mirror:
     def restore(self, state: StateTree) -> None:
         """Take over what was exported, after the server's weights."""
         self.channel.restore(state["channel"])
+        self._restore(state)
+
+    def take_over(self, state: StateTree) -> None:
+        """As `restore`, after the crew has changed."""
+        self.channel.take_over(state["channel"], own=True)
+        self._restore(state)
+
+    def _restore(self, state: StateTree) -> None:
         self.accrued, self.clock = state["accrued"], state["clock"]
         self.state.restore({**state["state"], "weights": self.state.weights})
 

@@ -72,11 +72,20 @@ class Relay:
 
     async def offer(self, update: Tensor, clock: float) -> None:
         """Send the merged value, and wait until the servers above have merged it."""
-        value, self.merged = self.merged, None
-        assert value is not None, "a merge has taken a step"
         if clock < math.inf:
             self.clock = int(clock)
-        self._apply(await self.channel.exchange(value * self.upstream.weight, self.clock, self.rates))
+        await self._send()
+
+    async def _send(self) -> None:
+        assert self.merged is not None, "a merge has taken a step"
+        response = await self.channel.exchange(self.merged * self.upstream.weight, self.clock, self.rates)
+        self.merged = None
+        self._apply(response)
+
+    async def offer_again(self) -> None:
+        """The servers above know whether they have it."""
+        if self.merged is not None:
+            await self._send()
 
     async def finish(self) -> None:
         """Take over the final weights from above."""
@@ -88,12 +97,21 @@ class Relay:
 
     def export(self) -> StateTree:
         """The state of the channel; the weights are the server's."""
-        return {"channel": self.channel.export(), "clock": self.clock, "state": {**self.state.export(), "weights": None}}
+        sending = {} if self.merged is None else {"merged": self.merged, "rates": self.rates}
+        return {"channel": self.channel.export(), "clock": self.clock, "state": {**self.state.export(), "weights": None}, **sending}
 
     def restore(self, state: StateTree) -> None:
         """Take over what was exported, after the server's weights."""
         self.channel.restore(state["channel"])
-        self.clock = state["clock"]
+        self._restore(state)
+
+    def take_over(self, state: StateTree) -> None:
+        """As `restore`, after the crew has changed."""
+        self.channel.take_over(state["channel"], own=True)
+        self._restore(state)
+
+    def _restore(self, state: StateTree) -> None:
+        self.clock, self.merged, self.rates = state["clock"], state.get("merged"), state.get("rates", ())
         self.state.restore({**state["state"], "weights": self.state.weights})
 
     def _apply(self, response: Response) -> None:
