@@ -40,7 +40,7 @@ class Train:
     """Some steps of a small model; the hash of the final weights goes to a file. `each` is called before each step."""
 
     folder: Path
-    each: Callable[[pr.Worker, int], None] = lambda worker, step: time.sleep(0.015)
+    each: Callable[[pr.Worker, int], None] = lambda worker, step: time.sleep(0.01)
 
     def __call__(self, worker: pr.Worker) -> None:
         torch.manual_seed(0)
@@ -95,7 +95,7 @@ def test_two_workers_are_lost_after_the_same_step(tmp_path: Path) -> None:
 
 def test_a_worker_is_lost_while_a_newcomer_attaches(tmp_path: Path) -> None:
     def each(worker: pr.Worker, step: int) -> None:
-        time.sleep(0.015)
+        time.sleep(0.01)
         if step == 0 and worker.rank == 1:
             worker.on_change(lambda change: os.kill(os.getpid(), signal.SIGKILL) if change.joined else None)
 
@@ -107,7 +107,7 @@ def test_a_worker_that_is_asked_to_end_leaves_with_notice(tmp_path: Path, monkey
     monkeypatch.setattr(launched_run, "_TOGETHER_SECONDS", 0.05)
 
     def each(worker: pr.Worker, step: int) -> None:
-        time.sleep(0.015)
+        time.sleep(0.01)
         if step == 5 and worker.rank == 1:
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -280,9 +280,14 @@ class DataPosition:
         return {**loops.export(self.loops), "again": list(again), "asking": self._asking, "outside": self._outside, **dealt}
 
     def export_request(self) -> StateTree:
-        """The position where the batches that are held were requested: that of a worker that joins, and requests its own there."""
+        """The position where the batches that are held were requested: that of a worker that joins, and requests its own there.
+
+        Without any, in an iteration over numbers whose step is not taken yet, that where its number was requested.
+        """
         held = [place for place in self._open if self.loops[place].fresh]
-        before = [replace(loop, taken=loop.taken - loop.fresh) if place in held else loop for place, loop in enumerate(self.loops)]
+        if not held and self._asking is None and (innermost := self._innermost()) >= 0 and not self.loops[innermost].stepped:
+            held = [innermost]
+        before = [replace(loop, taken=loop.taken - (loop.fresh or 1)) if place in held else loop for place, loop in enumerate(self.loops)]
         asked = {"again": loops.current(before, held[0]), "asking": held[0], "outside": False} if held else {}
         return {**self.export(), **loops.export(before), **asked}
 

@@ -90,7 +90,7 @@ class Regrouping:
 
     def export(self) -> StateTree:
         """The state of the worker, whose tensors the next view does not change."""
-        return copied({**self.state.export(), "calls": self.calls.export()})
+        return copied({**self.state.export(), "position": self.state.position.export_request(), "calls": self.calls.export()})
 
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Continue among the workers of `plan`."""
