@@ -27,6 +27,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,7 @@ def measured(system: str, seed: int) -> Row:
 def times(killer: Killer) -> tuple[list[float], list[float], list[float]]:
     """Of each kill: until it was recorded, the longest standstill of the others, and until as many took steps again."""
     steps: dict[str, list[float]] = {}
-    for at, event in killer.seen:
+    for _, event in killer.seen:
         if isinstance(event, Stepped):
             steps.setdefault(event.actor, []).append(event.time)
     origin = min((at - event.time for at, event in killer.seen), default=0.0)
@@ -198,8 +199,8 @@ def loss_of(event: AnyEvent, name: str) -> bool:
 
 def longest(times: Sequence[float], since: float) -> float | None:
     """The longest time between two steps after `since`, less the usual one; None for a worker that was not there."""
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False) if before < since + _WINDOW and after > since]
-    usual = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(times) if before < since + _WINDOW and after > since]
+    usual = [after - before for before, after in pairwise(times)]
     return max(gaps) - statistics.median(usual) if gaps and times[0] < since else None
 
 

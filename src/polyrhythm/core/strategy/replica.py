@@ -274,7 +274,11 @@ class Replica:
                 return
             except ViewChanged as interruption:
                 places = [self.parts.index(part) for part, _ in pending]
-                if not self.reform(interruption.change):
+                self._set_clock(self.clock - 1)  # a worker that joins takes this step
+                own = self.reform(interruption.change)
+                self._set_clock(self.clock + 1)
+                self.equal.begin_among_others(self.clock)
+                if not own:
                     return  # a donor's state has the result
                 repeated = [(self.parts[k], each.again(self.parts[k])) for k, (_, each) in zip(places, pending, strict=True)]
                 pending = [(part, again) for part, again in repeated if again is not None]
