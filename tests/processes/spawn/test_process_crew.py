@@ -22,7 +22,7 @@ from polyrhythm.core.kernel.events import CrewChanged, Stepped
 from polyrhythm.core.kernel.job import Job, Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.view import NextView, ViewChange
-from polyrhythm.core.processes.runtime.beats import Finding, Verdict
+from polyrhythm.core.processes.runtime.beats import Finding, Liveness
 from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, ENDED, HELD, HOLD, RELEASE, SETTLE
 from polyrhythm.core.processes.spawn import launched_run
 from polyrhythm.core.processes.spawn.child_watch import STOPPED_SECONDS, Reaction, replace_stopped
@@ -226,10 +226,10 @@ def test_only_workers_that_are_stopped_for_long_are_replaced() -> None:
     now = time.monotonic()
     long, short = now - STOPPED_SECONDS - 1, now - 1
     found = [
-        ("worker/1", Verdict.STOPPED, long),
-        ("worker/1", Verdict.STOPPED, short),
-        ("worker/1", Verdict.HELD, long),
-        ("server/0", Verdict.STOPPED, long),
+        ("worker/1", Liveness.STOPPED, long),
+        ("worker/1", Liveness.STOPPED, short),
+        ("worker/1", Liveness.HELD, long),
+        ("server/0", Liveness.STOPPED, long),
     ]
     reactions = [replace_stopped(name, Finding(name, verdict, since)) for name, verdict, since in found]
     assert reactions == [Reaction.REPLACE, Reaction.WAIT, Reaction.WAIT, Reaction.WAIT]
