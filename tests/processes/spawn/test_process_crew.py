@@ -19,11 +19,12 @@ import torch.nn.functional as F
 import polyrhythm as pr
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import CrewChanged, Stepped
-from polyrhythm.core.kernel.job import Job, Location
+from polyrhythm.core.kernel.job import Job
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.view import NextView, ViewChange
 from polyrhythm.core.processes.runtime.beats import Finding, Liveness
-from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, ENDED, HELD, HOLD, RELEASE, SETTLE
+from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, FINISH, HELD, HOLD, SETTLE
 from polyrhythm.core.processes.spawn import launched_run
 from polyrhythm.core.processes.spawn.child_watch import STOPPED_SECONDS, Reaction, replace_stopped
 from polyrhythm.core.processes.spawn.process_crew import ProcessCrew
@@ -32,22 +33,29 @@ from polyrhythm.errors import CompositionError, WorkerFailed
 from polyrhythm.hardware.faults import Crash, Fault, Join, Leave
 from polyrhythm.systems import resolve
 
-STEPS = 40
+STEPS = 120
 
 
 @dataclass(frozen=True)
 class Train:
-    """Some steps of a small model; the hash of the final weights goes to a file. `each` is called before each step."""
+    """Steps of a small model, slow ones until so many workers have `come` or left; the hash of the final weights goes to a file.
+
+    `each` is called before each step.
+    """
 
     folder: Path
-    each: Callable[[pr.Worker, int], None] = lambda worker, step: time.sleep(0.01)
+    come: int = 1
+    each: Callable[[pr.Worker, int], None] = lambda worker, step: None
 
     def __call__(self, worker: pr.Worker) -> None:
         torch.manual_seed(0)
         model = torch.nn.Linear(6, 3)
         model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9))
+        seen = ["before"] * self.come if worker.clock else []  # a newcomer has nobody to wait for
+        worker.on_change(lambda change: seen.extend([*change.joined, *change.left]))
         for step in worker.range(STEPS):
             self.each(worker, step)
+            time.sleep(0.015 * (len(seen) < self.come))
             x = torch.randn(8, 6, generator=torch.Generator().manual_seed(100 * step + worker.rank))
             worker.count(8)
             optimizer.zero_grad()
@@ -88,18 +96,17 @@ def test_a_worker_that_is_killed_is_replaced(system: str, name: str, tmp_path: P
 
 
 def test_two_workers_are_lost_after_the_same_step(tmp_path: Path) -> None:
-    tried = run(Train(tmp_path), faults=[Crash("worker/1", step=5), Crash("worker/0", step=5)])
+    tried = run(Train(tmp_path, come=2), faults=[Crash("worker/1", step=5), Crash("worker/0", step=5)])
     assert sorted(tried.outcome.summary.lost) == ["worker/0", "worker/1"]
     assert len(changes(tried)[-1].members) == 3
 
 
 def test_a_worker_is_lost_while_a_newcomer_attaches(tmp_path: Path) -> None:
     def each(worker: pr.Worker, step: int) -> None:
-        time.sleep(0.01)
         if step == 0 and worker.rank == 1:
             worker.on_change(lambda change: os.kill(os.getpid(), signal.SIGKILL) if change.joined else None)
 
-    tried = run(Train(tmp_path, each), faults=[Crash("worker/0", step=5)])
+    tried = run(Train(tmp_path, 2, each), faults=[Crash("worker/0", step=5)])
     assert tried.outcome.summary.lost == ["worker/0", "worker/1"]
 
 
@@ -107,17 +114,16 @@ def test_a_worker_that_is_asked_to_end_leaves_with_notice(tmp_path: Path, monkey
     monkeypatch.setattr(launched_run, "_TOGETHER_SECONDS", 0.05)
 
     def each(worker: pr.Worker, step: int) -> None:
-        time.sleep(0.01)
         if step == 5 and worker.rank == 1:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    tried = run(Train(tmp_path, each))
+    tried = run(Train(tmp_path, 1, each))
     [change] = changes(tried)
     assert (change.members, change.left, tried.outcome.summary.lost) == (("worker/0", "worker/2"), ("worker/1",), [])
 
 
 def test_workers_leave_and_join_by_faults_at_a_server_too(tmp_path: Path) -> None:
-    tried = run(Train(tmp_path), "ssp", [Leave("worker/0", step=4), Join(step=12)])
+    tried = run(Train(tmp_path, come=2), "ssp", [Leave("worker/0", step=4), Join(step=12)])
     assert [(change.joined, change.left) for change in changes(tried)] == [((), ("worker/0",)), (("worker/3",), ())]
 
 
@@ -214,8 +220,8 @@ def test_when_a_worker_takes_no_more_steps_newcomers_are_dismissed_and_no_loss_c
     crew.lose("worker/1", "killed")
     supervised.take()
     crew.received("worker/3", Message(ARRIVE, (0.0,)))
-    crew.received("worker/0", Message(ENDED, (1.0,)))
-    assert supervised.take()[-1] == ("worker/0", RELEASE, (1.0,))
+    crew.received("worker/0", Message(FINISH, (1.0,)))
+    assert supervised.take()[-1] == ("worker/0", END, (1.0,))
     assert supervised.killed == ["worker/3"]
     assert crew.dismissed == {"worker/3"}
     with pytest.raises(WorkerFailed, match="killed, and others have taken their last step"):
