@@ -136,8 +136,8 @@ def test_preemptions_have_the_given_rate_and_everyone_who_was_notified_is_replac
 
 def test_who_will_join_may_be_named_and_nobody_else() -> None:
     assert schedule([Join(1.0), Leave("worker/200", 2.0)], 0, ACTORS) == [Join(1.0), Leave("worker/200", 2.0)]
-    with pytest.raises(UnknownNameError, match="No actor is called 'worker/201'"):
-        schedule([Join(1.0), Leave("worker/201", 2.0)], 0, ACTORS)
+    with pytest.raises(UnknownNameError, match="No actor is called 'worker/400'"):
+        schedule([Join(1.0), Leave("worker/400", 2.0)], 0, ACTORS)
 
 
 def test_faults_wait_for_the_moments_of_their_actors_and_are_taken_once() -> None:

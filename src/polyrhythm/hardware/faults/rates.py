@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import count
 
 import numpy as np
 
@@ -109,11 +108,12 @@ class Preemptions:
             raise CompositionError(f"{self} is among {self.among!r}, and only workers come back: leave out back_after, or give 'worker'.")
 
     def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Crash | Leave | Join]:
-        """The crashes or notices, and who comes back, in the order of time; newcomers are numbered as they come."""
+        """The crashes or notices, and who comes back, in the order of time; newcomers have the names that runs give them (`next_name`)."""
         chosen = of_role(actors, self.among)
         if self.rate_per_hour == 0:
             return []
-        numbers = count(sum(actor.startswith("worker/") for actor in actors))
+        places = sum(actor.startswith("worker/") for actor in actors)
+        last, free = list(range(places)), list[int]()
         due = [(self._after(0.0, seed, place, actor), actor) for actor in chosen]
         coming: list[float] = []
         heapify(due)
@@ -122,13 +122,17 @@ class Preemptions:
             if coming and (not due or coming[0] <= due[0][0]):
                 at = heappop(coming)
                 found.append(Join(at))
-                name = f"{self.among}/{next(numbers)}"
-                heappush(due, (self._after(at, seed, place, name), name))
+                if free:
+                    last[free[0]] += places
+                    name = f"worker/{last[heappop(free)]}"
+                    heappush(due, (self._after(at, seed, place, name), name))
                 continue
             at, actor = heappop(due)
             if at >= self.horizon:
                 continue
             found.append(Leave(actor, at, self.notice) if self.notice else Crash(actor, at))
+            if self.among == "worker":
+                heappush(free, int(actor.removeprefix("worker/")) % places)
             if self.back_after < math.inf:
                 heappush(coming, at + self.notice + self.back_after)
         return found

@@ -35,7 +35,8 @@ def schedule(faults: Sequence[FaultSource], seed: int, actors: Sequence[str], be
         for fault in ([source] if isinstance(source, Fault) else source.expand(seed, place, actors))
     ]
     workers = sum(actor.startswith("worker/") for actor in actors)
-    joining = [f"worker/{workers + number}" for number in range(sum(type(fault) is Join for fault in drawn))]
+    joins = sum(type(fault) is Join for fault in drawn)
+    joining = {f"worker/{number}" for number in range(workers, workers * (1 + joins))}  # each has the place of one that is there no more
     for fault in drawn:
         elsewhere = ("host/", "site/") if isinstance(fault, LineFault) else ()  # places that only a network has
         refuse_strangers(actors, *(name for name in places(fault) if not name.startswith(elsewhere) and name not in (FIRST, *joining)))
