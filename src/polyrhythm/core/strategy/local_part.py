@@ -71,6 +71,17 @@ class LocalPart:
         return self.level.provides
 
     @property
+    def acts_alike(self) -> bool:
+        """True if all workers complete an exchange with the same result: who is interrupted in it continues from another's state."""
+        provides, payload = self.provides, self.agreement.payload
+        return Capability.ONE_SIDED not in provides and (Capability.COLLECTIVES in provides or payload is not Payload.WEIGHTS)
+
+    @property
+    def keeps_weights(self) -> bool:
+        """True if each worker has weights of its own, which it mixes with others' at the same steps as they."""
+        return Capability.ONE_SIDED not in self.provides and not self.acts_alike
+
+    @property
     def states(self) -> list[ModelState]:
         """The weights of the exchange and of the group's inner ones, each with its anchor."""
         return [self.state, *(inner.state for inner in self.inner)]

@@ -15,11 +15,9 @@ from torch import Tensor, nn
 
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Merged, Overwritten
-from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.common_state import Donor
 from polyrhythm.core.protocols.responses import Response
 from polyrhythm.core.protocols.topology import Channel, InitialState, residual_left
-from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy.deferral.deferral import Deferral
 from polyrhythm.core.strategy.deferral.overlap import Overlap
 from polyrhythm.core.strategy.gradients import Parameters
@@ -69,17 +67,6 @@ class Part:
         """True if the optimizer itself takes one step for each of the worker's, inside its `optimizer.step()`."""
         waits = self.channel.offers.tensors is None and not self.planned.exchange.topology.traits.late
         return self.payload.steps_here and (waits or not self.sends_gradients)
-
-    @property
-    def acts_alike(self) -> bool:
-        """True if all workers complete an exchange with the same result: who is interrupted in it continues from another's state."""
-        provides, payload = self.local.provides, self.agreement.payload
-        return Capability.ONE_SIDED not in provides and (Capability.COLLECTIVES in provides or payload is not Payload.WEIGHTS)
-
-    @property
-    def keeps_weights(self) -> bool:
-        """True if each worker has weights of its own, which it mixes with others' at the same steps as they."""
-        return Capability.ONE_SIDED not in self.local.provides and not self.acts_alike
 
     @property
     def overlaps(self) -> bool:

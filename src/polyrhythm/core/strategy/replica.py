@@ -5,37 +5,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from types import MethodType
 
 import torch
 from torch import nn
 
 from polyrhythm.core.collectives.barrier import barrier
-from polyrhythm.core.collectives.broadcast import broadcast, flat_broadcast
 from polyrhythm.core.kernel.job import WorkerContext
-from polyrhythm.core.kernel.together import together
-from polyrhythm.core.kernel.view import ViewChange, ViewChanged
-from polyrhythm.core.protocols.capability import Capability
+from polyrhythm.core.kernel.view import ViewChanged
 from polyrhythm.core.protocols.common_state import Donor
+from polyrhythm.core.strategy.connecting import connect
 from polyrhythm.core.strategy.division import divided
 from polyrhythm.core.strategy.equal_replicas import EqualReplicas
 from polyrhythm.core.strategy.fitting_optimizer import refuse_optimizer
-from polyrhythm.core.strategy.gradients import Parameters, copy_bytes, paste_bytes
+from polyrhythm.core.strategy.gradients import Parameters
 from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
 from polyrhythm.core.strategy.optimizers.attachable import HeldParameters, refuse_unattachable
 from polyrhythm.core.strategy.optimizers.attached_step import attached_step, own_step, refuse_replaced
 from polyrhythm.core.strategy.optimizers.optimizer_options import AttachedOptions
-from polyrhythm.core.strategy.part import Part, PendingExchange
+from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.strategy.part_seat import PartSeat
 from polyrhythm.core.strategy.rates import rate_factor
 from polyrhythm.core.strategy.same_memory import refuse_same_memory
+from polyrhythm.core.strategy.step_exchanges import StepExchanges
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.strategy.unused_state import UnusedState
-from polyrhythm.core.strategy.watching.alike import Attached, begin_alike
+from polyrhythm.core.strategy.watching.alike import Attached
 from polyrhythm.core.strategy.watching.constraints import Constraint, Constraints
 from polyrhythm.core.strategy.watching.step_watch import StepWatch
 from polyrhythm.core.torch_private import mark_stepped, mark_wrapped_by_scheduler, take_scale_of_scaler
@@ -82,9 +81,8 @@ class Replica:
         self._divide([(flat, LocalOptimizer(optimizer, plain_step, flat, clip_norm)) for flat in flats])
         stepped_elsewhere = [part.local.optimizer for part in self.parts if not part.payload.steps_here]
         self.unused = UnusedState(optimizer, stepped_elsewhere, plan.strategy.name)
-        self.exchanges = 0
-        """The number of exchanges that were completed."""
-        self.reform: Callable[[ViewChange], bool] = cannot_reform
+        self.made = StepExchanges(context, lambda: self.parts, lambda: self.equal.begin_among_others(self.clock))
+        self.attached = Attached(model, optimizer, number, clip_norm, self.trained)
 
     def _divide(self, own: Sequence[tuple[Parameters, LocalOptimizer]]) -> None:
         """Make the parts of the replica, each of its parameters and optimizer."""
@@ -124,10 +122,10 @@ class Replica:
         while True:
             try:
                 follow()
-                self._connect()
+                connect(self.parts, self.attached, self.others, self.plan.strategy.tolerates_loss)
                 break
             except ViewChanged as interruption:
-                self.reform(interruption.change)
+                self.made.reform(interruption.change)
                 self._place()
                 begin = self.equal.begin_among_others
         self._take_over(stepping)
@@ -135,27 +133,17 @@ class Replica:
         self.watch.begin(lambda: self.clock, lambda: any(part.awaits for part in self.parts))
         self._resumed = self._port.now()
 
-    def _connect(self) -> None:
-        """Start to exchange with the others, with the weights of the first."""
-        begin_alike(self.context, Attached(self.model, self.optimizer, self.number, self.clip_norm, self.trained))
-        for part in self.parts:
-            part.establish()
-        if self.others and self.group.size > 1:
-            self._copy_others()
-        for part in self.parts:
-            part.begin_overlap(self.model)
-
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Exchange with the workers of `plan` from now on, and continue from what is `handed` over."""
         clock = self.clock
         self.plan = plan
         self._place()
-        self._connect()
+        connect(self.parts, self.attached, self.others, self.plan.strategy.tolerates_loss)
         self.take_over(handed.state, handed.own, handed.left)
         self._set_clock(clock)
         self.equal.begin_among_others(clock)
         for part in self.parts:
-            part.alone_until = handed.furthest if part.keeps_weights else 0
+            part.alone_until = handed.furthest if part.local.keeps_weights else 0
         if plan.strategy.shares_memory:
             self.wait_for_memory()
 
@@ -176,11 +164,6 @@ class Replica:
     def _set_clock(self, clock: int) -> None:
         for local in self.locals:
             local.state.clock = clock
-
-    def _copy_others(self) -> None:
-        send = flat_broadcast if self.plan.strategy.tolerates_loss else broadcast
-        port = self.parts[0].port
-        paste_bytes(self.context.perform(send(port, self.group, copy_bytes(self.others), "others")), self.others)
 
     def _take_over(self, stepping: Callable[[], None]) -> None:
         step = attached_step(self.optimizer, self.watch, stepping, self.settle)
@@ -203,7 +186,7 @@ class Replica:
             part.local.state.samples += samples
             part.refuse_changes()
         compares = self.equal.compares(self.clock + 1)
-        self._complete(self._computed())
+        self.made.complete(self.made.computed())
         for control in self._controls:
             control.stepped(self.clock, computed, samples)
         for local in self.locals:
@@ -217,11 +200,6 @@ class Replica:
             self.settle()
             self.context.counted(partial(self.constraints.apply, self.locals))
         self._resumed = self._port.now()
-
-    def weigh(self, weight: float) -> None:
-        """Set the weight of the batch that was drawn, in a mean over workers whose batches have unequal sizes."""
-        for local in self.locals:
-            local.weight = weight
 
     def constrain(self, function: Constraint) -> None:
         """Apply `function` to the model now, and after every update of its weights. Raises CompositionError where servers hold these."""
@@ -238,63 +216,10 @@ class Replica:
         """Skip the next step, and take over the weights that the one after it needs."""
         for local in self.locals:
             local.take_writes()
-        self._complete([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
+        self.made.complete([(part, pending) for part in self.parts if (pending := part.pass_over()) is not None])
         for local in self.locals:
             local.writes.note()
         self._resumed = self._port.now()
-
-    def reported(self, metrics: Mapping[str, float]) -> None:
-        """Give the controllers the `metrics` that the worker has reported."""
-        for local in self.locals:
-            local.control.reported(metrics)
-
-    def _computed(self) -> list[tuple[Part, PendingExchange]]:
-        """Take this step in each part, and return the exchanges: none where a donor's state has the result."""
-        pending, done, clock = list[tuple[Part, PendingExchange]](), 0, self.clock + 1
-        while done < len(self.parts):
-            part = self.parts[done]
-            try:
-                if (made := part.step()) is not None:
-                    pending.append((part, made))
-                done += 1
-            except ViewChanged as interruption:  # an exchange inside the worker's group was interrupted
-                if not self.reform(interruption.change):
-                    return []
-                pending = [(each, again) for each in self.parts[:done] if (again := each.repeat()) is not None]
-                for each in self.parts[done:]:
-                    each.local.state.clock = clock - 1
-        return pending
-
-    def _complete(self, pending: list[tuple[Part, PendingExchange]]) -> None:
-        """Make the exchanges of a step; again in the next view, where the loss of a worker has interrupted them at all others."""
-        while pending:
-            try:
-                self._exchange(pending)
-                self.exchanges += 1
-                return
-            except ViewChanged as interruption:
-                places = [self.parts.index(part) for part, _ in pending]
-                self._set_clock(self.clock - 1)  # a worker that joins takes this step
-                own = self.reform(interruption.change)
-                self._set_clock(self.clock + 1)
-                self.equal.begin_among_others(self.clock)
-                if not own:
-                    return  # a donor's state has the result
-                repeated = [(self.parts[k], each.again(self.parts[k])) for k, (_, each) in zip(places, pending, strict=True)]
-                pending = [(part, again) for part, again in repeated if again is not None]
-
-    def _exchange(self, pending: list[tuple[Part, PendingExchange]]) -> None:
-        """Make the exchanges of all parts at the same time; their responses are applied in the order of parts."""
-        if len(pending) == 1:
-            (_, alone), *_ = pending
-            response = self.context.perform(alone.start())
-            self.context.counted(partial(alone.conclude, response))
-            return
-        # native sums wait for the exchanges before them, and those with servers and peers make none
-        order = sorted(range(len(pending)), key=lambda k: Capability.COLLECTIVES not in pending[k][0].local.provides)
-        responses = self.context.perform(together(self.context.port, [pending[k][1].start for k in order]))
-        for k, response in sorted(zip(order, responses, strict=True), key=itemgetter(0)):
-            self.context.counted(partial(pending[k][1].conclude, response))
 
     def _refuse_changes(self) -> None:
         """Raise an error for changes by the user since the last step that would leave some weights, or a state, out of the exchange."""
@@ -318,7 +243,7 @@ class Replica:
             "others": self.others,
             "optimizer": self.optimizer.state_dict(),
             "options": self.options.export(),
-            "exchanges": self.exchanges,
+            "exchanges": self.made.completed,
         }
 
     def restore(self, state: StateTree) -> None:
@@ -342,7 +267,7 @@ class Replica:
             for tensor, value in zip(self.others, state["others"], strict=True):
                 tensor.copy_(value)
         self._restore_optimizer(state)
-        self.exchanges = state["exchanges"]
+        self.made.completed = state["exchanges"]
         self.watch.restart()
 
     def restore_again(self, state: StateTree) -> None:
@@ -375,8 +300,3 @@ class Replica:
         self.constraints.apply(self.locals)
         for part in self.parts:
             part.end_alike()
-
-
-def cannot_reform(change: ViewChange) -> bool:
-    """No crew changes: nothing interrupts an exchange."""
-    raise AssertionError("a crew that is fixed has changed")

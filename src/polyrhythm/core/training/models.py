@@ -18,10 +18,11 @@ from polyrhythm.core.settings import shown
 from polyrhythm.core.strategy.averaging import TOPIC, average
 from polyrhythm.core.strategy.current_view import CurrentView
 from polyrhythm.core.strategy.hand_over import HandOver
-from polyrhythm.core.strategy.replica import Replica, cannot_reform
+from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.strategy.same_memory import seen_elsewhere
 from polyrhythm.core.strategy.service import announce, dismiss, dismiss_all
 from polyrhythm.core.strategy.snapshots import TOPIC as SNAPSHOTS
+from polyrhythm.core.strategy.step_exchanges import cannot_reform
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.strategy.watching.constraints import Constraint
 from polyrhythm.core.strategy.watching.gradient_watch import GradientWatch
@@ -74,7 +75,7 @@ class Models:
         replica = Replica(model, optimizer, self.plan, self.context, number, clip_norm)
         if aliased:
             warn_user(_aliases(aliased), AliasWarning)
-        replica.reform = self.reform
+        replica.made.reform = self.reform
         self.attaching = replica
         replica.establish(partial(step, replica), partial(self._follow, replica, number))
         self.attaching = None
@@ -222,7 +223,8 @@ class Models:
         for replica in self.replicas:
             replica.equal.batch(facts.samples, first)
             if self.plan.batch is BatchRule.GLOBAL:
-                replica.weigh(self.weight())
+                for local in replica.locals:
+                    local.weight = self.weight()
         self.gradients.look()
         before = [(replica.watch, replica.watch.look()) for replica in self.replicas]
 

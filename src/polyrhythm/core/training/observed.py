@@ -8,6 +8,7 @@ from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.training.changing import ChangingCrew
 from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.steps import Steps
+from polyrhythm.core.training.worker_parts import present
 from polyrhythm.core.training.worker_state import WorkerState
 
 
@@ -28,10 +29,7 @@ class ObservedWorker:
     @property
     def crew(self) -> View:
         """The workers that are there, as this worker knows: their names are `crew.members`, and `crew.epoch` counts the changes."""
-        view = self._crew.view
-        for name in self._models.view.now.left:  # without which the others have continued
-            view = view.without(name)
-        return view
+        return present(self._crew, self._models)
 
     @property
     def seconds_aside(self) -> float:

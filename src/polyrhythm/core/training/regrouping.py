@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.view import ViewChange
@@ -17,6 +16,9 @@ from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.checkpoint_plan import manifest_of
 from polyrhythm.core.training.checkpointing import Checkpointing
 from polyrhythm.core.training.collectives.call_record import CallRecord
+from polyrhythm.core.training.collectives.together import Together
+from polyrhythm.core.training.collectives.user_collectives import collectives
+from polyrhythm.core.training.crew_change import CrewChange
 from polyrhythm.core.training.data.data import Data
 from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.steps import Steps
@@ -27,16 +29,9 @@ NONE = -1
 """The progress of a worker that has no state yet."""
 
 
-class Placing(NamedTuple):
-    """What a worker does with the plan of each view: `place` takes its rank and its groups, `follow` what comes after its models."""
-
-    place: Callable[[StrategyPlan], None]
-    follow: Callable[[StrategyPlan, HandOver], None]
-
-
 @dataclass(slots=True)
 class Regrouping:
-    """The parts of a worker that change with its crew; `notified` are called with each change when the worker continues."""
+    """The parts of a worker that change with its crew; `place` takes its rank and its groups from the plan of each view."""
 
     context: WorkerContext
     models: Models
@@ -44,9 +39,9 @@ class Regrouping:
     checkpointing: Checkpointing
     calls: CallRecord
     steps: Steps
+    together: Together
     data: Data
-    placing: Placing
-    notified: list[Callable[[ViewChange], None]] = field(default_factory=list)
+    place: Callable[[StrategyPlan], None]
 
     @property
     def clock(self) -> int:
@@ -61,7 +56,8 @@ class Regrouping:
         """
         if self.begins:
             return (NONE,)
-        exchanges = (replica.exchanges if any(part.acts_alike for part in replica.parts) else 0 for replica in self.models.replicas)
+        replicas = self.models.replicas
+        exchanges = (each.made.completed if any(part.local.acts_alike for part in each.parts) else 0 for each in replicas)
         return (*exchanges, self.calls.completed)
 
     @property
@@ -72,7 +68,7 @@ class Regrouping:
     @property
     def alike(self) -> bool:
         """True if every exchange has one result, so that a lost worker has used what the others have."""
-        return all(part.acts_alike for replica in self.models.replicas for part in replica.parts)
+        return all(part.local.acts_alike for replica in self.models.replicas for part in replica.parts)
 
     @property
     def used(self) -> StateTree:
@@ -94,16 +90,17 @@ class Regrouping:
 
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Continue among the workers of `plan`."""
-        self.placing.place(plan)
+        self.place(plan)
+        group, replicas = plan.mesh.world(self.context.port.name), plan.mesh.replicas(self.context.port.name)
         if self.begins and not handed.own:
             self.state.hand(handed.state)
         self.models.regroup(plan, handed)
-        self.placing.follow(plan, handed)
+        self.together.regroup(collectives(plan.strategy, self.context.port, self.models.view), group, replicas)
+        self.data.regroup(replicas, handed.used, handed.donor)
         if not handed.own:
             self.calls.take_over(handed.state["calls"])
-        self.checkpointing.regroup(plan.mesh.world(self.context.port.name), partial(manifest_of, plan), self.models.follow_losses)
+        self.checkpointing.regroup(group, partial(manifest_of, plan), self.models.follow_losses)
 
     def changed(self, change: ViewChange) -> None:
-        """Notify the training function."""
-        for notified in self.notified:
-            notified(change)
+        """Call what the training function has given to `on_change`."""
+        self.state.listeners.changed(CrewChange.of(change, self.steps.clock))

@@ -6,47 +6,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core import rng
 from polyrhythm.core.catalogue import DenseRows
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
-from polyrhythm.core.kernel.crew import FIXED, BatchRule, Crew
+from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import WorkerContext
-from polyrhythm.core.kernel.names import rank_of
-from polyrhythm.core.kernel.view import View, ViewChange
-from polyrhythm.core.protocols.deal_rules import PerRound, PerWorker
 from polyrhythm.core.protocols.row_kind import RowKind
-from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.tables.shape import TableShape
 from polyrhythm.core.tables.table import Table
 from polyrhythm.core.training.arguments import norm_bound, range_of, refuse_attached
-from polyrhythm.core.training.changing import ChangingCrew
-from polyrhythm.core.training.checkpoint_plan import manifest_of
-from polyrhythm.core.training.checkpointing import Checkpointing
-from polyrhythm.core.training.collectives.call_record import CallRecord
-from polyrhythm.core.training.collectives.together import Together
-from polyrhythm.core.training.collectives.user_collectives import SurvivorCollectives, TreeCollectives, UserCollectives
-from polyrhythm.core.training.crew_change import CrewChange, Listener, warn_of_plain_epochs
-from polyrhythm.core.training.data.data import Batches, Data, StreamBatches
+from polyrhythm.core.training.crew_change import Listener, warn_of_plain_epochs
+from polyrhythm.core.training.data.data import Batches, StreamBatches
 from polyrhythm.core.training.data.data_request import DataRequest
 from polyrhythm.core.training.data.sampling import ShareSampler
 from polyrhythm.core.training.data.stream import StreamShard
 from polyrhythm.core.training.evaluation import Evaluate, Moments, every_moment
-from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.numbers import whole
 from polyrhythm.core.training.observed import ObservedWorker
 from polyrhythm.core.training.own_state.own_variables import Variables
-from polyrhythm.core.training.regrouping import Placing, Regrouping
 from polyrhythm.core.training.result import Leave, Run, no_leaving
-from polyrhythm.core.training.steps import Steps
-from polyrhythm.core.training.tables import Tables
-from polyrhythm.core.training.worker_state import WorkerState
+from polyrhythm.core.training.worker_parts import WorkerHooks, assembled
 from polyrhythm.errors import WorkloadError
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -70,46 +54,19 @@ class Worker(ObservedWorker):
         leave: Leave = no_leaving,
         crew: Crew = FIXED,
     ) -> None:
-        mesh, strategy = plan.mesh, plan.strategy
-        self.seed = mesh.seed
+        self.seed = plan.mesh.seed
         self.device = context.device
         self._leave = leave
         self._context = context
-        self._strategy = strategy
+        self._strategy = plan.strategy
         chosen = checkpoints or CheckpointPlan()
         context.port.incarnation = chosen.incarnation
         self._place(plan)
-        self._models = Models(plan, context, chosen.began)
-        self._tables = Tables(plan, context, self._models)
-        self._state = WorkerState(context, self._models.replicas, self._tables.states, chosen, self._group, self._between)
+        parts = assembled(context, plan, chosen, WorkerHooks(self._place, self._between, self.count))
+        self._models, self._tables, self._state, self._steps = parts.models, parts.tables, parts.state, parts.steps
+        self._together, self._data, self._checkpointing, self._crew = parts.together, parts.data, parts.checkpointing, parts.crew
         if not crew.fixed and self._group.is_first:  # the others have the same code
             self._state.position.repeated = warn_of_plain_epochs
-        self._steps = Steps(context, self._models, self._tables.states, self._state)
-        if chosen.handed is not None:
-            self._models.evaluation.join()
-        calls = CallRecord(self._state.position, context.crew.changes, chosen.handed)
-        replicas = mesh.replicas(context.port.name)
-        self._together = Together(self._collectives(), self._group, replicas, context.perform, calls)
-        size = PerWorker() if plan.batch is BatchRule.WORKER else PerRound(plan.first)
-        self._data = self._steps.data = Data(
-            strategy.shuffle, replicas, self._together, self.count, self._state.position, self._models, self._models.follow_losses, size
-        )
-        if chosen.handed is not None:
-            self._data.regroup(replicas, *chosen.handed["used"])
-        self._data.drawn = self._models.batch
-        if used := self._state.used:
-            self._data.regroup(replicas, used, next(iter(used)))
-        self._models.weight = lambda: self._state.position.weight
-        rng.seed_everything(mesh.seed, "worker", rank_of(context.port.name), *self._state.incarnation)
-        self._checkpointing = Checkpointing(chosen, context, self._group, self._state, partial(manifest_of, plan))
-        self._checkpointing.losses = lambda: len(self.crew.left)
-        self._checkpointing.begin(self._models.follow_losses)
-        placing = Placing(self._place, self._regroup)
-        regrouping = Regrouping(
-            context, self._models, self._state, self._checkpointing, calls, self._steps, self._data, placing, [self._notify]
-        )
-        self._crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping)
-        calls.reform = self._models.reform = self._crew.reform
 
     def _place(self, plan: StrategyPlan) -> None:
         """Take the ranks and the groups of this worker from the plan."""
@@ -117,20 +74,6 @@ class Worker(ObservedWorker):
         self._group, replicas = plan.mesh.world(name), plan.mesh.replicas(name)
         self.rank, self.workers = self._group.rank, self._group.size
         self.replica, self.replicas = replicas.rank, replicas.size
-
-    def _regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
-        """Call collectives, and draw samples, among the workers of the plan."""
-        replicas = plan.mesh.replicas(self._context.port.name)
-        self._together.regroup(self._collectives(), self._group, replicas)
-        self._data.regroup(replicas, handed.used, handed.donor)
-
-    def _notify(self, change: ViewChange) -> None:
-        """Call what the training function has given to `on_change`."""
-        self._state.listeners.changed(CrewChange.of(change, self.clock))
-
-    def _collectives(self) -> UserCollectives:
-        port = self._context.port
-        return SurvivorCollectives(port, self._models.view) if self._strategy.tolerates_loss else TreeCollectives(port)
 
     def attach(
         self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None, name: str | None = None

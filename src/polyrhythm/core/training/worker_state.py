@@ -94,7 +94,8 @@ class WorkerState:
         if not self.position.returning:
             self.metrics |= values
             for replica in self.replicas:
-                replica.reported(values)
+                for local in replica.locals:
+                    local.control.reported(values)
             self.context.record(Reported(port.now(), port.name, clock, values, self.context.bytes_sent))
 
     def drain(self, step: int) -> str:

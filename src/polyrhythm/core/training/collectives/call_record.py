@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from polyrhythm.core.kernel.view import ViewChange, ViewChanged
-from polyrhythm.core.strategy.replica import cannot_reform
+from polyrhythm.core.strategy.step_exchanges import cannot_reform
 from polyrhythm.core.training.position import DataPosition
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import WorkloadError

@@ -22,6 +22,7 @@ from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import CALL, Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.strategy.current_view import CurrentView
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.training.collectives.survivor_totals import SurvivorTotals
 from polyrhythm.errors import WorkloadError
 
@@ -151,3 +152,8 @@ class SurvivorCollectives:
             self.follows_losses = True
             await self.current.begin()
             await self.current.subscribe(CALL)
+
+
+def collectives(strategy: Strategy, port: Port, current: CurrentView) -> UserCollectives:
+    """One worker's side in a run by `strategy`."""
+    return SurvivorCollectives(port, current) if strategy.tolerates_loss else TreeCollectives(port)

@@ -1,0 +1,28 @@
+"""The beginning of the exchanges of a replica: in a run, and in each view of a crew that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from polyrhythm.core.collectives.broadcast import broadcast, flat_broadcast
+from polyrhythm.core.strategy.gradients import copy_bytes, paste_bytes
+from polyrhythm.core.strategy.part import Part
+from polyrhythm.core.strategy.watching.alike import Attached, begin_alike
+
+
+def connect(parts: Sequence[Part], attached: Attached, others: Sequence[Tensor], tolerates_loss: bool) -> None:
+    """Connect the parts of what a worker has `attached`, with the weights of the first; `others` are its frozen parameters and buffers.
+
+    If the run `tolerates_loss`, nobody sends on what it has got.
+    """
+    first = parts[0]
+    begin_alike(first.context, attached)
+    for part in parts:
+        part.establish()
+    if others and first.workers.size > 1:
+        send = flat_broadcast if tolerates_loss else broadcast
+        paste_bytes(first.context.perform(send(first.port, first.workers, copy_bytes(others), "others")), others)
+    for part in parts:
+        part.begin_overlap(attached.model)
