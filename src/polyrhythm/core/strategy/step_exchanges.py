@@ -23,7 +23,8 @@ def cannot_reform(change: ViewChange) -> bool:
 class StepExchanges:
     """Makes the exchanges of the present `parts`, which are others in each view; so many were `completed`.
 
-    `again` is called when a step that was interrupted is continued. `reform` goes into the next view. It returns False where a donor's state has the result of the exchange.
+    `again` is called when a step that was interrupted is continued. `reform` goes into the next view; False where a donor's state
+    has the result of the exchange.
     """
 
     def __init__(self, context: WorkerContext, parts: Callable[[], Sequence[Part]], again: Callable[[], None]) -> None:
