@@ -37,9 +37,9 @@ class BatchRule(Enum):
 class Crew:
     """From `least` to `most` workers, which may leave, be lost and join while the run goes on.
 
-    A lost worker is replaced, if `replace`, where the runtime can start another. With fewer than `least` the run waits `wait` seconds for
-    others to join, and then ends. `batch` is what stays equal when the number changes: the batch of each "worker", whose learning rate
-    then follows, or the "global" one of all workers together.
+    A lost worker is replaced, if `replace`, where the runtime can start another. With fewer than `least` the run goes on for `wait`
+    seconds, in which others may join, and then ends. `batch` is what stays equal when the number changes: the batch of each "worker", whose
+    learning rate then follows, or the "global" one of all workers together.
 
     Raises CompositionError for numbers that cannot be.
 

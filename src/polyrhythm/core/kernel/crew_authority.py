@@ -35,6 +35,12 @@ class CrewHands(Protocol):
     def end(self, names: Sequence[str]) -> None:
         """Let those go on who wait until nobody takes any more steps."""
 
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Make `call` so many seconds later, if the run is not over by then."""
+
+    def fail(self, problem: WorkerFailed) -> None:
+        """End the run."""
+
     def change(self, change: ViewChange) -> None:
         """Notify everybody of the next view: those of both views, newcomers and servers; those who leave too, unless they are lost."""
 
@@ -108,8 +114,10 @@ class CrewAuthority:
                 self.view = self.view.without(name)
         if self.crew.replace:
             self.join()
-        if self.view.size + len(self.coming) < self.crew.least or not self.view.size:
-            raise WorkerFailed(name, f"it was lost, and {self.view.size} workers are left, where at least {self.crew.least} are needed")
+        if not self.view.size or (self._too_few and self.crew.wait == 0):
+            raise self._left_with_too_few(name)
+        if self._too_few:
+            self.hands.after(self.crew.wait, lambda: self._expire(name))
         self._look()
 
     def freeze(self) -> None:
@@ -132,6 +140,19 @@ class CrewAuthority:
         """`name` takes no more steps, and waits until that is so of all: nobody is admitted any more."""
         self.finished[name] = None
         self._look()
+
+    @property
+    def _too_few(self) -> bool:
+        return self.view.size + len(self.coming) < self.crew.least
+
+    def _expire(self, name: str) -> None:
+        """The time is over in which others may have joined since the loss of `name`."""
+        if self._too_few and not self.finished:
+            self.hands.fail(self._left_with_too_few(name))
+
+    def _left_with_too_few(self, name: str) -> WorkerFailed:
+        waited = f", and nobody has joined within {self.crew.wait:g} seconds" if self.crew.wait and self.view.size else ""
+        return WorkerFailed(name, f"it was lost, {self.view.size} workers are left, where at least {self.crew.least} are needed{waited}")
 
     @property
     def ready(self) -> list[str]:

@@ -14,6 +14,7 @@ from polyrhythm.core.kernel.message import ADMITTED, VIEW, Delivery, Message
 from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.kernel.view import NextView, View, ViewChange
 from polyrhythm.core.simulator.scheduler import Scheduler
+from polyrhythm.errors import WorkerFailed
 
 
 class VirtualCrew:
@@ -59,6 +60,13 @@ class VirtualCrew:
     def release(self, names: Sequence[str]) -> None:
         for name in names:
             self._notify(name)
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        queue = self.scheduler.queue
+        queue.at(queue.now + seconds, (lambda *_: call(), None, None))
+
+    def fail(self, problem: WorkerFailed) -> None:
+        raise problem
 
     def end(self, names: Sequence[str]) -> None:
         self.release(names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -75,7 +75,7 @@ class LaunchedRun:
         self._lost: list[str] = []
         self._faults = ProcessFaults(faults, self._loop, self._supervisor, record, lambda: time.monotonic() - self._origin)
         self._faults.over = self._is_over
-        self._crew = ProcessCrew(job, self._supervisor, place, shares, self._change)
+        self._crew = ProcessCrew(job, self._supervisor, place, shares, self)
         if self._crew.changes:
             self._faults.joins, self._faults.leaves = lambda fault: self._crew.join(), self._crew.leave
 
@@ -208,7 +208,11 @@ class LaunchedRun:
         except WorkerFailed as problem:
             self.failed(problem)
 
-    def _change(self, change: ViewChange) -> None:
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Make `call` so many seconds later."""
+        self._loop.after(seconds, call)
+
+    def changed(self, change: ViewChange) -> None:
         """The crew changes: what its members agree on and compare is counted anew."""
         now, view = time.monotonic(), change.after
         self._collector, self._comparisons = AgreementCollector(), Comparisons()

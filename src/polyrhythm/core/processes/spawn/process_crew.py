@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -27,14 +28,27 @@ _SEGMENTS = 4
 """A worker that computes for long opens the memory of a view when others are some views further."""
 
 
+class CrewObserver(Protocol):
+    """An observer of the crew that is notified in the loop's thread."""
+
+    def changed(self, change: ViewChange) -> None:
+        """The crew changes; nobody is notified yet."""
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Make `call` so many seconds later."""
+
+    def failed(self, error: WorkerFailed) -> None:
+        """The run cannot continue."""
+
+
 class ProcessCrew:
     """The workers of `job`; `place` is where all are, and they share memory if that `shares`. Everything happens in the loop's thread.
 
-    `changed` is called with each change before anybody is notified. `epoch` is that of the view that was announced last, and `dismissed`
+    `observer` is notified of each change before anybody else. `epoch` is that of the view that was announced last, and `dismissed`
     are those who were not admitted.
     """
 
-    def __init__(self, job: Job, supervisor: Supervisor, place: Location, shares: bool, changed: Callable[[ViewChange], None]) -> None:
+    def __init__(self, job: Job, supervisor: Supervisor, place: Location, shares: bool, observer: CrewObserver) -> None:
         self.changes = not job.crew.fixed
         self.authority = CrewAuthority(job.crew, View.of(workers(job.workers)), self, steps=self._completed)
         self.epoch = 0
@@ -43,7 +57,7 @@ class ProcessCrew:
         self._supervisor = supervisor
         self._place = place
         self._shares = shares
-        self._changed = changed
+        self._observer = observer
         self._segments: deque[SharedSegment] = deque()
         self._steps: dict[str, Stepped] = {}
 
@@ -136,12 +150,18 @@ class ProcessCrew:
         """Release all: the crew does not change any more, and some may be on their way to the cut."""
         self._send(self.authority.view.members, Message(RELEASE, (float(self.epoch),)))
 
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        self._observer.after(seconds, call)
+
+    def fail(self, problem: WorkerFailed) -> None:
+        self._observer.failed(problem)
+
     def end(self, names: Iterable[str]) -> None:
         self._send(names, Message(END, (float(self.epoch),)))
 
     def change(self, change: ViewChange) -> None:
         self.epoch = change.after.epoch
-        self._changed(change)
+        self._observer.changed(change)
         places = ((self._place.site, self._place.host),) * change.after.size
         notice = NextView(change, places, self._memory(change.after.size))
         message = Message(CHANGE, (float(self.epoch),), msgspec.json.encode(notice).decode())
