@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from polyrhythm.core.kernel.effects import NativeReduce
+from polyrhythm.core.kernel.effects import NativeReduce, NativeReduceInPlace
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.group import Group, workers
 from polyrhythm.core.kernel.job import Ending, Job, WorkerContext
@@ -169,6 +169,23 @@ def test_where_memory_cannot_be_shared_sums_are_left_to_messages(monkeypatch: py
         assert result is not None
         assert result.numbers == (1.0,)
         assert result.tensors[0].tolist() == [2] * 5
+
+
+@pytest.mark.parametrize("sizes", [(5,), (300_000, 7), (70_000, 70_000, 3, 200_000)])
+def test_what_was_to_be_summed_in_place_is_as_it_was_where_the_sum_is_given_up(sizes: tuple[int, ...]) -> None:
+    segment = SharedSegment.create(2)
+    ours = SharedMemoryReducer(MemoryGroup(segment, 0), workers(2), lambda nbytes, messages: None, restores=True)
+    other = MemoryGroup(segment, 1)
+    parts = [torch.arange(float(size)) for size in sizes]
+    with ThreadPoolExecutor(1) as pool:
+        if sum(sizes) > 100_000:  # the other gives its first parts, and is lost then
+            pool.submit(other.reduce_parts, [torch.ones(size) for size in sizes[:-1]])
+        ours.peer_gone("worker/1", "was lost")
+        other.lose(0)
+        with pytest.raises(ConnectionAbortedError, match="worker/1 was lost|ranks disagree"):
+            ours.reduce_in_place(NativeReduceInPlace(parts, 2.0, "1", Group.of_workers(2, 0), Tree()))
+    assert all(torch.equal(part, torch.arange(float(size))) for part, size in zip(parts, sizes, strict=True))
+    segment.close()
 
 
 def test_a_sum_that_gets_on_is_no_standstill() -> None:
