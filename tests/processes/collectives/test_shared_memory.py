@@ -182,7 +182,7 @@ def test_what_was_to_be_summed_in_place_is_as_it_was_where_the_sum_is_given_up(s
             pool.submit(other.reduce_parts, [torch.ones(size) for size in sizes[:-1]])
         ours.peer_gone("worker/1", "was lost")
         other.lose(0)
-        with pytest.raises(ConnectionAbortedError, match="worker/1 was lost|ranks disagree"):
+        with pytest.raises(ConnectionAbortedError, match=r"worker/1 was lost|ranks disagree"):
             ours.reduce_in_place(NativeReduceInPlace(parts, 2.0, "1", Group.of_workers(2, 0), Tree()))
     assert all(torch.equal(part, torch.arange(float(size))) for part, size in zip(parts, sizes, strict=True))
     segment.close()
