@@ -43,6 +43,15 @@ def lines(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def test_metrics_keep_their_names_when_another_worker_is_first(tmp_path: Path) -> None:
+    on = pr.Simulator(network="lan", faults=(pr.hardware.Crash("worker/0", step=8),))
+    pr.run(train, workers=pr.Crew(1, 3, replace=False), on=on, seed=1, loggers=[pr.loggers.CSV(tmp_path / "metrics.csv")])
+    found = lines(tmp_path / "metrics.csv")
+    assert len([line for line in found if line["metric"] == "loss"]) == 2
+    assert len([line for line in found if line["metric"] == "worker/2/loss"]) == 2
+    assert [line for line in found if line["metric"] == "run/samples" and int(line["step"]) > 8]
+
+
 @pytest.mark.parametrize("on", [SIMULATOR, pr.Processes()], ids=["virtual", "real"])
 def test_every_metric_of_a_run_is_a_line(on: Any, tmp_path: Path) -> None:
     path = tmp_path / "new" / "metrics.csv"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from polyrhythm.core.kernel.events import CrewChanged, Reported
 from polyrhythm.core.records.metrics import Target, curve_of, higher_is_better, metrics_of, parse_target, primary_metric
 from polyrhythm.errors import CompositionError
 
@@ -56,6 +57,14 @@ def test_loss_follows_the_primary_metric() -> None:
 def test_only_worker_0_counts_though_others_report_too() -> None:
     assert {report.actor for report in curve_of(outcome("ssp"), "loss")} == {"worker/0"}
     assert Target("accuracy", 0.9999).first_reached(outcome("ssp")) is None
+
+
+def test_a_curve_continues_with_the_worker_that_is_first_after_worker_0_was_lost() -> None:
+    made = plain("ssp", 1.0, 1, [])
+    made.events += [Reported(1.0, f"worker/{k}", 1, {"loss": 1.0 + k}, 0) for k in range(3)]
+    made.events.append(CrewChanged(2.0, "worker/1", 1, ("worker/1", "worker/2"), (), ("worker/0",)))
+    made.events += [Reported(time, f"worker/{k}", 2, {"loss": 0.1 * k}, 0) for time in (1.9, 3.0) for k in (1, 2)]
+    assert [(event.time, event.actor) for event in curve_of(made, "loss")] == [(1.0, "worker/0"), (3.0, "worker/1")]
 
 
 def test_a_target_is_reached_at_the_first_report_as_good() -> None:

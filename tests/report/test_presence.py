@@ -13,6 +13,7 @@ from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.hardware.faults import Crash
 from polyrhythm.tools.report.page import page
 from polyrhythm.tools.report.presence import ENDED, LEFT, LOST, Presence, changes, counted, presences, present
+from polyrhythm.tools.report.rows import sheet
 from polyrhythm.tools.report.series import series_of
 from polyrhythm.tools.report.trace import records
 
@@ -83,6 +84,7 @@ def test_after_any_changes_the_number_of_workers_is_that_of_the_members(seed: in
 
 def test_the_page_draws_and_the_trace_counts_the_workers_of_a_changing_crew() -> None:
     assert "Who was there: allreduce" in page([CHANGING], "changing")
+    assert "allreduce continued without worker/1; worker/2 left; worker/3 joined." in sheet(series_of([CHANGING]), None).remarks
     found = list(records([CHANGING]))
     assert [each["args"]["workers"] for each in found if each["name"] == "workers"] == [3, 2, 3, 2]
     assert [each["args"]["epoch"] for each in found if each["name"] == "crew"] == [1, 2, 3]

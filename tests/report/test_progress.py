@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from polyrhythm.core.kernel.events import Stepped
+from polyrhythm.core.kernel.events import CrewChanged, Stepped
 from polyrhythm.core.records.progress import board, progress
 
 
@@ -35,6 +35,20 @@ def test_a_terminal_shows_which_run_and_how_far_worker_0_is(monkeypatch: pytest.
     show(wanted=True)
     assert "allreduce" in terminal.getvalue()
     assert "step 7, at 1.5 s" in terminal.getvalue()
+    assert "step 9" not in terminal.getvalue()
+
+
+def test_the_line_follows_the_worker_that_is_first_after_worker_0_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    with progress(1, wanted=True) as begin:
+        watch = begin("ssp")
+        watch(Stepped(1.5, "worker/0", 7, 28, 100))
+        watch(CrewChanged(2.0, "worker/1", 1, ("worker/1", "worker/2"), (), ("worker/0",)))
+        watch(Stepped(1.9, "worker/1", 7, 28, 100))
+        watch(Stepped(2.5, "worker/1", 8, 32, 120))
+        watch(Stepped(2.6, "worker/2", 9, 36, 120))
+    assert "step 8, at 2.5 s of the run, 2 workers" in terminal.getvalue()
     assert "step 9" not in terminal.getvalue()
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from polyrhythm.core.kernel.events import Evaluated, Reported
-from polyrhythm.core.kernel.names import FIRST
+from polyrhythm.core.records.first_worker import FirstWorker
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.errors import CompositionError
 
@@ -91,13 +91,15 @@ Measured = Evaluated | Reported
 
 
 def curve_of(outcome: Outcome, metric: str) -> Sequence[Measured]:
-    """The run's one curve of `metric`, in order: the evaluations of its result, or, where there are none, what worker 0 reported."""
+    """The run's one curve of `metric`: the evaluations of its result, or, where there are none, what the first worker reported."""
     named = [event for event in _measured(outcome) if metric in event.metrics]
     return [event for event in named if isinstance(event, Evaluated)] or named
 
 
 def _measured(outcome: Outcome) -> list[Measured]:
-    return [event for event in outcome.events if isinstance(event, Evaluated) or (isinstance(event, Reported) and event.actor == FIRST)]
+    first = FirstWorker()
+    seen = ((event, first.sees(event)) for event in outcome.events)
+    return [event for event, own in seen if isinstance(event, Evaluated) or (own and isinstance(event, Reported))]
 
 
 def show_metric(value: float | None) -> str:

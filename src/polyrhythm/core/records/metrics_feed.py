@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from polyrhythm.core.kernel.events import AnyEvent, Evaluated, Reported, Stepped
-from polyrhythm.core.kernel.names import FIRST
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger, MetricsWriter, RunDescription
+from polyrhythm.core.records.first_worker import FirstWorker
 from polyrhythm.errors import PolyrhythmError
 
 TOTALS = 10
-"""Steps of worker 0 after which the run's totals are written again."""
+"""Steps of the first worker after which the run's totals are written again."""
 
 
 class MetricsFeed:
     """The loggers of one run.
 
-    Metrics that worker 0 reports keep their names, those of another begin with its own ("worker/1/loss"), and those of the result with
-    "evaluation/". "run/seconds", "run/bytes_sent" and "run/samples" are the totals after a step of worker 0; samples are its own.
+    Metrics that the first worker reports keep their names, those of another begin with its own ("worker/1/loss"), and those of the result
+    with "evaluation/". "run/seconds", "run/bytes_sent" and "run/samples" are the totals after a step of the first; samples are its own.
     Raises PolyrhythmErrors of loggers that cannot be opened.
     """
 
@@ -26,6 +26,7 @@ class MetricsFeed:
         self.troubles: list[str] = []
         self._writers: list[tuple[MetricsLogger, MetricsWriter]] = []
         self._last: Stepped | None = None
+        self._first = FirstWorker()
         for logger in loggers:
             self._open(logger, run)
 
@@ -33,12 +34,13 @@ class MetricsFeed:
         """Write the metrics of `event` to all loggers."""
         if not self._writers:
             return
+        first = self._first.sees(event)
         if isinstance(event, Reported):
-            prefix = "" if event.actor == FIRST else f"{event.actor}/"
+            prefix = "" if first else f"{event.actor}/"
             self._write({prefix + name: value for name, value in event.metrics.items()}, event.clock, event.time)
         elif isinstance(event, Evaluated):
             self._write({f"evaluation/{name}": value for name, value in event.metrics.items()}, event.clock, event.time)
-        elif isinstance(event, Stepped) and event.actor == FIRST:
+        elif isinstance(event, Stepped) and first:
             self._last = event
             if event.clock % TOTALS == 0:
                 self._totals()

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from polyrhythm.core.kernel.events import AnyEvent, Stepped
-from polyrhythm.core.kernel.names import FIRST
+from polyrhythm.core.records.first_worker import FirstWorker
 from polyrhythm.core.records.job_output import Headed, JobOutput, to_stderr
 
 Watch = Callable[[AnyEvent], None]
@@ -35,7 +35,13 @@ def progress(runs: int, wanted: bool) -> Iterator[Begin]:
             nonlocal started
             shown.update(task, description=name, completed=started, steps="starting")
             started += 1
-            return lambda event: _see(event, lambda steps: shown.update(task, steps=steps))
+            first = FirstWorker()
+
+            def watch(event: AnyEvent) -> None:
+                if first.sees(event) and isinstance(event, Stepped):
+                    shown.update(task, steps=_step(event) + ("" if first.size is None else f", {first.size} workers"))
+
+            return watch
 
         yield begin
 
@@ -70,19 +76,14 @@ class ProgressLine:
         self.say = show
         self.output = JobOutput(Headed(show))
 
-    @staticmethod
-    def follows(event: AnyEvent) -> bool:
-        """True if `event` changes the line."""
-        return isinstance(event, Stepped) and event.actor == FIRST
-
     def begin(self, name: str) -> None:
         """Show the name of a run that has started."""
         self._names.append(name)
         self._update(steps="")
 
-    def see(self, name: str, event: AnyEvent) -> None:
-        """Show the step of an event that the line `follows`, of the run of that name."""
-        _see(event, lambda steps: self._update(steps=f"{name}: {steps}"))
+    def see(self, name: str, event: Stepped) -> None:
+        """Show the step that the first worker has taken in the run of that name."""
+        self._update(steps=f"{name}: {_step(event)}")
 
     def end(self, name: str) -> None:
         """Remove the name of a run that has ended."""
@@ -114,9 +115,8 @@ def board(runs: int, wanted: bool) -> Iterator[ProgressLine]:
         yield ProgressLine(shown, runs)
 
 
-def _see(event: AnyEvent, show: Callable[[str], None]) -> None:
-    if isinstance(event, Stepped) and event.actor == FIRST:
-        show(f"step {event.clock}, at {event.time:.1f} s of the run")
+def _step(event: Stepped) -> str:
+    return f"step {event.clock}, at {event.time:.1f} s of the run"
 
 
 def ignore(event: AnyEvent) -> None:

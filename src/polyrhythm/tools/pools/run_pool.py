@@ -17,10 +17,11 @@ from pathlib import Path
 from threading import Lock
 from time import monotonic
 
-from polyrhythm.core.kernel.events import AnyEvent
+from polyrhythm.core.kernel.events import AnyEvent, Stepped
 from polyrhythm.core.processes.runtime.failure import exit_reason
 from polyrhythm.core.processes.system.prctl import die_with_parent
 from polyrhythm.core.records import killed
+from polyrhythm.core.records.first_worker import FirstWorker
 from polyrhythm.core.records.job_output import JobLine, JobOutput, kept_out
 from polyrhythm.core.records.outcome import State
 from polyrhythm.core.records.progress import ProgressLine
@@ -109,7 +110,7 @@ class RunPool:
         if isinstance(received, JobLine):
             self.board.output.line(received.text)
             return
-        if isinstance(received, AnyEvent):
+        if isinstance(received, Stepped):
             self.board.see(running.plan.name, received)
             return
         del self._busy[connection]
@@ -126,7 +127,7 @@ def _make(plan: RunTask, directory: Path | None, connection: Connection, parent:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this process
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     die_with_parent(parent)
-    last, lock = 0.0, Lock()
+    last, lock, first = 0.0, Lock(), FirstWorker()
 
     def tell(line: str) -> None:
         with lock, suppress(BrokenPipeError):  # a JOB may print in its own threads
@@ -134,7 +135,7 @@ def _make(plan: RunTask, directory: Path | None, connection: Connection, parent:
 
     def watch(event: AnyEvent) -> None:
         nonlocal last
-        if ProgressLine.follows(event) and monotonic() - last > _LOOK_SECONDS:
+        if first.sees(event) and isinstance(event, Stepped) and monotonic() - last > _LOOK_SECONDS:
             last = monotonic()
             with lock:
                 connection.send(event)

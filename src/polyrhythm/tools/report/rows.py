@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyrhythm.core.kernel.events import Restarted
+from polyrhythm.core.kernel.events import CrewChanged, Restarted
 from polyrhythm.core.records.metrics import Target, metrics_of, show_metric
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.core.units import show_bytes, show_seconds, show_window
@@ -15,6 +15,7 @@ from polyrhythm.tools.report.series import Series, crowds, is_virtual
 
 _SHOWN_METRICS = 2
 _SHORT = 200
+_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +97,20 @@ def _remarks(one: Series) -> list[str]:
     remarks += [f"{one.label}: {remark}" for remark in one.outcome.remarks]
     again = [event for event in one.outcome.events if isinstance(event, Restarted)]
     remarks += [f"{one.label} was started again after {show_seconds(event.time)}: {event.reason}." for event in again]
-    if summary.lost:
-        remarks.append(f"{one.label} continued without {', '.join(summary.lost[:8])}{' …' * (len(summary.lost) > 8)}.")
+    changes = [event for event in one.outcome.events if isinstance(event, CrewChanged)]
+    left = [name for event in changes for name in event.left if name not in summary.lost]
+    joined = [name for event in changes for name in event.joined]
+    crew = [f"continued without {_few(summary.lost)}"] * bool(summary.lost)
+    crew += [f"{_few(names)} {what}" for names, what in ((left, "left"), (joined, "joined")) if names]
+    remarks += [f"{one.label} {'; '.join(crew)}."] * bool(crew)
     if summary.row_writes and summary.lost_writes is not None:
         lost, written = summary.lost_writes, summary.row_writes
         remarks.append(f"{one.label}: {lost:,} of {written:,} writes of rows to shared weights were overwritten ({lost / written:.2%}).")
     return remarks
+
+
+def _few(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:_NAMES])}{' …' * (len(names) > _NAMES)}"
 
 
 def ending(one: Series) -> str:
