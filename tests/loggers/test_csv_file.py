@@ -44,12 +44,21 @@ def lines(path: Path) -> list[dict[str, str]]:
 
 
 def test_metrics_keep_their_names_when_another_worker_is_first(tmp_path: Path) -> None:
-    on = pr.Simulator(network="lan", faults=(pr.hardware.Crash("worker/0", step=8),))
-    pr.run(train, workers=pr.Crew(1, 3, replace=False), on=on, seed=1, loggers=[pr.loggers.CSV(tmp_path / "metrics.csv")])
+    def each_epoch(worker: pr.Worker) -> None:
+        model = torch.nn.Linear(1, 1)
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        for epoch in worker.epochs(2):
+            for (part,) in worker.batches((torch.ones(96, 1),), batch_size=4):
+                model(part).sum().backward()
+                optimizer.step()
+            worker.report(epoch=epoch)
+
+    on = pr.Simulator(network="lan", faults=(pr.hardware.Crash("worker/0", step=12),))
+    pr.run(each_epoch, workers=pr.Crew(1, 3, replace=False), on=on, seed=1, loggers=[pr.loggers.CSV(tmp_path / "metrics.csv")])
     found = lines(tmp_path / "metrics.csv")
-    assert len([line for line in found if line["metric"] == "loss"]) == 2
-    assert len([line for line in found if line["metric"] == "worker/2/loss"]) == 2
-    assert [line for line in found if line["metric"] == "run/samples" and int(line["step"]) > 8]
+    assert [line["value"] for line in found if line["metric"] == "epoch"] == ["0.0", "1.0"]
+    assert len([line for line in found if line["metric"] == "worker/2/epoch"]) == 2
+    assert [line for line in found if line["metric"] == "run/samples" and int(line["step"]) > 12]
 
 
 @pytest.mark.parametrize("on", [SIMULATOR, pr.Processes()], ids=["virtual", "real"])

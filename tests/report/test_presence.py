@@ -97,6 +97,16 @@ def test_a_lost_worker_of_a_run_that_goes_on_is_seen_too() -> None:
     assert [each.how for each in presences(gone)] == [ENDED, ENDED, LOST]
 
 
+def test_bars_are_in_the_order_in_which_workers_came() -> None:
+    E, F = "worker/4", "worker/5"
+    events: list[AnyEvent] = [Started(0.01 * (2 - k), name) for k, name in enumerate((A, B, C))]
+    events += [changed(1.0, 1, (A, C), left=(B,)), changed(2.0, 2, (A, C, F), joined=(F,)), changed(3.0, 3, (A, C, F, E), joined=(E,))]
+    (panel,) = present(series_of([run_of(events, 5.0, lost=(B,))]))
+    text = str(panel.live)
+    assert f"'sort': {[A, B, C, F, E]}" in text
+    assert "2 s – 5 s" in text
+
+
 def test_nothing_of_it_is_shown_where_nobody_has_come_or_gone() -> None:
     fixed = outcome("allreduce", workers=4)
     assert not changes(presences(fixed))

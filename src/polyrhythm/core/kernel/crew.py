@@ -58,7 +58,9 @@ class Crew:
         if self.least < 1:
             raise CompositionError(f"workers={self} trains nothing: give 1 or more.")
         if self.most < self.least:
-            raise CompositionError(f"workers={self} has its least above its most: give the smaller number first, such as (2, 8).")
+            raise CompositionError(
+                f"workers={self} has its least above its most: give the smaller number first: {self.most}..{self.least}."
+            )
         if self.most > _MOST:
             raise CompositionError(f"workers={self} is more than a machine can hold, also in virtual time: give at most {_MOST:,}.")
         if not 0 <= self.wait < math.inf:

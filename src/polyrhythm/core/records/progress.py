@@ -39,7 +39,9 @@ def progress(runs: int, wanted: bool) -> Iterator[Begin]:
 
             def watch(event: AnyEvent) -> None:
                 if first.sees(event) and isinstance(event, Stepped):
-                    shown.update(task, steps=_step(event) + ("" if first.size is None else f", {first.size} workers"))
+                    shown.update(
+                        task, steps=_step(event) + ("" if first.size is None else f", {first.size} worker{'s' * (first.size != 1)}")
+                    )
 
             return watch
 

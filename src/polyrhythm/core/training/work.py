@@ -23,7 +23,7 @@ from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.changing import LeftCrew, admitted
 from polyrhythm.core.training.checkpoint_plan import newest, planned
 from polyrhythm.core.training.worker import Worker
-from polyrhythm.errors import CompositionError, PolyrhythmError, WorkloadError
+from polyrhythm.errors import CheckpointError, CompositionError, PolyrhythmError, WorkloadError
 
 Train = Callable[[Worker], object]
 
@@ -89,7 +89,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         joins = context.port.name not in plan.mesh.members
         own = Worker(context, *(admitted(context, plan, checkpoints) if joins else (plan, checkpoints)), crew=crew)
         try:
-            with _explained(own):
+            with _explained(own, context.port.name if joins else ""):
                 train(own)
         except LeftCrew:
             return departure(own)
@@ -118,10 +118,17 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
 
 
 @contextmanager
-def _explained(own: Worker) -> Iterator[None]:
-    """Raise errors of the training function again, with a remedy for those that come from being run by this library."""
+def _explained(own: Worker, newcomer: str) -> Iterator[None]:
+    """Raise errors of the training function again, with a remedy for those that come from being run by this library.
+
+    `newcomer` is the name of a worker that has joined the run.
+    """
     try:
         yield
+    except CheckpointError as error:
+        if not newcomer:
+            raise
+        raise CheckpointError(f"{newcomer} has joined the run with the state of another worker, as from a checkpoint. {error}") from error
     except (ArithmeticError, LookupError, NameError, StopIteration, TypeError, ValueError) as error:
         if own.returning and not isinstance(error, PolyrhythmError):
             raise WorkloadError(

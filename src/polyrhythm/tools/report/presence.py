@@ -13,6 +13,7 @@ import altair as alt
 from polyrhythm.core.kernel.events import CrewChanged, Ended, Faulted, Restarted, Started
 from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.records.outcome import Outcome
+from polyrhythm.core.units import show_seconds
 from polyrhythm.tools.report import layers, panels
 from polyrhythm.tools.report.panels import Panel
 from polyrhythm.tools.report.series import Series
@@ -22,7 +23,7 @@ ENDED, LEFT, LOST = "to the end", "left", "lost"
 """How a worker's time ends."""
 _MOST = 32
 _ROW = 16
-_SUBTITLE = "A bar for each worker, from when to when it took part; paler where it was lost"
+_SUBTITLE = "A bar for each worker, from when to when it took part, in the order in which they came; paler where it was lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,9 @@ def present(group: Sequence[Series]) -> list[Panel]:
 
 
 def _panel(one: Series, found: Sequence[Presence]) -> Panel:
-    workers = list(dict.fromkeys(each.worker for each in found))
+    workers = list(dict.fromkeys(each.worker for each in sorted(found, key=lambda each: each.begin if each.joined else 0.0)))
     shown = workers[:_MOST]
-    rows = [
-        {"name": one.name, "worker": each.worker, "from": each.begin, "to": each.end, "how": each.how, "opacity": _opacity(each)}
-        for each in found
-        if each.worker in shown
-    ]
+    rows = [{"name": one.name, **_row(each)} for each in found if each.worker in shown]
     bars: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar(height=8)
@@ -106,12 +103,14 @@ def _panel(one: Series, found: Sequence[Presence]) -> Panel:
             y=alt.Y("worker:N").sort(shown).axis(grid=False, labelLimit=140).title(None),
             color=layers.hues([one], ON_A_PAGE),
             opacity=alt.Opacity("opacity:Q").scale(None),
-            tooltip=[alt.Tooltip("worker:N", title="worker"), alt.Tooltip("how:N", title="how it ended")],
+            tooltip=["worker:N", "when:N", alt.Tooltip("how:N", title="how it ended")],
         )
     )
     notes = [f"The other {len(workers) - _MOST} of {len(workers)} workers are not shown."] * (len(workers) > _MOST)
     return panels.finished(f"Who was there: {one.label}", _SUBTITLE, notes, alt.LayerChart(layer=[bars]), 40 + _ROW * len(shown))
 
 
-def _opacity(each: Presence) -> float:
-    return 0.45 if each.how == LOST else 1.0
+def _row(each: Presence) -> dict[str, str | float]:
+    when = f"{show_seconds(each.begin)} – {show_seconds(each.end)}"
+    pale = 0.45 if each.how == LOST else 1.0
+    return {"worker": each.worker, "from": each.begin, "to": each.end, "when": when, "how": each.how, "opacity": pale}
