@@ -39,13 +39,13 @@ class Crew:
 
     A lost worker is replaced, if `replace`, where the runtime can start another. With fewer than `least` the run goes on for `wait`
     seconds, in which others may join, and then ends. `batch` is what stays equal when the number changes: the batch of each "worker", whose
-    learning rate then follows, or the "global" one of all workers together.
+    learning rate then follows, or the "global" one of all workers together. The run begins with `start` workers, by default with `most`.
 
     Raises CompositionError for numbers that cannot be.
 
     Examples:
         >>> Crew.of((2, 8))
-        Crew(least=2, most=8, replace=True, wait=30.0, batch='worker')
+        Crew(least=2, most=8, replace=True, wait=30.0, batch='worker', start=None)
     """
 
     least: int
@@ -53,6 +53,7 @@ class Crew:
     replace: bool = True
     wait: float = 30.0
     batch: Literal["worker", "global"] = "worker"
+    start: int | None = None
 
     def __post_init__(self) -> None:
         if self.least < 1:
@@ -65,6 +66,8 @@ class Crew:
             raise CompositionError(f"workers={self} is more than a machine can hold, also in virtual time: give at most {_MOST:,}.")
         if not 0 <= self.wait < math.inf:
             raise CompositionError(f"Crew(wait={self.wait}) is no time to wait for others to join: give 0 or more seconds.")
+        if self.start is not None and not self.least <= self.start <= self.most:
+            raise CompositionError(f"Crew(start={self.start}) is not from {self.least} to {self.most}: begin with one of these numbers.")
         if self.batch not in [rule.value for rule in BatchRule]:
             raise CompositionError(f"Crew(batch={shown(self.batch)}) is not known: give 'worker' or 'global'.")
 
@@ -88,6 +91,11 @@ class Crew:
         return Crew.of((int(least), int(most or least)))
 
     @property
+    def first(self) -> int:
+        """The number of workers with which the run begins."""
+        return self.most if self.start is None else self.start
+
+    @property
     def fixed(self) -> bool:
         """True if the number of workers is one: a crew that does not change."""
         return self.least == self.most
@@ -104,7 +112,8 @@ class Crew:
 
     def within(self, least: int, most: int) -> Crew:
         """The same, with these bounds."""
-        return self if (least, most) == (self.least, self.most) else replace(self, least=least, most=most)
+        start = None if self.start is None else min(max(self.start, least), most)
+        return self if (least, most) == (self.least, self.most) else replace(self, least=least, most=most, start=start)
 
     def number(self, what: str) -> int:
         """The one number of workers. Raises CompositionError where they may change, which `what` cannot use: "A comparison"."""

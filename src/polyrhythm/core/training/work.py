@@ -51,8 +51,8 @@ class Training:
 
     @property
     def workers(self) -> int:
-        """The number of workers with which it begins: the most."""
-        return self.crew.most
+        """The number of workers with which it begins."""
+        return self.crew.first
 
     @property
     def resumable(self) -> bool:
@@ -61,7 +61,7 @@ class Training:
 
     def job(self, locations: Sequence[Location]) -> Job:
         """The job for a runtime, with the checkpoints found. Raises CompositionError and CheckpointError for settings that do not fit."""
-        plan = replace(StrategyPlan.of(self.strategy, locations, self.seed), batch=self.crew.rule)
+        plan = replace(StrategyPlan.of(self.strategy, locations[: self.workers], self.seed), batch=self.crew.rule)
         return make_job(self.train, plan, planned(plan, self.checkpoints, self.circumstances), self.timeline, self.crew)
 
     def continued(self) -> Training:

@@ -141,12 +141,13 @@ class Processes:
     def _devices(self, job: Job) -> dict[str, str]:
         """The device of each actor: one CUDA device for each worker if there are enough and they may be used, else the CPU."""
         there = torch.cuda.device_count() if self.cuda is not False and torch.cuda.is_available() else 0
-        if self.cuda and there < job.workers:
+        most = max(job.workers, job.crew.most)
+        if self.cuda and there < most:
             raise CompositionError(
-                f"A CUDA device was requested for each of {job.workers} workers, but torch finds {there} here: start no more workers than "
+                f"A CUDA device was requested for each of {most} workers, but torch finds {there} here: start no more workers than "
                 "that, or use the CPU."
             )
-        workers = {worker(rank): f"cuda:{rank}" if there >= job.workers else "cpu" for rank in range(job.workers)}
+        workers = {worker(rank): f"cuda:{rank}" if there >= most else "cpu" for rank in range(job.workers)}
         return workers | {server(shard): "cpu" for shard in range(job.servers)}
 
 

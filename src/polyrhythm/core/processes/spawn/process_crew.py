@@ -17,7 +17,7 @@ from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Job
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.kernel.names import is_worker, rank_of, worker
+from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.kernel.view import NextView, View, ViewChange
 from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, FINISH, HELD, HOLD, RELEASE, SETTLE
 from polyrhythm.core.processes.spawn.supervisor import Supervisor
@@ -134,7 +134,7 @@ class ProcessCrew:
     # The hands of the authority
 
     def hire(self, name: str) -> None:
-        self._supervisor.add(name, worker(rank_of(name) % self._job.crew.most))
+        self._supervisor.add(name, rank_of(name) % self._job.crew.most)
 
     def dismiss(self, name: str) -> None:
         self.dismissed.add(name)

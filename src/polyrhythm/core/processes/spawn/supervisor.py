@@ -13,6 +13,7 @@ import msgspec
 
 from polyrhythm.core.kernel.events import AnyEvent
 from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.processes.runtime import failure
 from polyrhythm.core.processes.runtime.beat import NBYTES, Beat, decode
 from polyrhythm.core.processes.spawn.fork_client import ForkClient
@@ -102,9 +103,9 @@ class Supervisor:
         """Keep what `add` needs until `close`: the devices by actor, and the job spec."""
         self._devices, self._kept = dict(devices), os.dup(job_spec)
 
-    def add(self, name: str, like: str) -> None:
-        """Start one more child, with the device of the actor `like`. Raises RunError if the fork server has failed."""
-        self._fork(name, self._devices[like], self._kept)
+    def add(self, name: str, place: int) -> None:
+        """Start one more worker: on the CPU, or the CUDA device of that number, as the others. Raises RunError for a failed fork server."""
+        self._fork(name, self._devices[worker(0)].replace("0", str(place)), self._kept)
 
     def _fork(self, name: str, device: str, job_spec: int) -> None:
         assert self._client is not None, "a fork server that fails ends the run"
