@@ -128,7 +128,7 @@ def test_workers_leave_and_join_by_faults_at_a_server_too(tmp_path: Path) -> Non
 
 
 def test_with_too_few_workers_left_the_run_fails(tmp_path: Path) -> None:
-    crew, faults = Crew(2, 3, replace=False), (Crash("worker/1", step=3), Crash("worker/2", step=3))
+    crew, faults = Crew(2, 3, replace=False, wait=0.0), (Crash("worker/1", step=3), Crash("worker/2", step=3))
     tried = attempt(Train(tmp_path), workers=crew, strategy=resolve("allreduce"), on=pr.Processes(faults=faults))
     assert isinstance(tried.error, WorkerFailed)
     assert "at least 2 are needed" in str(tried.error)
@@ -175,10 +175,26 @@ class Child:
         self.sent.append((self.name, message))
 
 
-def crewed(crew: Crew = Crew(1, 2)) -> tuple[ProcessCrew, Supervised, list[ViewChange]]:  # noqa: B008
-    supervised, seen = Supervised("worker/0", "worker/1"), list[ViewChange]()
+@dataclass
+class Observer:
+    """Notes what a crew reports, and waits for nothing."""
+
+    seen: list[ViewChange] = field(default_factory=list)
+
+    def changed(self, change: ViewChange) -> None:
+        self.seen.append(change)
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        call()
+
+    def failed(self, error: WorkerFailed) -> None:
+        raise error
+
+
+def crewed() -> tuple[ProcessCrew, Supervised, list[ViewChange]]:
+    crew, supervised, observer = Crew(1, 2), Supervised("worker/0", "worker/1"), Observer()
     job = Job(2, 0, lambda context: None, lambda port, record: None, lambda name: True, crew=crew)  # type: ignore[arg-type, return-value]
-    return ProcessCrew(job, supervised, Location("site", "host"), False, seen.append), supervised, seen  # type: ignore[arg-type]
+    return ProcessCrew(job, supervised, Location("site", "host"), False, observer), supervised, observer.seen  # type: ignore[arg-type]
 
 
 def test_messages_of_an_earlier_view_count_no_more() -> None:
@@ -225,6 +241,18 @@ def test_when_a_worker_takes_no_more_steps_newcomers_are_dismissed_and_no_loss_c
     assert supervised.killed == ["worker/3"]
     assert crew.dismissed == {"worker/3"}
     with pytest.raises(WorkerFailed, match="killed, and others have taken their last step"):
+        crew.lose("worker/0", "killed")
+
+
+def test_after_three_newcomers_that_are_lost_at_once_no_more_are_started() -> None:
+    crew, supervised, _ = crewed()
+    crew.lose("worker/1", "killed")
+    for name in ("worker/3", "worker/5", "worker/7"):
+        assert name in supervised.children
+        crew.lose(name, "killed")
+    assert len(supervised.children) == 5
+    assert crew.authority.view.members == ("worker/0",)
+    with pytest.raises(WorkerFailed):
         crew.lose("worker/0", "killed")
 
 

@@ -69,6 +69,8 @@ class CrewAuthority:
     """Gives the number of steps that a worker has completed, where that is known."""
     gone: dict[str, int] = field(default_factory=dict)
     """The steps of those that were lost in this view."""
+    early: list[str] = field(default_factory=list)
+    """The newcomers that were lost before they were admitted, whose names are not used again either."""
     _holding: bool = False
 
     def join(self, places: Sequence[int] = ()) -> str | None:
@@ -76,7 +78,7 @@ class CrewAuthority:
 
         It gets one of the `places` if one of them is free.
         """
-        expected = View(0, (*self.view.members, *self.coming), (), self.view.left)
+        expected = View(0, (*self.view.members, *self.coming), (), (*self.view.left, *self.early))
         if expected.size - len(self.leaving) >= self.crew.most or expected.size >= self.crew.most or self.finished or self.frozen:
             return None
         name = next_name(expected, self.crew.most, places)
@@ -103,6 +105,7 @@ class CrewAuthority:
             raise WorkerFailed(name, "it was lost while the run was ending, and the others need it for the result")
         if self.coming.pop(name, self) is None:
             self.arrived.pop(name, None)
+            self.early.append(name)
         elif self.view.present(name):
             for each in (self.leaving, self.arrived, self.clocks):
                 each.pop(name, None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -26,6 +27,8 @@ from polyrhythm.errors import WorkerFailed
 
 _SEGMENTS = 4
 """A worker that computes for long opens the memory of a view when others are some views further."""
+_ATTEMPTS = 3
+"""So many newcomers in succession may be lost before they are admitted; then there is something wrong with all, and no more are started."""
 
 
 class CrewObserver(Protocol):
@@ -60,6 +63,7 @@ class ProcessCrew:
         self._observer = observer
         self._segments: deque[SharedSegment] = deque()
         self._steps: dict[str, Stepped] = {}
+        self._unlucky = 0
 
     def essential(self, name: str) -> bool:
         """True if the others cannot go on without `name` in this view: the first is who has the result."""
@@ -90,6 +94,9 @@ class ProcessCrew:
         authority = self.authority
         if not self.present(name):
             if name in authority.coming:
+                self._unlucky += 1
+                if self._unlucky == _ATTEMPTS:
+                    authority.crew = replace(authority.crew, replace=False)
                 authority.lose(name, False)
             else:
                 self._renew(name)  # it had left, and was handing its state over
@@ -161,6 +168,7 @@ class ProcessCrew:
 
     def change(self, change: ViewChange) -> None:
         self.epoch = change.after.epoch
+        self._unlucky = 0 if change.joined else self._unlucky
         self._observer.changed(change)
         places = ((self._place.site, self._place.host),) * change.after.size
         notice = NextView(change, places, self._memory(change.after.size))
