@@ -27,6 +27,8 @@ class VirtualCrew:
         self.places = places
         self.changes: list[ViewChange] = []
         self._clocks = dict.fromkeys(view.members, 0)
+        self._entering = set[str]()
+        """Those that are on their way into the present view: they wait for all others of it."""
         self.authority.steps = self._clocks.get
 
     def locations(self, members: Sequence[str]) -> tuple[Location, ...]:
@@ -35,7 +37,7 @@ class VirtualCrew:
 
     def interrupts(self, name: str, essential: bool) -> bool:
         """True if the run cannot go on in this view without the actor."""
-        return self.authority.interrupts(name, essential) if is_worker(name) else essential
+        return self.authority.interrupts(name, essential) or bool(self._entering) if is_worker(name) else essential
 
     def join(self, site: str | None = None) -> None:
         """A worker is to join: at `site`, where one is given and has a free place."""
@@ -44,7 +46,13 @@ class VirtualCrew:
     def cut(self, name: str, clock: int) -> int | None:
         """The step after which the crew changes, asked by `name` after `clock` steps; None while it does not."""
         self._clocks[name] = clock
+        self._entering.discard(name)
         return self.authority.step or None
+
+    def finish(self, name: str) -> None:
+        """`name` takes no more steps, and waits for the others."""
+        self._entering.discard(name)
+        self.authority.finish(name)
 
     def dismiss(self, name: str) -> None:
         self.scheduler.dismiss(self.scheduler.actors[name])
@@ -73,6 +81,7 @@ class VirtualCrew:
 
     def change(self, change: ViewChange) -> None:
         self.changes.append(change)
+        self._entering = {*change.after.members}
         now, view = self.scheduler.queue.now, change.after
         self.scheduler.record(CrewChanged(now, view.first, view.epoch, view.members, change.joined, change.left))
         if change.lost:

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import msgspec
+from msgspec import structs
 
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.kernel.job import WorkerContext
@@ -83,14 +84,15 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
     newest = max(found[name].progress for name in view.members)
     donor = next(name for name in view.members if found[name].progress == newest)
     takers = [name for name in view.members if found[name].progress < newest]
-    survivors = [name for name in before if name in found and name in view.members]
+    known = {name: facts for name, facts in found.items() if facts.used is not None}  # else it was interrupted before it began
+    survivors = [name for name in before if name in known and name in view.members]
     behind = next((name for name in survivors if name in takers), None)
     reference = found[behind or donor]
     lost = used_at(reference.used, completed=behind is not None)
 
     def used_by(name: str) -> StateTree:
-        if name in found:
-            return found[name].used
+        if name in known:
+            return known[name].used
         return lost if reference.alike or name not in steps else earlier(lost, reference.completed - steps[name])
 
     used = {name: used_by(name) for name in before}
@@ -150,6 +152,24 @@ class Regrouped(Protocol):
 
 
 @dataclass(slots=True)
+class _Carried:
+    """What a worker carries from one view to the next, or to the one after where it is interrupted on the way.
+
+    That is its `facts` and `state`, or those of a donor if not `own`, and what those that have `left` handed to it.
+    """
+
+    facts: Facts
+    state: StateTree = None
+    own: bool = True
+    left: list[StateTree] = field(default_factory=list)
+
+    def take(self, state: StateTree) -> None:
+        """Continue from the state of a donor."""
+        self.facts = structs.replace(self.facts, progress=tuple(state["progress"]))
+        self.state, self.own = state, False
+
+
+@dataclass(slots=True)
 class ChangingCrew:
     """The `view` that `worker` is in, by `plan`; `regrouping` is true while it goes into the next."""
 
@@ -193,32 +213,32 @@ class ChangingCrew:
 
     def reform(self, change: ViewChange) -> bool:
         """Continue in the next view, or the one after, if another worker is lost. True if the worker has kept its own state."""
-        before, own, state = self.view, True, None
+        before, carried = self.view, _Carried(self._facts())
         while True:
             try:
-                own, state = self._enter(change, own, state)
+                self._enter(change, carried)
                 break
             except ViewChanged as interruption:
                 change = interruption.change
         self.view = change.after
         self.worker.changed(ViewChange(before, change.after, change.lost | {*before.members} - {*change.before.members}))
-        return own
+        return carried.own
 
-    def _enter(self, change: ViewChange, own: bool, state: StateTree) -> tuple[bool, StateTree]:
+    def _enter(self, change: ViewChange, carried: _Carried) -> None:
         context, port, view = self.context, self.context.port, change.after
         context.crew.enter(change)
         leavers = [name for name in change.left if name not in change.lost]
-        verdict = context.perform(decided(port, change, self.view.members, leavers, self._facts()))
-        if state is None:  # from now on nobody writes to what workers share in the view that is over
-            state = self.worker.export()
+        verdict = context.perform(decided(port, change, self.view.members, leavers, carried.facts))
+        if carried.state is None:  # from now on nobody writes to what workers share in the view that is over
+            carried.state = {**self.worker.export(), "progress": carried.facts.progress}
         if port.name == verdict.donor:
-            context.perform(give(port, verdict.takers, _STATE, state))
+            context.perform(give(port, verdict.takers, _STATE, carried.state))
         elif port.name in verdict.takers:
-            own, state = False, context.perform(taken(port, verdict.donor, _STATE))
+            carried.take(context.perform(taken(port, verdict.donor, _STATE)))
         self.plan = self.plan.changed(view.members, context.crew.locations(view.members))
-        left = [context.perform(taken(port, name, _LEFT)) for name in leavers if port.name == view.first]
-        self.worker.regroup(self.plan, HandOver(state, own, left, verdict.furthest, verdict.used, verdict.donor))
-        return own, state
+        carried.left += [context.perform(taken(port, name, _LEFT)) for name in leavers if port.name == view.first]
+        handed = HandOver(carried.state, carried.own, carried.left, verdict.furthest, verdict.used, verdict.donor)
+        self.worker.regroup(self.plan, handed)
 
     def _facts(self) -> Facts:
         worker = self.worker

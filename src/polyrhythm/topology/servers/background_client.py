@@ -35,7 +35,8 @@ class BackgroundClient:
         return AdoptWeights(await self.requests.join(initial))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        self.accrued = value if self.accrued is None else self.accrued + value
+        if clock != self.due[0]:  # else it is in there, and the crew has changed meanwhile
+            self.accrued = value if self.accrued is None else self.accrued + value
         self.due = (clock, rates)
         rule, fresh = self.agreement.conditions, await self._arrived()
         reads = rule.must_read(clock, min(self.requests.clocks))
@@ -49,8 +50,8 @@ class BackgroundClient:
 
     async def _push(self, wanted: list[Wanted]) -> None:
         if self.accrued is not None:
-            value, self.accrued = self.accrued, None
-            await self.requests.push(value, self.due[0], wanted, self.due[1])
+            await self.requests.push(self.accrued, self.due[0], wanted, self.due[1])
+            self.accrued = None
 
     async def _arrived(self) -> Tensor | None:
         """The weights (numel,), with the parts of those shards whose response has come; None if none has."""

@@ -102,6 +102,8 @@ class ServerClocks:
 
     def repeats(self, name: str, clock: int) -> bool:
         """True if a push after step `clock` has come already, before the crew changed: its worker was interrupted, and sends it again."""
+        if clock < self.pushed[name] and name in self.repeated:
+            return True
         if clock > self.pushed[name]:
             self.repeated.pop(name, None)
         left = self.repeated.get(name, 0)

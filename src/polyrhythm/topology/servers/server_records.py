@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -104,6 +105,13 @@ def from_numbers(numbers: tuple[float, ...]) -> ServerRequest:
     if kind is AwaitHeadStart:
         return AwaitHeadStart(int(numbers[1]), int(numbers[2]))
     return _WITHOUT_FIELDS[kind]
+
+
+def push_of(numbers: Sequence[float]) -> Push:
+    """The push whose `to_numbers` these are."""
+    push = from_numbers(tuple(numbers))
+    assert isinstance(push, Push), "only pushes are kept"
+    return push
 
 
 class ShardStatus(NamedTuple):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -18,6 +18,7 @@ from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.codec import inherited, packets, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.division import Divided, Division
+from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.served_weights import ServedWeights
 from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
@@ -35,13 +36,24 @@ from polyrhythm.topology.servers.server_records import (
     ShardRecipe,
     ShardStatus,
     Wanted,
+    push_of,
     to_numbers,
 )
+
+
+class SentPush(NamedTuple):
+    """A push to one shard as it was sent, and what of the value it stands for (numel of its part,)."""
+
+    push: Push
+    packet: Packet
+    sent: Tensor
 
 
 class ServerRequests:
     """One worker's requests to all shards.
 
+    `unanswered` are, by shard, the pushes that it may not have yet, each request that it answers being a None: when the crew changes, what
+    was on its way is dropped, and they are sent `again`. A shard knows by their steps which it has.
     `versions` and `clocks` are, by shard, the version and the slowest clock of the last response: how stale one's weights may be.
     """
 
@@ -58,6 +70,8 @@ class ServerRequests:
         self.coded: list[State] = []
         self.versions = [0] * len(self.names)
         self.clocks = [0.0] * len(self.names)
+        self.unanswered: list[list[SentPush | None]] = [[] for _ in self.names]
+        self.again: list[list[SentPush]] = [[] for _ in self.names]
         self.context = ExchangeContext(self.group, self.port.rng("codec"))
 
     async def join(self, initial: InitialState) -> Tensor:
@@ -89,43 +103,66 @@ class ServerRequests:
 
     async def push_to(self, value: Tensor, clock: int, wanted: Mapping[int, Wanted], rates: tuple[float, ...]) -> Tensor:
         """Push only to the shards that are keys of `wanted`. Returns what was sent (numel,), zero for the others."""
-        samples = self.model_state.take_samples() if self.weighs else 0.0
         await self.port.flush()  # where no response is waited for, pushes would pile up on a line that is too slow
+        samples = self.model_state.take_samples() if self.weighs else 0.0
         context = self.context.at(clock, lambda: self.model_state.weights, self.model_state.factors)
         contexts = context.divided(self.divided.parts, self.cut)
         pieces = self.cut(value)
         sent = [piece if k in wanted else torch.zeros_like(piece) for k, piece in enumerate(pieces)]
         for k in wanted:
+            if (before := await self._repeat(k, clock, wanted[k])) is not None:
+                sent[k] = before
+                continue
             encoded = self.codec.encode(pieces[k], self.divided.parts[k], self.coded[k], contexts[k])
             self.coded[k] = encoded.state
             sent[k] = encoded.sent
-            request = Push(clock, self.versions[k], wanted[k], rates, samples)
-            await self._send(self.names[k], request, tensors=encoded.packet)
+            push = Push(clock, self.versions[k], wanted[k], rates, samples)
+            await self._push(k, SentPush(push, encoded.packet, encoded.sent))
         return self.joined(sent)
+
+    async def _push(self, k: int, each: SentPush) -> None:
+        self.unanswered[k] += [each] if each.push.wanted is Wanted.NOTHING else [each, None]
+        await self._send(self.names[k], each.push, tensors=each.packet)
+
+    async def _repeat(self, k: int, clock: int = 0, wanted: Wanted = Wanted.NOTHING) -> Tensor | None:
+        """Send shard `k` once more what it may not have. The value sent, where the last is of step `clock`, for which this is `wanted`."""
+        found = None
+        while self.again[k]:
+            each = self.again[k].pop(0)
+            same = each.push.clock == clock and not self.again[k]
+            found = each.sent if same else None
+            await self._push(k, each._replace(push=each.push._replace(wanted=wanted if same else Wanted.NOTHING)))
+        return found
+
+    async def _ask(self, k: int, request: ServerRequest) -> None:
+        """Send a request that shard `k` answers."""
+        await self._repeat(k)
+        self.unanswered[k].append(None)
+        await self._send(self.names[k], request)
 
     async def fetch(self, clock: int, wanted: Sequence[Wanted]) -> None:
         """Request what is wanted of each shard, and push nothing."""
-        for k, name in enumerate(self.names):
-            if wanted[k] is not Wanted.NOTHING:
-                await self._send(name, Fetch(clock, self.versions[k], wanted[k]))
+        for k, each in enumerate(wanted):
+            if each is not Wanted.NOTHING:
+                await self._ask(k, Fetch(clock, self.versions[k], each))
 
     async def read(self, shard: int, clock: int) -> Tensor:
         """The weights of one shard (numel of its part,), after step `clock`."""
-        await self._send(self.names[shard], Fetch(clock, self.versions[shard], Wanted.NEWER))
+        await self._ask(shard, Fetch(clock, self.versions[shard], Wanted.NEWER))
         weights = await self.response(shard)
         assert weights is not None, "it waits"
         return weights
 
     async def begin(self, clock: int, workers: int) -> Tensor:
         """The weights (numel,) when each of the first `workers` has pushed its contribution of step `clock`, or is done."""
-        for name in self.names:
-            await self._send(name, AwaitHeadStart(clock, workers))
+        for k in range(len(self.names)):
+            await self._ask(k, AwaitHeadStart(clock, workers))
         return await self.responses()
 
     async def done(self) -> None:
         """End the contributions, and request the final weights."""
-        for name in self.names:
-            await self._send(name, Done())
+        for k in range(len(self.names)):
+            await self._ask(k, Done())
 
     def _send(self, name: str, request: ServerRequest, text: str = "", tensors: tuple[Tensor, ...] = ()) -> Send:
         return self.port.send(name, Message(REQUESTS, to_numbers(request), text, tensors))
@@ -135,6 +172,8 @@ class ServerRequests:
         delivery = await self.port.receive(f"w{shard}", self.names[shard], timeout)
         if delivery is None:
             return None
+        if None in self.unanswered[shard]:
+            del self.unanswered[shard][: self.unanswered[shard].index(None) + 1]
         self.versions[shard], self.clocks[shard] = ShardStatus.from_numbers(delivery.message.numbers)
         return self.served.unpacked(delivery.message.tensors, self.cut(self.model_state.anchor)[shard].cpu(), self.divided.parts[shard])
 
@@ -145,17 +184,25 @@ class ServerRequests:
 
     async def drain(self, step: int) -> str:
         """Have the shards write their state, after all that this worker has sent them. Returns what prevented one of them."""
-        for name in self.names:
+        for k, name in enumerate(self.names):
+            await self._repeat(k)
             await self._send(name, Drain(step))
         problems = []
         for k, name in enumerate(self.names):
             delivery = await self.port.receive(f"d{k}", name)
             assert delivery is not None
             problems.append(delivery.message.text)
+            self.unanswered[k].clear()
         return next(filter(None, problems), "")
 
     def export(self) -> StateTree:
-        return {"codec": self.coded, "versions": self.versions, "clocks": self.clocks}
+        pushes = [[each for each in line if each is not None] for line in self.unanswered]
+        sent = [
+            [(to_numbers(each.push), each.packet, each.sent) for each in (*line, *left)]
+            for line, left in zip(pushes, self.again, strict=True)
+        ]
+        state = {"codec": self.coded, "versions": self.versions, "clocks": self.clocks}
+        return {**state, "sent": sent} if any(sent) else state
 
     def restore(self, state: StateTree) -> None:
         self.coded, self.versions, self.clocks = state["codec"], state["versions"], state["clocks"]
@@ -164,6 +211,9 @@ class ServerRequests:
         """As `Channel.take_over`; versions of weights continue, because the servers' do."""
         self.coded = taken_over(self.codec, state["codec"], self.divided.parts, own)
         self.versions, self.clocks = state["versions"], state["clocks"]
+        self.again = [[] for _ in self.names]
+        if own and len(state.get("sent", ())) == len(self.names):
+            self.again = [[SentPush(push_of(numbers), packet, sent) for numbers, packet, sent in line] for line in state["sent"]]
 
     def inherit(self, residual: Tensor) -> None:
         """Add the residual (numel,) of a worker that has left."""

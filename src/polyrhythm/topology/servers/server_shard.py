@@ -39,6 +39,7 @@ from polyrhythm.topology.servers.server_records import (
     ShardStatus,
     Wake,
     from_numbers,
+    push_of,
     to_numbers,
 )
 
@@ -118,9 +119,7 @@ class ServerShard:
             case Push():
                 self.clocks.take(sender, request)
                 self.pending.append(PendingPush(sender, request, delivery.message.tensors))
-                if len(self.pending) >= self.quorum:
-                    await self._merge()
-        if self.pending and self.clocks.stuck:
+        if self.pending and (len(self.pending) >= self.quorum or self.clocks.stuck):
             await self._merge()
         if self.clocks.all_wait:
             if self.pending:
@@ -161,10 +160,8 @@ class ServerShard:
         self.clocks.restore(state["clocks"])
         self.before, self.snapshot = state["before"], None
         for sender, numbers, packet in state["pending"]:
-            push = from_numbers(numbers)
-            assert isinstance(push, Push), "nothing else is exported"
             if self.clocks.counts(sender):
-                self.pending.append(PendingPush(sender, push, packet))
+                self.pending.append(PendingPush(sender, push_of(numbers), packet))
         if self.upstream is not None:
             (self.upstream.take_over if self.checkpoints.changed else self.upstream.restore)(state["upstream"])
         self.port.restore(state["streams"])
