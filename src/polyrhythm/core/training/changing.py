@@ -46,13 +46,15 @@ class Facts(msgspec.Struct, frozen=True):
 class ChangeVerdict(msgspec.Struct, frozen=True):
     """The decision of the first of a view: `donor` gives its state to the `takers`, which continue from it and repeat nothing.
 
-    `furthest` is as in `HandOver`. `used` is what each member of the view before has used of the data, lost ones too.
+    `furthest` is as in `HandOver`. `used` is what each member of the view before has used of the data, lost ones too. Takers that are
+    `beginners` have no state yet.
     """
 
     donor: str
     takers: list[str]
     furthest: int
     used: dict[str, StateTree]
+    beginners: list[str] = []
 
 
 async def decided(port: Port, change: ViewChange, before: Sequence[str], leaving: Sequence[str], own: Facts) -> ChangeVerdict:
@@ -96,7 +98,8 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
         return lost if reference.alike or name not in steps else earlier(lost, reference.completed - steps[name])
 
     used = {name: used_by(name) for name in before}
-    return ChangeVerdict(donor, takers, max(found[name].clock for name in found), used)
+    beginners = [name for name in takers if found[name].progress == (NONE,)]
+    return ChangeVerdict(donor, takers, max(found[name].clock for name in found), used, beginners)
 
 
 async def give(port: Port, to: Sequence[str], topic: str, state: StateTree) -> None:
@@ -177,6 +180,8 @@ class ChangingCrew:
     plan: StrategyPlan
     view: View
     worker: Regrouped
+    cut: StateTree = None
+    """The state at the last cut, until two steps later: one that joined then, and did not get it, begins there."""
 
     def uninterrupted(self, action: Callable[[], None]) -> None:
         """Do something that is dropped where the loss of a worker interrupts it, such as a checkpoint."""
@@ -190,6 +195,7 @@ class ChangingCrew:
         try:
             step = self.context.crew.cut(clock)
             if step is None or clock < step:
+                self._forget(clock)
                 return
             self.worker.look()
             drain(clock)
@@ -202,6 +208,10 @@ class ChangingCrew:
         if not change.after.present(self.context.port.name):
             self._leave(change)
         self.reform(change)
+
+    def _forget(self, clock: int) -> None:
+        if self.cut is not None and clock > self.cut["clock"] + 1:
+            self.cut = None
 
     def finish(self) -> None:
         """Wait until no worker takes any more steps, in whatever view."""
@@ -230,13 +240,18 @@ class ChangingCrew:
         leavers = [name for name in change.left if name not in change.lost]
         verdict = context.perform(decided(port, change, self.view.members, leavers, carried.facts))
         if carried.state is None:  # from now on nobody writes to what workers share in the view that is over
-            carried.state = {**self.worker.export(), "progress": carried.facts.progress}
+            carried.state = {**self.worker.export(), "progress": carried.facts.progress, "clock": carried.facts.clock}
         if port.name == verdict.donor:
-            context.perform(give(port, verdict.takers, _STATE, carried.state))
+            between = carried.state if change.joined or self.cut is None else self.cut
+            beginners = [name for name in verdict.takers if name in verdict.beginners]
+            context.perform(give(port, [name for name in verdict.takers if name not in beginners], _STATE, carried.state))
+            context.perform(give(port, beginners, _STATE, between))
         elif port.name in verdict.takers:
             carried.take(context.perform(taken(port, verdict.donor, _STATE)))
         self.plan = self.plan.changed(view.members, context.crew.locations(view.members))
         carried.left += [context.perform(taken(port, name, _LEFT)) for name in leavers if port.name == view.first]
+        if change.joined:
+            self.cut = carried.state
         handed = HandOver(carried.state, carried.own, carried.left, verdict.furthest, verdict.used, verdict.donor)
         self.worker.regroup(self.plan, handed)
 
