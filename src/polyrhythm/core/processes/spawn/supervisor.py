@@ -13,7 +13,7 @@ import msgspec
 
 from polyrhythm.core.kernel.events import AnyEvent
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.processes.runtime import failure
 from polyrhythm.core.processes.runtime.beat import NBYTES, Beat, decode
 from polyrhythm.core.processes.spawn.fork_client import ForkClient
@@ -105,7 +105,8 @@ class Supervisor:
 
     def add(self, name: str, place: int) -> None:
         """Start one more worker: on the CPU, or the CUDA device of that number, as the others. Raises RunError for a failed fork server."""
-        self._fork(name, self._devices[worker(0)].replace("0", str(place)), self._kept)
+        device = next(device for other, device in self._devices.items() if is_worker(other))
+        self._fork(name, device if device == "cpu" else f"cuda:{place}", self._kept)
 
     def _fork(self, name: str, device: str, job_spec: int) -> None:
         assert self._client is not None, "a fork server that fails ends the run"
