@@ -45,6 +45,11 @@ class ClockTable(Generic[Content]):
         """True if every worker is done."""
         return self.done.issuperset(self.clocks)
 
+    def last(self, name: str) -> int:
+        """The clock of a worker's latest flush that has come."""
+        waiting = self.pending[name]
+        return waiting[-1].clock if waiting else self.clocks[name]
+
     def take(self, flush: Flushed[Content]) -> None:
         """Add a worker's flush; those of one worker come in order."""
         self.pending[flush.sender].append(flush)

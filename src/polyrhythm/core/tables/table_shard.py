@@ -80,6 +80,8 @@ class TableShard:
         if sender not in self.clocks.clocks:
             return  # the worker was lost in the meantime, or this is the notice of it
         match request := from_numbers(message.numbers):
+            case TableUpdate() if request.clock <= self.clocks.last(sender):
+                pass  # it has come before the crew changed
             case TableUpdate():
                 rows, *packet = message.tensors
                 self.clocks.take(Flushed(sender, request.clock, RowUpdate(rows.long(), tuple(packet), request.version)))

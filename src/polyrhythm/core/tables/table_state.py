@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.kernel.view import ViewChange, ViewChanged
 from polyrhythm.core.protocols.common_state import Donor
 from polyrhythm.core.protocols.consistency import Conditions
 from polyrhythm.core.protocols.requests import Packet
@@ -58,15 +59,23 @@ class TableState:
         self.clock = 0
         self.finished = False
         self.content: Packet | None = None
+        self.unseen: deque[OwnUpdate] = deque()
+        """The updates that some server may not have, in a crew that may change."""
+        self.reform: Callable[[ViewChange], bool] = _cannot_reform
 
     def get(self, rows: Tensor) -> Tensor:
         """The rows (n, columns) as this worker may see them; waits while its view is too old."""
         self._refuse_if_finished("get")
         wanted = rows.unique()  # type: ignore[no-untyped-call]
-        stale = self.cache.stale(wanted, self.clock, self.crew.conditions.must_read)
-        if len(stale):
-            for answer in self.context.perform(self.requests.read(self.clock, stale, self.cache.since)):
+        while len(stale := self.cache.stale(wanted, self.clock, self.crew.conditions.must_read)):
+            try:
+                answers = self.context.perform(self.requests.read(self.clock, stale, self.cache.since))
+            except ViewChanged as interruption:
+                self.reform(interruption.change)
+                continue
+            for answer in answers:
                 self._take_over(answer)
+            break
         packet = self.cache.use(wanted)
         if len(wanted) != len(rows) or not torch.equal(wanted, rows):
             packet = self.shape.kind.take(packet, torch.searchsorted(wanted, rows))
@@ -97,7 +106,26 @@ class TableState:
             self.sent.append(OwnUpdate(self.clock, rows, packet))
         while self.sent and not self._may_be_invisible(self.sent[0].clock):
             self.sent.popleft()
-        self.context.perform(self.requests.push(self.clock, rows, packet))
+        self._push(OwnUpdate(self.clock, rows, packet))
+
+    def _push(self, update: OwnUpdate) -> None:
+        """Send an update; where the crew may change it is kept until every server has shown that it has it, and sent again after a loss."""
+        if self.context.crew.changes:
+            self.unseen.append(update)
+            while self.unseen and self.unseen[0].clock <= min(self.requests.visible):
+                self.unseen.popleft()
+        try:
+            self.context.perform(self.requests.push(*update))
+        except ViewChanged as interruption:
+            self.reform(interruption.change)
+
+    def regroup(self, crew: TableCrew, port: Port, state: StateTree, own: bool, left: Sequence[StateTree]) -> None:
+        """Continue among other workers, with what the servers have kept; they take nothing twice."""
+        self.crew, self.requests = crew, TableRequests(self.shape, crew.servers, port)
+        self.cache = RowCache(self.shape, self.cache.bound)
+        self.take_over(state, own, left)
+        for update in self.unseen:
+            self.context.perform(self.requests.push(*update))
 
     def finish(self) -> None:
         """Send the rest; worker 0 then gets the final rows, when all workers have ended."""
@@ -172,3 +200,8 @@ class TableState:
     def _refuse_if_finished(self, call: str) -> None:
         if self.finished:
             raise WorkloadError(f"{call} was called on the table {self.name!r} after worker.finish(): the run is over.")
+
+
+def _cannot_reform(change: ViewChange) -> bool:
+    """No crew changes: nothing interrupts a read."""
+    raise AssertionError("a crew that is fixed has changed")

@@ -261,7 +261,8 @@ class ChangingCrew:
 
     def _leave(self, change: ViewChange) -> None:
         """Hand the state, with what was not sent, to the first of the others."""
-        state = {"replicas": self.worker.export()["replicas"]}
+        exported = self.worker.export()
+        state = {name: exported[name] for name in ("replicas", "tables") if name in exported}
         facts = msgspec.json.encode(self._facts()).decode()
         self.context.crew.enter(change)
         port, first = self.context.port, change.after.first

@@ -53,6 +53,8 @@ class Models:
         self.evaluation = Evaluation(plan, context, began=began)
         self.weight: Callable[[], float] = lambda: 1.0
         """Gives the weight of the batch that was drawn last."""
+        self.regrouped: list[Callable[[HandOver], None]] = []
+        """What continues in the next view, in the order in which the training function has attached models and opened tables."""
         self.attaching: Replica | None = None
         """The replica that is being established."""
         self.reform: Callable[[ViewChange], bool] = cannot_reform
@@ -80,6 +82,7 @@ class Models:
         replica.establish(partial(step, replica), partial(self._follow, replica, number))
         self.attaching = None
         self.replicas.append(replica)
+        self.regrouped.append(partial(self._regroup, replica, number))
         self.evaluation.follow(replica)
         self.gradients.attached(replica.watch)
         if id(model) not in self.modules:
@@ -93,10 +96,13 @@ class Models:
         self.view = CurrentView(self.context.port, plan.mesh, plan.servers)
         if self.attaching is not None:
             self.attaching.plan = plan
-        for number, replica in enumerate(self.replicas):
-            self._follow(replica, number)
-            replica.regroup(plan, handed.of_replica(number))
+        for regroup in self.regrouped:
+            regroup(handed)
         self.evaluation.regroup(plan, self.replicas)
+
+    def _regroup(self, replica: Replica, number: int, handed: HandOver) -> None:
+        self._follow(replica, number)
+        replica.regroup(self.plan, handed.of_replica(number))
 
     def _refuse_again(self, model: nn.Module, optimizer: torch.optim.Optimizer, name: str | None) -> None:
         held = {each for replica in self.replicas for each in replica.trained}

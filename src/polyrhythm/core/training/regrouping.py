@@ -46,7 +46,7 @@ class Regrouping:
     @property
     def clock(self) -> int:
         """The number of steps that the worker has taken, or is taking."""
-        return max((replica.clock for replica in self.models.replicas), default=0)
+        return self.steps.clock
 
     @property
     def progress(self) -> tuple[int, ...]:
@@ -68,7 +68,7 @@ class Regrouping:
     @property
     def alike(self) -> bool:
         """True if every exchange has one result, so that a lost worker has used what the others have."""
-        return all(part.local.acts_alike for replica in self.models.replicas for part in replica.parts)
+        return not self.state.tables and all(part.local.acts_alike for replica in self.models.replicas for part in replica.parts)
 
     @property
     def used(self) -> StateTree:
@@ -77,8 +77,10 @@ class Regrouping:
 
     @property
     def begins(self) -> bool:
-        """True if the worker joins the run, and has not attached all models yet."""
-        return self.state.joins and len(self.models.replicas) < len(self.state.before["replicas"])
+        """True if the worker joins the run, and has not attached all models and opened all tables yet."""
+        models, tables = len(self.models.replicas), len(self.state.tables)
+        before = self.state.before
+        return self.state.joins and (models < len(before["replicas"]) or tables < len(before.get("tables", ())))
 
     def look(self) -> None:
         """Remember the training function's variables as they are here."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.common_state import CommonState
 from polyrhythm.core.settings import shown
+from polyrhythm.core.strategy.hand_over import HandOver
 from polyrhythm.core.strategy.service import announce_opening
 from polyrhythm.core.strategy.strategy_plan import PlannedExchange, StrategyPlan
 from polyrhythm.core.tables.opening import TableOpening
@@ -30,20 +32,34 @@ class Tables:
 
     def open(self, name: str, shape: TableShape, initial: Tensor | None, cache: int | None, step: Callable[[CommonState], None]) -> Table:
         """Have the servers keep a table; its `clock` calls `step`."""
-        planned = self._check(name, cache)
+        self._check(name, cache)
         if initial is not None and not isinstance(initial, Tensor):
             raise WorkloadError(f"worker.table was given initial={shown(initial)}: give a tensor (rows, columns), or nothing for zeros.")
         port = self.context.port
-        crew = TableCrew(self.plan.mesh.world(port.name), planned.servers, planned.exchange.agreement.conditions)
         scope = f"t{len(self.states)}/"
-        opening = TableOpening.of(scope, shape)
+        crew = self._announce(name, shape, initial, scope)
+        state = self.states[name] = TableState(name, shape, crew, self.context, port.scoped(scope), cache)
+        state.reform = self.models.reform
+        self.models.evaluation.follow_table(state, scope)
+        self.models.regrouped.append(partial(self._regroup, state, scope))
+        return Table(state, lambda: step(state))
+
+    def _announce(self, name: str, shape: TableShape, initial: Tensor | None, scope: str) -> TableCrew:
+        """Announce the table to the servers of the present view; these have the rows of the view before, if there was one."""
+        planned = self._keeping()
+        crew = TableCrew(self.models.plan.mesh.world(self.context.port.name), planned.servers, planned.exchange.agreement.conditions)
         self.context.agree({f"table {name!r}": str(shape)}, "open the same tables in the same order at every worker.")
         if crew.workers.is_first:
+            opening = TableOpening.of(scope, shape)
             for k, server in enumerate(crew.servers):
-                self.context.perform(announce_opening(port, opening, server, _part(shape, initial, k, len(crew.servers))))
-        state = self.states[name] = TableState(name, shape, crew, self.context, port.scoped(scope), cache)
-        self.models.evaluation.follow_table(state, scope)
-        return Table(state, lambda: step(state))
+                given = _part(shape, initial, k, len(crew.servers))
+                self.context.perform(announce_opening(self.context.port, opening, server, given))
+        return crew
+
+    def _regroup(self, state: TableState, scope: str, handed: HandOver) -> None:
+        crew = self._announce(state.name, state.shape, None, scope)
+        left = [each["tables"][state.name] for each in handed.left]
+        state.regroup(crew, self.context.port.scoped(scope), handed.state["tables"][state.name], handed.own, left)
 
     def finish(self) -> None:
         """Finish all tables; worker 0 then has their content."""
@@ -58,15 +74,18 @@ class Tables:
                 found |= state.shape.kind.named(name, state.content, state.shape.columns)
         return found
 
-    def _check(self, name: str, cache: int | None) -> PlannedExchange:
-        """The exchange whose servers keep tables."""
+    def _check(self, name: str, cache: int | None) -> None:
+        """Raise an error for a table that cannot be opened."""
         if self.models.checked:
             raise WorkloadError(f"worker.table({name!r}) was called after the first step: open every table before training begins.")
         if not isinstance(name, str) or not name or name in self.states:
             raise WorkloadError(f"worker.table was given the name {name!r}: give each table a different name.")
         if cache is not None and (isinstance(cache, bool) or not isinstance(cache, int) or cache < 0):
             raise WorkloadError(f"worker.table was given cache={cache!r}: give a number of rows, or None for no bound.")
-        for planned in reversed(self.plan.exchanges):
+
+    def _keeping(self) -> PlannedExchange:
+        """The exchange whose servers keep tables."""
+        for planned in reversed(self.models.plan.exchanges):
             if planned.servers:
                 return planned
         raise CompositionError(
