@@ -77,7 +77,7 @@ class LaunchedRun:
         self._faults.over = self._is_over
         self._crew = ProcessCrew(job, self._supervisor, place, shares, self)
         if self._crew.changes:
-            self._faults.joins, self._faults.leaves = lambda fault: self._crew.join(), self._crew.leave
+            self._faults.joins, self._faults.leaves = lambda fault: self._crew.lead.authority.join(), self._crew.lead.leave
 
     def execute(self, client: ForkClient, devices: dict[str, str], job_spec: int, preload: Iterable[str]) -> Ending:
         """Start an actor for each of `devices` and see the run to its end. Closes `job_spec`."""
@@ -132,7 +132,7 @@ class LaunchedRun:
     def received(self, child: SupervisedChild, message: Message) -> None:
         """Handle the other messages of an actor's runtime."""
         match message.topic:
-            case "agree" | "compare" if message.numbers[0] != self._crew.epoch:
+            case "agree" | "compare" if message.numbers[0] != self._crew.lead.epoch:
                 return  # of an earlier view
             case "agree":
                 self._collector.add(child.name, message)
@@ -151,13 +151,13 @@ class LaunchedRun:
             case "signalled":
                 self._loop.after(_TOGETHER_SECONDS, lambda: self._end_signalled(child, int(message.numbers[0])))
             case topic if topic.startswith(CREW):
-                self._crew.received(child.name, message)
+                self._crew.lead.received(child.name, message)
 
     def ended(self, child: SupervisedChild) -> None:
         """An actor has ended well, which the others must know."""
         self._forget(child.name)
         self._supervisor.broadcast(Message("ended", text=child.name))
-        if self._crew.changes and is_worker(child.name) and not self._crew.present(child.name):
+        if self._crew.changes and is_worker(child.name) and not self._crew.lead.present(child.name):
             child.link.send_control(Message("release"))  # it has left, and nobody waits for it
         self._check_end()
 
@@ -204,7 +204,7 @@ class LaunchedRun:
 
     def _lose_worker(self, name: str, why: str) -> None:
         try:
-            self._crew.lose(name, why)
+            self._crew.lead.lose(name, why)
         except WorkerFailed as problem:
             self.failed(problem)
 
@@ -228,7 +228,7 @@ class LaunchedRun:
 
     def _end_signalled(self, child: SupervisedChild, number: int) -> None:
         """A child was sent a signal that asks it to end; where all were, this process was too, and decides for them."""
-        if self._stop is None and not child.dead and not (self._crew.changes and self._crew.leave(child.name)):
+        if self._stop is None and not child.dead and not (self._crew.changes and self._crew.lead.leave(child.name)):
             self._signalled[child.name] = number
             child.link.send_control(Message("end", (float(number),)))
 
@@ -239,11 +239,11 @@ class LaunchedRun:
 
     def _is_over(self, child: SupervisedChild) -> bool:
         """True if nothing more is expected of it."""
-        return child.ended is not None or child.name in self._lost or child.name in self._crew.dismissed
+        return child.ended is not None or child.name in self._lost or child.name in self._crew.lead.dismissed
 
     def _workers_left(self) -> list[str]:
         if self._crew.changes:
-            return list(self._crew.authority.view.members)
+            return list(self._crew.lead.authority.view.members)
         return [name for name in self._supervisor.children if is_worker(name) and name not in self._lost]
 
     def _check_end(self) -> None:
@@ -253,7 +253,7 @@ class LaunchedRun:
 
     def _check_agreement(self) -> None:
         if (difference := self._collector.settle(self._workers_left())) is not None:
-            self._supervisor.broadcast(Message("agreed", (float(self._crew.epoch),), difference))
+            self._supervisor.broadcast(Message("agreed", (float(self._crew.lead.epoch),), difference))
 
     def _look(self) -> None:
         """Look for a stalled actor that others wait for."""
@@ -294,5 +294,5 @@ class LaunchedRun:
             sum(child.messages_sent for child in children.values()),
             max((child.ended for child in children.values() if child.ended is not None), default=0.0),
             list(self._lost),
-            first=self._crew.authority.view.first,
+            first=self._crew.lead.authority.view.first,
         )
