@@ -7,6 +7,7 @@ from functools import cache
 
 from polyrhythm.core.kernel.job import Work
 from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.processes.rendezvous.entrance import FixedEntrance
 from polyrhythm.core.processes.rendezvous.join import JoinedRun, Joining, attend
 from polyrhythm.core.processes.rendezvous.locations import locate
 from polyrhythm.core.processes.rendezvous.places import KeptStore
@@ -46,7 +47,7 @@ def _attempt(place: RankEnvironment, unpack: Callable[[], tuple[Work, Patience]]
         joining = Joining(patience=patience)
         with attend(place, joining) as rendezvous:
             job = (work.continued() if beginning.continued else work).job(locate(rendezvous))
-            joined = JoinedRun(job, link.record, rendezvous, joining)
+            joined = JoinedRun(job, link.record, FixedEntrance(rendezvous), joining)
         with joined:
             link.follow(lambda: joined.traffic)
             ending = joined.leave(job.program(joined.context))

@@ -26,8 +26,8 @@ from polyrhythm.core.trees import StateTree, copied, separate, unite
 _FACTS, _VERDICT, _STATE, _LEFT = "crew/facts", "crew/verdict", "crew/state", "crew/left"
 
 
-class LeftCrew(BaseException):
-    """Ends the program of a worker that leaves the run with notice; the run continues."""
+class LeftCrew(SystemExit):
+    """Ends the program of a worker that leaves the run with notice; the run continues. A script ends with exit code 0."""
 
 
 class Facts(msgspec.Struct, frozen=True):

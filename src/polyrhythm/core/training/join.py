@@ -10,8 +10,10 @@ from pathlib import Path
 from polyrhythm import systems
 from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.names import worker as name_of
 from polyrhythm.core.kernel.stopping import StopSignals, tell
+from polyrhythm.core.processes.rendezvous.entrance import FixedEntrance
 from polyrhythm.core.processes.rendezvous.join import JoinedRun, Joining, attend
 from polyrhythm.core.processes.rendezvous.locations import locate
 from polyrhythm.core.processes.rendezvous.rank_environment import find_rank_environment
@@ -26,6 +28,7 @@ from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.checkpoint_plan import described, planned
 from polyrhythm.core.training.circumstances import circumstances
+from polyrhythm.core.training.join_crew import elsewhere, given_crew, join_crew
 from polyrhythm.core.training.log import Log
 from polyrhythm.core.training.membership import Membership, leave_failed
 from polyrhythm.core.training.work import make_job
@@ -36,6 +39,7 @@ from polyrhythm.errors import CompositionError, Stopped
 def join(
     strategy: str | Strategy = "allreduce",
     *,
+    workers: int | tuple[int, int] | Crew | None = None,
     seed: int = 0,
     directory: str | Path | None = None,
     timeout: float | None = None,
@@ -52,7 +56,9 @@ def join(
     A script succeeds by reaching its end or by `sys.exit(0)`, and then waits for the others; if it fails, all others fail too, with an
     error that names it. After waiting `timeout` seconds for a worker that makes no progress, the run stops with an error that names it;
     without a timeout this is only reported on stderr. `checkpoints` are those of `run`; all hosts must share the directory.
-    SIGTERM and the like end the script as they end `run`. Worker 0 has the `loggers`, as those of `run`. `bind` is
+    With `workers=(2, 8)`, or POLYRHYTHM_WORKERS=2..8, the workers may change while the run goes on, and no launcher is needed: whoever comes
+    with the same MASTER_ADDR, MASTER_PORT and POLYRHYTHM_SECRET joins. The run begins when two have come, a lost worker is left out, and
+    SIGTERM has a worker leave. SIGTERM and the like else end the script as they end `run`. Worker 0 has the `loggers`, as those of `run`. `bind` is
     the address of this host to listen at, instead of that of the interface towards worker 0. Raises CompositionError if a launcher is at
     work and gives no rank, if the number of processes is not what the strategy uses, or if their settings differ; RunError if the others do
     not join.
@@ -61,15 +67,18 @@ def join(
     refuse_while_imported("pr.join")
     leave_failed()
     chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
-    wanted = given_checkpoints(checkpoints)
+    wanted, joining = given_checkpoints(checkpoints), Joining(patience=Patience(timeout=timeout), bind=bind or "")
+    if (crew := given_crew(workers)) is not None and not crew.fixed:
+        return join_crew(chosen, crew, seed, directory, joining, wanted, loggers)
     place = find_rank_environment()
+    if crew is not None and crew.most != place.workers:
+        raise CompositionError(f"workers={crew} were wanted, but {place.workers} processes were started: start {crew}, or give no workers.")
     used = chosen.workers(place.workers)
     if used != place.workers:
         raise CompositionError(f"{chosen.name} uses {used} workers, but {place.workers} processes were started: start {used}.")
     outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
     records = {} if directory is None else {name_of(rank): make(directory) / f"worker-{rank}" for rank in range(used)}
     log = Log(outcome, records.pop(name_of(place.rank), None), ignore, () if place.rank else loggers, wanted)
-    joining = Joining(patience=Patience(timeout=timeout), bind=bind or "")
     signals = StopSignals().install()
     try:
         with attend(place, joining) as rendezvous:
@@ -79,7 +88,9 @@ def join(
                 **described(chosen),
                 "resumed from": "" if planned_checkpoints.resumed is None else planned_checkpoints.resumed.path.name,
             }
-            joined = JoinedRun(make_job(_elsewhere, plan, planned_checkpoints), log.record, rendezvous, replace(joining, facts=facts))
+            joined = JoinedRun(
+                make_job(elsewhere, plan, planned_checkpoints), log.record, FixedEntrance(rendezvous), replace(joining, facts=facts)
+            )
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
         signals.restore()
@@ -90,7 +101,3 @@ def join(
     worker = Worker(joined.context, plan, planned_checkpoints, membership.leave)
     membership.of(worker)
     return worker
-
-
-def _elsewhere(worker: Worker) -> None:
-    """No runtime calls it: the script itself is the program."""

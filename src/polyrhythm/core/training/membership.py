@@ -14,7 +14,7 @@ from polyrhythm.core.records import killed
 from polyrhythm.core.training.log import Log
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.run import conclude
-from polyrhythm.core.training.work import conclusion
+from polyrhythm.core.training.work import conclusion, departure
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import Stopped, WorkloadError
 
@@ -60,7 +60,7 @@ class Membership:
         try:
             if self._joined.failure is not None:
                 raise self._joined.failure
-            conclude(self._log.outcome, self._joined.leave(conclusion(worker)), self._name)
+            conclude(self._log.outcome, self._joined.leave(self._conclusion(worker)), self._name)
         except BaseException as problem:
             self._joined.fail(problem, self._fail)
             self._signals.restore()
@@ -92,7 +92,11 @@ class Membership:
 
     def _concluded(self, worker: Worker) -> Message:
         worker.close()
-        return conclusion(worker)
+        return self._conclusion(worker)
+
+    def _conclusion(self, worker: Worker) -> Message:
+        """The worker's result; its counts alone, where it has left a run that continues."""
+        return departure(worker) if self._joined.departed else conclusion(worker)
 
     def _end_badly(self, worker: Worker, problem: BaseException) -> None:
         try:

@@ -18,21 +18,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from msgspec.structs import replace
-
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.events import AnyEvent, Recorder, Started
-from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Ending, Job
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.stopping import ask_first, forget
 from polyrhythm.core.processes.collectives.reducer import GroupReducer
-from polyrhythm.core.processes.rendezvous.joined_stop import JoinedStop
-from polyrhythm.core.processes.rendezvous.launcher_process import launcher_process
+from polyrhythm.core.processes.rendezvous.entrance import HOST, Entrance, FixedEntrance
 from polyrhythm.core.processes.rendezvous.local_servers import LocalServers
-from polyrhythm.core.processes.rendezvous.loss_policy import LossPolicy
-from polyrhythm.core.processes.rendezvous.negotiation import collectives, compare, device_of, everyone, servers_of
+from polyrhythm.core.processes.rendezvous.negotiation import everyone, servers_of
 from polyrhythm.core.processes.rendezvous.peer_monitor import PeerMonitor
 from polyrhythm.core.processes.rendezvous.rank_environment import RankEnvironment, find_rank_environment
 from polyrhythm.core.processes.rendezvous.rendezvous import Rendezvous
@@ -47,7 +42,6 @@ from polyrhythm.core.processes.spawn.job_spec import JobSpec
 from polyrhythm.core.processes.system.allocator import keep_memory
 from polyrhythm.core.processes.system.descriptors import allow_many
 from polyrhythm.core.processes.system.signals import DeferredSignals
-from polyrhythm.core.processes.transport.addresses import listen_everywhere
 from polyrhythm.core.processes.transport.frame_link import Wiring
 from polyrhythm.errors import CompositionError, RunError, Stopped, WorkerStopped
 
@@ -73,14 +67,14 @@ def _ignore(problem: BaseException) -> None:
 class JoinedRun:
     """A run that this process, the user's own, takes part in as a worker; `leave` it, or use it in a `with` statement.
 
-    All processes that came to `rendezvous` must be given the same job; what closes it after an error is up to the caller.
+    All processes that came by `entrance` must be given the same job; what closes it after an error is up to the caller.
     """
 
-    def __init__(self, job: Job, record: Recorder, rendezvous: Rendezvous, joining: Joining) -> None:
-        self._rendezvous = rendezvous
+    def __init__(self, job: Job, record: Recorder, entrance: Entrance, joining: Joining) -> None:
+        self._entrance = entrance
         self._job = job
         self._joining = joining
-        self._name = worker(rendezvous.rank)
+        self._name = entrance.name
         self._recorder = record
         self._recording = threading.Lock()
         self._left = False
@@ -88,21 +82,17 @@ class JoinedRun:
         self._script = Script()
         keep_memory()
         allow_many()
-        compare(rendezvous, {**joining.facts, "seed": str(job.seed)}, self._name)
-        secret, device, host = rendezvous.secret(), device_of(rendezvous), os.environ.get("POLYRHYTHM_HOST_ID", "")
-        self._listeners = listen_everywhere(rendezvous.bind, host)
+        secret, device = entrance.agree({**joining.facts, "seed": str(job.seed)})
+        self._listeners = entrance.listen()
         self._node = Node(Role(self._name, secret, job.seed, device), joining.wiring, self._listeners, self._record)
-        self._loss_policy = LossPolicy(self._node, job.essential, self._record)
-        self._monitor = PeerMonitor(self._node, self._name, job.workers, joining.patience, self._record)
-        self._loss_policy.on_loss = self._monitor.lose
+        self._monitor = PeerMonitor(self._node, self._name, entrance.members(job), joining.patience, self._record)
         self._servers = LocalServers(self._node.loop, self._record, self._node.fail)
         self._shutdown = Shutdown(self._node, self._monitor, self._servers, self._record)
-        self._stop = JoinedStop(self._node, self._monitor, workers(job.workers), job.essential, launcher_process())
-        self._stop.grace = job.grace
         self._context = NodeContext(self._node)
+        self._following = entrance.follow(self._node, self._monitor, self._context, job, self._record)
         atexit.register(self._at_exit)
         try:
-            self._connect(rendezvous, self._job_spec(secret, rendezvous.bind, host))
+            self._connect(self._job_spec(secret, entrance.address, os.environ.get(HOST, "")))
         except BaseException:
             self._close()
             raise
@@ -127,6 +117,11 @@ class JoinedRun:
         return self._context
 
     @property
+    def departed(self) -> bool:
+        """True if this worker has left with notice a run that continues."""
+        return self._following.departed()
+
+    @property
     def traffic(self) -> tuple[int, int]:
         """The bytes and messages that this worker and its servers have sent so far."""
         return self._shutdown.traffic
@@ -143,9 +138,8 @@ class JoinedRun:
         """
         if self._left:
             raise RunError(f"{self._name} has left this run already.")
-        others = [worker(rank) for rank in range(self._rendezvous.workers) if rank != self._rendezvous.rank]
         try:
-            ending = self._shutdown.leave(others, result, self._loss_policy.lost)
+            ending = self._shutdown.leave(self._following.others(), result, self._following.lost)
         except BaseException as problem:
             self.fail(problem)
             raise
@@ -154,7 +148,7 @@ class JoinedRun:
 
     def abandon(self, why: BaseException | None = None) -> None:
         """End as one that has failed, and send the others why, where that is known. Its servers are killed."""
-        if isinstance(why, KeyboardInterrupt) and not self._left and not self._job.essential(self._name):
+        if isinstance(why, KeyboardInterrupt) and not self._left and self._following.survivable:
             self._shutdown.send_stopping()  # the others continue
         elif why is not None and not self._left:
             self._shutdown.send_failure(why)
@@ -169,36 +163,29 @@ class JoinedRun:
         elif not self._left:
             self.leave()
 
-    def _connect(self, rendezvous: Rendezvous, spec: JobSpec) -> None:
+    def _connect(self, spec: JobSpec) -> None:
         """Start the servers that belong here, learn where everyone is, and connect with all of them."""
-        mine = servers_of(self._job, self._rendezvous.rank)
+        node, mine = self._node, servers_of(self._job, rank_of(self._name))
         work = (self._job.program, self._job.service)
         if mine:
             self._servers.start(mine, lambda: job_spec.pack(spec, work))
-        self._node.start()
+        node.start()
         self._shutdown.wait(lambda: self._servers.up, self._joining.startup)
-        for name, address in {self._name: self._listeners.address, **self._servers.addresses}.items():
-            rendezvous.publish(name, replace(address, ip=rendezvous.ip))
-        table = rendezvous.table(everyone(self._job))
+        table = self._entrance.exchange({self._name: self._listeners.address, **self._servers.addresses}, everyone(self._job))
         origin = time.monotonic() - self._job.began
         others = [name for name in table if name != self._name]
 
         def connect() -> None:
-            self._node.begin_run(table, origin)
+            node.begin_run(table, origin)
             self._servers.begin(table, origin)
-            self._node.peers.connect(others)
+            node.peers.connect(others)
 
-        self._node.loop.call(connect)
-        self._shutdown.wait(lambda: self._node.peers.connected(others), self._joining.startup)
-        self._node.loop.call(lambda: self._monitor.begin(table))
-        hosts = {name: address.host for name, address in table.items()}
-        self._use(collectives(rendezvous, self._job, hosts, self._node.device, self._node.peers.count))
-        if self._node.device == "cpu":
-            rendezvous.close()
-        else:  # communicators are formed when they are needed first
-            rendezvous.stop_listening()
-        self._record(Started(self._node.port.now(), self._name))
-        ask_first(self._stop.ask)
+        node.loop.call(connect)
+        self._shutdown.wait(lambda: self._entrance.connected(node, others), self._joining.startup)
+        node.loop.call(lambda: self._monitor.begin(table))
+        self._entrance.complete(node, self._job, table, self._use)
+        self._record(Started(node.port.now(), self._name))
+        ask_first(self._following.stop.ask)
 
     def _use(self, found: dict[str, GroupReducer]) -> None:
         used = threading.Event()
@@ -218,13 +205,13 @@ class JoinedRun:
         if self._left:
             return
         self._left = True
-        forget(self._stop.ask)
-        self._stop.close()
+        forget(self._following.stop.ask)
+        self._following.stop.close()
         atexit.unregister(self._at_exit)
         self._script.release()
         self._node.stop(self._servers.close)
         self._monitor.close()
-        self._rendezvous.close()
+        self._entrance.close()
 
     def end(
         self, settled: bool, conclude: Callable[[], Message | None], on_failure: Callable[[BaseException], None] = _ignore
@@ -239,7 +226,7 @@ class JoinedRun:
         fault: BaseException | None = None
         try:
             with DeferredSignals(lambda: None):  # a second one must not break off how the first one ends this
-                fault = self._script.fault(self._name, settled)
+                fault = None if self.departed else self._script.fault(self._name, settled)
                 if fault is not None:
                     self.fail(fault, on_failure)
             return self.leave(conclude()) if fault is None else None
@@ -262,7 +249,7 @@ class JoinedRun:
     def why(self, problem: BaseException) -> BaseException:
         """The reason why this worker's part in the run has ended, which `problem` has shown."""
         if isinstance(problem, Stopped):
-            return self._stop.explained(problem, self._loss_policy.lost)
+            return self._following.stop.explained(problem, self._following.lost)
         failure = self._node.failure
         return problem if failure is None or (isinstance(problem, KeyboardInterrupt) and isinstance(failure, WorkerStopped)) else failure
 
@@ -280,7 +267,7 @@ def enter(job: Job, record: Recorder, environment: RankEnvironment | None = None
         raise CompositionError(f"The job has {job.workers} workers, but {environment.workers} processes were started: start as many.")
     settings = joining or Joining()
     with attend(environment, settings) as rendezvous:
-        return JoinedRun(job, record, rendezvous, settings)
+        return JoinedRun(job, record, FixedEntrance(rendezvous), settings)
 
 
 @contextmanager

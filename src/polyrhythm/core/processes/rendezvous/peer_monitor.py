@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,13 +13,15 @@ from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.comparison import Comparison, Comparisons
 from polyrhythm.core.kernel.events import Faulted, Recorder, Suspected
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.kernel.names import is_worker, worker
+from polyrhythm.core.kernel.names import is_worker
+from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.core.processes.rendezvous import peer_watch
 from polyrhythm.core.processes.rendezvous.launcher_process import launcher_process
 from polyrhythm.core.processes.rendezvous.peer_watch import PeerWatch
 from polyrhythm.core.processes.runtime import agreement, failure
-from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS
+from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS, Finding
 from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.core.processes.runtime.node_crew import CREW
 from polyrhythm.core.processes.runtime.reporter import StatusReporter
 from polyrhythm.core.processes.runtime.stall_detection import Patience, StallDetector, StallReport, report
 from polyrhythm.core.processes.runtime.status import ActorStatus
@@ -35,16 +38,18 @@ class PeerMonitor:
     the last messages of others: their totals, sent when they and their servers have ended well.
     """
 
-    def __init__(self, node: Node, name: str, workers: int, patience: Patience, record: Recorder) -> None:
+    def __init__(self, node: Node, name: str, workers: Sequence[str], patience: Patience, record: Recorder) -> None:
         self._node = node
         self._name = name
-        self._workers = [worker(rank) for rank in range(workers)]
+        self._workers = list(workers)
         self._patience = patience
         self._record = record
-        self._collector = agreement.AgreementCollector()
-        self._comparisons = Comparisons()
+        self._collectors: defaultdict[int, agreement.AgreementCollector] = defaultdict(agreement.AgreementCollector)
+        self._comparisons: defaultdict[int, Comparisons] = defaultdict(Comparisons)
         self.final_messages: dict[str, Message] = {}
         self.on_stopping: Callable[[str, Message], None] = lambda name, message: None
+        self.on_crew: Callable[[str, Message], None] = lambda name, message: None
+        self.on_suspect: Callable[[Finding], None] = lambda found: None
         self._launcher = launcher_process()
         self._hosts: dict[str, str] = {}
         self._watch = PeerWatch(node, patience.beats, self._is_near)
@@ -78,6 +83,25 @@ class PeerMonitor:
             self._follow()
         self._settle()
 
+    def learn(self, table: Mapping[str, Address]) -> None:
+        """These are about to join the run."""
+        self._hosts |= {name: address.host for name, address in table.items()}
+        self._watch.learn({name: address.ip for name, address in table.items()})
+
+    def change(self, change: ViewChange) -> None:
+        """The workers are now those of the next view: what they agree on and compare is counted anew."""
+        for name in change.left:
+            self._forget(name)
+        self._workers = list(change.after.members)
+        for name in change.joined:
+            if name != self._name:
+                self._detector.admit(name, time.monotonic())
+        for epoch in [epoch for epoch in self._collectors if epoch < self._epoch]:
+            del self._collectors[epoch]
+            self._comparisons.pop(epoch, None)
+        if self._name in self._workers:
+            self._follow()
+
     def is_over(self, name: str) -> bool:
         """True if nothing more is to come of the actor `name`: an announced end is not enough where a farewell follows."""
         return name in self._node.peers.lost or (name in self.final_messages if is_worker(name) else self._node.has_ended(name))
@@ -104,21 +128,26 @@ class PeerMonitor:
         self._check()
 
     def _agree(self, facts: Facts, remedy: str) -> None:
-        message = agreement.agreement_request(facts, remedy)
-        self._collector.add(self._name, message)
+        message = agreement.agreement_request(facts, remedy, self._epoch)
+        self._collectors[self._epoch].add(self._name, message)
         self._broadcast(message)
         self._settle()
 
     def _compare(self, comparison: Comparison) -> None:
-        self._broadcast(agreement.comparison_message(comparison))
-        self._differ(self._name, comparison)
+        self._broadcast(agreement.comparison_message(comparison, self._epoch))
+        self._differ(self._name, comparison, self._epoch)
 
-    def _differ(self, name: str, comparison: Comparison) -> None:
-        if found := self._comparisons.add(name, comparison):
+    @property
+    def _epoch(self) -> int:
+        """That of the view which the program is in: others may be in the next one already."""
+        return self._node.actor.epoch
+
+    def _differ(self, name: str, comparison: Comparison, epoch: int) -> None:
+        if found := self._comparisons[epoch].add(name, comparison):
             self._node.fail(CompositionError(found))
 
     def _settle(self) -> None:
-        if (difference := self._collector.settle(self._workers)) is not None:
+        if (difference := self._collectors[self._epoch].settle(self._workers)) is not None:
             self._node.agreement.settle(difference)
 
     def _receive(self, name: str, message: Message) -> None:
@@ -127,10 +156,10 @@ class PeerMonitor:
             case peer_watch.TOPIC:
                 self._watch.asked(name, message)
             case "agree":
-                self._collector.add(name, message)
+                self._collectors[int(message.numbers[0])].add(name, message)
                 self._settle()
             case "compare":
-                self._differ(name, agreement.comparison_of(message))
+                self._differ(name, agreement.comparison_of(message), int(message.numbers[0]))
             case "condition":
                 self._detector.update(name, msgspec.json.decode(message.text, type=ActorStatus), time.monotonic())
                 self._check()
@@ -138,8 +167,10 @@ class PeerMonitor:
                 self.final_messages[name] = message
             case "stopping":
                 self.on_stopping(name, message)
-            case "failed":
+            case "failed" if name in self._workers or not is_worker(name):  # not of one that has left, or was never admitted
                 self._node.fail(failure.rebuild(message))
+            case topic if topic == "lost" or topic.startswith(CREW):
+                self.on_crew(name, message)
 
     def _check(self) -> None:
         self._forget_the_ended()
@@ -164,10 +195,13 @@ class PeerMonitor:
     def _look_at_beats(self) -> None:
         self._forget_the_ended()
         now = time.monotonic()
-        for found in self._watch.look(now):
-            if self._name == next(name for name in self._workers if name != found.name):  # so that it is recorded once
+        changes, suspects = self._watch.look(now)
+        for found in changes:
+            if self._name == next((name for name in self._workers if name != found.name), ""):  # so that it is recorded once
                 at = self._node.port.now()
                 self._record(Suspected(at, found.name, found.verdict, at - (now - found.since)))
+        for found in suspects:
+            self.on_suspect(found)
         self._node.loop.after(LOOK_SECONDS, self._look_at_beats)
 
     def _follow(self) -> None:

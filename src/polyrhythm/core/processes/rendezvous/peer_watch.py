@@ -58,6 +58,10 @@ class PeerWatch:
         for name, message in self._asked.items():
             self._send_to(name, message, self._socket)
 
+    def learn(self, ips: dict[str, str]) -> None:
+        """These may ask for beats, too."""
+        self._ips |= ips
+
     def watch(self, names: Iterable[str]) -> None:
         """Ask `names` for their beats, unless they send them already; nothing before all are connected."""
         if self._socket is None:
@@ -84,13 +88,13 @@ class PeerWatch:
         self.observer.forget(name)
         self._suspicions.forget(name)
 
-    def look(self, now: float) -> list[Finding]:
-        """Take in the beats that have come: the findings that have changed."""
+    def look(self, now: float) -> tuple[list[Finding], list[Finding]]:
+        """Take in the beats that have come: the findings that have changed, and those on all suspects."""
         ahead = time.time() - now
         while (received := self._receive()) is not None:
             name, beat, stamp = received
             self.observer.beat(name, beat, stamp - ahead)
-        return self._suspicions.look(now)[0]
+        return self._suspicions.look(now)
 
     def close(self) -> None:
         """Send no more; when the loop has ended."""

@@ -73,6 +73,10 @@ class CrewLead:
         """True if `name` is a worker of the present view."""
         return self.authority.view.present(name)
 
+    def join(self) -> None:
+        """A worker is to join."""
+        self.authority.join()
+
     def leave(self, name: str) -> bool:
         """`name` leaves with notice. False if it is the last that is there, or no worker."""
         stays = [member for member in self.authority.view.members if member != name and member not in self.authority.leaving]

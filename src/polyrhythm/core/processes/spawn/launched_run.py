@@ -77,7 +77,7 @@ class LaunchedRun:
         self._faults.over = self._is_over
         self._crew = ProcessCrew(job, self._supervisor, place, shares, self)
         if self._crew.changes:
-            self._faults.joins, self._faults.leaves = lambda fault: self._crew.lead.authority.join(), self._crew.lead.leave
+            self._faults.joins, self._faults.leaves = lambda fault: self._crew.lead.join(), self._crew.lead.leave
 
     def execute(self, client: ForkClient, devices: dict[str, str], job_spec: int, preload: Iterable[str]) -> Ending:
         """Start an actor for each of `devices` and see the run to its end. Closes `job_spec`."""
