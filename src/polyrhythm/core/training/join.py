@@ -56,10 +56,14 @@ def join(
     A script succeeds by reaching its end or by `sys.exit(0)`, and then waits for the others; if it fails, all others fail too, with an
     error that names it. After waiting `timeout` seconds for a worker that makes no progress, the run stops with an error that names it;
     without a timeout this is only reported on stderr. `checkpoints` are those of `run`; all hosts must share the directory.
-    With `workers=(2, 8)`, or POLYRHYTHM_WORKERS=2..8, the workers may change while the run goes on, and no launcher is needed: whoever comes
-    with the same MASTER_ADDR, MASTER_PORT and POLYRHYTHM_SECRET joins. The run begins when two have come, a lost worker is left out, and
-    SIGTERM has a worker leave. SIGTERM and the like else end the script as they end `run`. Worker 0 has the `loggers`, as those of `run`. `bind` is
-    the address of this host to listen at, instead of that of the interface towards worker 0. Raises CompositionError if a launcher is at
+    SIGTERM and the like end the script as they end `run`. Worker 0 has the `loggers`, as those of `run`. `bind` is
+    the address of this host to listen at, instead of that of the interface towards worker 0.
+
+    With `workers=(2, 8)`, or POLYRHYTHM_WORKERS=2..8, workers may join and leave while the run goes on, and there is no launcher: each
+    process that has the same MASTER_ADDR, MASTER_PORT and POLYRHYTHM_SECRET is one of them. The run begins when two have come. A lost
+    worker is left out, and SIGTERM has one leave with notice. There are no servers and no checkpoints in such a run.
+
+    Raises CompositionError if a launcher is at
     work and gives no rank, if the number of processes is not what the strategy uses, or if their settings differ; RunError if the others do
     not join.
     """

@@ -12,7 +12,7 @@ import typer
 
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, grouped
-from polyrhythm.tools.cli.options import Arguments, Job, Json, Out, Seed, System, Timeout
+from polyrhythm.tools.cli.options import Arguments, Job, Json, MaybeChanging, Out, Seed, System, Timeout
 
 Bind = Annotated[
     str | None, typer.Option("--bind", metavar="ADDRESS", help="The address of this host to listen at; default: the one towards worker 0.")
@@ -27,6 +27,7 @@ def join(
     system: System = "allreduce",
     timeout: Timeout = None,
     bind: Bind = None,
+    workers: MaybeChanging = None,
     seed: Seed = 0,
     *,
     own: JobOptions,
@@ -37,7 +38,7 @@ def join(
     """Be one of the workers that train JOB: to be started once for each, by torchrun, srun, mpirun or a Kubernetes Job.
 
     The rank and the number of workers come from the variables of what has started it. Worker 0 prints the result; with --out each worker
-    writes its record to a directory below that one.
+    writes its record to a directory below that one. With --workers 2..8 processes that you start yourself join and leave meanwhile.
     """
     from polyrhythm.core.training import join as training
     from polyrhythm.errors import Stopped
@@ -51,7 +52,8 @@ def join(
     strategy = compose(system, pairs(own.options or [], "--option"))
     with reserved(as_json), own_arguments(job, arguments or []):
         train = load_workload(job, pairs(own.settings or [], "--set"))
-        worker = training.join(strategy, seed=seed, directory=out, timeout=timeout, checkpoints=checkpoints.wanted(), bind=bind)
+        kept = checkpoints.wanted()
+        worker = training.join(strategy, workers=workers, seed=seed, directory=out, timeout=timeout, checkpoints=kept, bind=bind)
         try:
             train(worker)
             run = worker.leave()

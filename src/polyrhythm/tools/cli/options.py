@@ -48,6 +48,10 @@ Changing = Annotated[
     Crew,
     typer.Option("--workers", metavar="N|A..B", parser=_crew, help="How many workers train together; 2..8 may leave and join meanwhile."),
 ]
+MaybeChanging = Annotated[
+    Crew | None,
+    typer.Option("--workers", metavar="A..B", parser=_crew, help="How many workers there may be, if they join and leave meanwhile."),
+]
 On = Annotated[
     str | None,
     typer.Option(

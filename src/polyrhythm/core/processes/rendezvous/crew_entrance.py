@@ -180,7 +180,9 @@ def _call(place: CrewPlace, who: Attendee, facts: Facts) -> CrewEntrance:
         [value] = client.get(["answer"], who.seconds)
     except TimeoutError:
         client.close()
-        raise RunError(f"The first member of the run at {place.shown} has not admitted this process within {who.seconds:g} seconds.") from None
+        raise RunError(
+            f"The first member of the run at {place.shown} has not admitted this process within {who.seconds:g} seconds."
+        ) from None
     except BaseException:
         client.close()
         raise

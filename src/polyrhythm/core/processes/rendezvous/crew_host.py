@@ -139,7 +139,9 @@ class CrewHost:
             if (problem := different(self._setting.doorway.facts, call, next_name(authority.view, most + 1))) is not None:
                 caller.refuse(problem)
             elif (name := authority.join()) is None:
-                why = "is ending" if authority.finished else f"has {most} workers, or others that are about to join, and no more are allowed"
+                why = (
+                    "is ending" if authority.finished else f"has {most} workers, or others that are about to join, and no more are allowed"
+                )
                 caller.refuse(RunError(f"The run {why}: it does not take another one."))
             else:
                 self._links.learn({name: call.resident})

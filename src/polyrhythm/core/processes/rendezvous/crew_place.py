@@ -81,7 +81,9 @@ class CrewPlace:
         except OSError as problem:
             if problem.errno == errno.EADDRINUSE:
                 return None
-            raise RunError(f"Nothing can listen at {bind or ip}:{self.port} ({problem.strerror}): set MASTER_PORT to another port.") from None
+            raise RunError(
+                f"Nothing can listen at {bind or ip}:{self.port} ({problem.strerror}): set MASTER_PORT to another port."
+            ) from None
 
     def _elsewhere(self) -> bool:
         """True if a door is open at one of the other hosts."""

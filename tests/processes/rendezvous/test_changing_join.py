@@ -1,0 +1,173 @@
+"""Crews that change under `pr.join`: the processes here come by themselves to an address, and only the outer run has started them."""
+
+import atexit
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from ports import reserved_port
+from toy import data, network
+
+import polyrhythm as pr
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.processes.rendezvous.crew_place import CrewPlace
+from polyrhythm.core.processes.spawn.launch import Processes
+from polyrhythm.core.training.join_crew import given_crew
+from polyrhythm.errors import CompositionError, RunError
+
+Deeds = dict[str, str]
+"""What each process does, by the number of the change after which it does it: {"2": "kill"}."""
+
+
+async def no_service(port: Port, record: Recorder) -> None:
+    return None
+
+
+def together(program: Callable[[int], None], processes: int) -> None:
+    """Call `program` with its number in so many processes, each of which may end in any way."""
+    with reserved_port() as port:
+
+        def alone(context: WorkerContext) -> None:
+            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            program(int(context.port.name.rpartition("/")[2]))
+
+        Processes().execute(Job(processes, 0, alone, no_service, lambda name: False), lambda event: None)
+
+
+def train(number: int, deeds: Deeds, last: int, folder: Path) -> None:
+    """Train until 3 steps after the change of that number; process `number` does its deeds 2 steps after each change."""
+    worker = pr.join("allreduce", workers=(2, 4), directory=folder / "records")
+    changes: list[tuple[int, pr.CrewChange]] = []
+    worker.on_change(lambda change: changes.append((worker.clock, change)))
+    model = network()
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
+    for _ in worker.epochs(10_000):
+        for x, y in worker.batches(data(), batch_size=4):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            time.sleep(0.001)
+            (folder / f"step-{worker.crew.epoch}").touch()
+            since, change = changes[-1] if changes else (worker.clock, None)
+            deed = deeds.get(str(change.epoch)) if change and worker.clock == since + 2 else None
+            if deed is not None:
+                os.kill(os.getpid(), signal.Signals[deed])
+            if over := worker.any(worker.crew.epoch >= last and worker.clock > since + 3):
+                break
+        if over:
+            break
+    run = worker.leave()
+    torch.save((worker.crew.members, run.summary.steps, list(model.state_dict().values())), folder / f"end-{number}.pt")
+
+
+def when(path: Path) -> None:
+    """Wait until it exists."""
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("deeds", "comes", "end"),
+    [
+        ({1: {"2": "SIGKILL"}, 2: {"3": "SIGTERM"}}, {2: 0, 3: 1}, ("worker/0", "worker/3")),
+        ({0: {"1": "SIGKILL"}, 1: {"3": "SIGTERM"}}, {2: 0, 3: 2}, ("worker/2", "worker/4")),
+    ],
+    ids=["any", "the first"],
+)
+def test_workers_join_one_is_killed_and_one_leaves_and_the_others_end_with_equal_weights(
+    deeds: dict[int, Deeds], comes: dict[int, int], end: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Two begin; each of the others comes after the change of its number."""
+
+    def program(number: int) -> None:
+        if number in comes:
+            when(tmp_path / f"step-{comes[number]}")
+        elif number == 1:
+            time.sleep(0.2)  # the one that comes first is worker/0
+        try:
+            train(number, deeds.get(number, {}), 4, tmp_path)
+        finally:
+            atexit._run_exitfuncs()
+
+    def tolerant(number: int) -> None:
+        try:
+            program(number)
+        except SystemExit as left:
+            assert not left.code
+
+    together(tolerant, 4)
+    found = [torch.load(path) for path in sorted(tmp_path.glob("end-*.pt"))]
+    assert [members for members, _, _ in found] == [end, end]
+    assert found[0][1] == found[1][1]
+    assert all(map(torch.equal, found[0][2], found[1][2]))
+    states = {path.name: (path / "run.json").read_text() for path in (tmp_path / "records").iterdir()}
+    assert len(states) == 4
+    assert sum('"state": "ended"' in state for state in states.values()) == 3  # all but the one that was killed
+
+
+def test_who_was_started_with_other_settings_or_is_one_too_many_is_refused(tmp_path: Path) -> None:
+    def program(number: int) -> None:
+        if number > 1:
+            when(tmp_path / "go")
+            if number == 2:
+                with pytest.raises(CompositionError, match=r"seed.*start all workers with the same"):
+                    pr.join("allreduce", workers=(2, 2 + 1), seed=5)
+                (tmp_path / "refused").touch()
+            return
+        worker = pr.join("allreduce", workers=(2, 2 + 1))
+        model = network()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
+        for _ in worker.epochs(10_000):
+            for x, y in worker.batches(data(), batch_size=4):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            (tmp_path / "go").touch()
+            if worker.any((tmp_path / "refused").exists()):
+                break
+        worker.leave()
+        (tmp_path / f"end-{number}").touch()
+
+    together(program, 3)
+    assert len(list(tmp_path.glob("end-*"))) == 2
+
+
+def test_what_a_crew_that_changes_cannot_have_is_refused_before_anybody_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CompositionError, match="has servers"):
+        pr.join("ssp", workers=(2, 4))
+    with pytest.raises(CompositionError, match="writes no checkpoints"):
+        pr.join("allreduce", workers=(2, 4), checkpoints=pr.Checkpoints("somewhere"))
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(CompositionError, match="belongs to one number of them"):
+        pr.join("allreduce", workers=(2, 4))
+
+
+def test_the_number_of_workers_is_that_of_the_variable_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert given_crew(None) is None
+    monkeypatch.setenv("POLYRHYTHM_WORKERS", "2..8")
+    assert given_crew(None) == pr.Crew(2, 8)
+    assert given_crew(3) == pr.Crew(3, 3)
+
+
+def test_the_first_of_several_hosts_begins_and_the_others_look_for_it() -> None:
+    with reserved_port() as port:
+        first, second = CrewPlace(("127.0.0.1", "127.0.0.2"), port), CrewPlace(("192.0.2.1", "127.0.0.1"), port)
+        assert second.begin("", lambda caller: None) is None
+        door = second.take_over("", lambda caller: caller.refuse(RunError("nobody is let in")))
+        assert door is not None
+        try:
+            assert first.begin("", lambda caller: None) is None  # somebody has begun
+            client = first.find(5.0)
+            with pytest.raises(RunError, match="nobody is let in"):
+                client.get(["answer"], 5.0)
+            client.close()
+        finally:
+            door.close()
