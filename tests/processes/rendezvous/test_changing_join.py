@@ -81,7 +81,7 @@ def train(number: int, deeds: Deeds, last: int, folder: Path) -> None:
             continue
         break
     run = worker.leave()
-    torch.save((worker.crew.members, run.summary.steps, list(model.state_dict().values())), folder / f"end-{number}.pt")
+    torch.save((worker.crew.members, run.summary.steps, witness.lost, list(model.state_dict().values())), folder / f"end-{number}.pt")
 
 
 def when(path: Path) -> None:
@@ -92,15 +92,15 @@ def when(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deeds", "comes", "end"),
+    ("deeds", "comes", "lost", "end"),
     [
-        ({1: {2: signal.SIGKILL}, 2: {3: signal.SIGTERM}}, {2: 0, 3: 1}, ("worker/0", "worker/3")),
-        ({0: {1: signal.SIGKILL}, 1: {3: signal.SIGTERM}}, {2: 0, 3: 2}, ("worker/2", "worker/4")),
+        ({1: {2: signal.SIGKILL}, 2: {3: signal.SIGTERM}}, {2: 0, 3: 1}, "worker/1", ("worker/0", "worker/3")),
+        ({0: {1: signal.SIGKILL}, 1: {3: signal.SIGTERM}}, {2: 0, 3: 2}, "worker/0", ("worker/2", "worker/4")),
     ],
     ids=["any", "the first"],
 )
 def test_workers_join_one_is_killed_and_one_leaves_and_the_others_end_with_equal_weights(
-    deeds: dict[int, Deeds], comes: dict[int, int], end: tuple[str, ...], tmp_path: Path
+    deeds: dict[int, Deeds], comes: dict[int, int], lost: str, end: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Two begin; each of the others comes after the change of its number."""
 
@@ -119,9 +119,10 @@ def test_workers_join_one_is_killed_and_one_leaves_and_the_others_end_with_equal
 
     together(program, 4)
     found = [torch.load(path) for path in sorted(tmp_path.glob("end-*.pt"))]
-    assert [members for members, _, _ in found] == [end, end]
+    assert [members for members, *_ in found] == [end, end]
     assert found[0][1] == found[1][1]
-    assert all(map(torch.equal, found[0][2], found[1][2]))
+    assert found[0][2] == [lost]
+    assert all(map(torch.equal, found[0][3], found[1][3]))
     states = {path.name: (path / "run.json").read_text() for path in (tmp_path / "records").iterdir()}
     assert len(states) == 4, "each process has a record"
     assert sum('"state": "ended"' in state for state in states.values()) == 3  # all but the one that was killed

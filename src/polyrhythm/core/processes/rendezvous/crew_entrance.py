@@ -28,10 +28,11 @@ from polyrhythm.core.processes.rendezvous.joined_crew import JoinedCrew
 from polyrhythm.core.processes.rendezvous.leave_request import LeaveRequest
 from polyrhythm.core.processes.rendezvous.locations import SITE
 from polyrhythm.core.processes.rendezvous.peer_monitor import PeerMonitor
-from polyrhythm.core.processes.rendezvous.places import Attendee
+from polyrhythm.core.processes.rendezvous.places import Attendee, warn_unprotected
 from polyrhythm.core.processes.rendezvous.residents import Answer, Call, Resident, different
 from polyrhythm.core.processes.runtime.context import NodeContext
 from polyrhythm.core.processes.runtime.node import Node
+from polyrhythm.core.processes.store.dialogue import PUBLIC
 from polyrhythm.core.processes.store.door import Door, DoorCaller
 from polyrhythm.core.processes.store.store_client import StoreClient
 from polyrhythm.core.processes.transport.addresses import Address, Listeners, listen_everywhere
@@ -122,6 +123,8 @@ def enter_crew(place: CrewPlace, crew: Crew, facts: Facts, seconds: float, bind:
     door = place.begin(bind, callers.put)
     if door is None:
         return _call(place, who, facts)
+    if place.key == PUBLIC:
+        warn_unprotected(door.address, crew.most)
     try:
         return _found(place, door, who, facts, callers)
     except BaseException:

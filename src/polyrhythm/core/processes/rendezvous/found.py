@@ -65,7 +65,7 @@ class Found:
         announced = _Announcement(ip, port, proof=_proof(shared, ip, port)) if shared else _Announcement(ip, port, key=key.hex())
         store.set(self.name, msgspec.json.encode(announced).decode())
         if shared is None:
-            warn_unprotected(server, who.workers)
+            warn_unprotected(server.address, who.workers)
         return keep_store(who, server, key, addresses)
 
     def _read(self, who: Attendee, store: Store) -> Meeting:

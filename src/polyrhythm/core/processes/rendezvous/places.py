@@ -107,7 +107,7 @@ class RankZero:
         addresses = who.addresses(self._own)
         server = open_store(addresses[0], self.port, who.workers, key)
         if key == PUBLIC:
-            warn_unprotected(server, who.workers)
+            warn_unprotected(server.address, who.workers)
         return keep_store(who, server, key, addresses)
 
     def _own(self) -> str:
@@ -183,9 +183,9 @@ def called(host: str, port: int) -> str:
     return f"the store of the rendezvous at {host}:{port}"
 
 
-def warn_unprotected(server: StoreServer, workers: int) -> None:
+def warn_unprotected(address: tuple[str, int], workers: int) -> None:
     """Print what strangers could do, where there are any."""
-    ip, port = server.address
+    ip, port = address
     if workers == 1 or is_loopback(ip):
         return
     notify(
