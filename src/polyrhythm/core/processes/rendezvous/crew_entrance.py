@@ -116,9 +116,10 @@ class CrewEntrance:
 def enter_crew(place: CrewPlace, crew: Crew, facts: Facts, seconds: float, bind: str = "") -> CrewEntrance:
     """Begin a run of `crew` at `place`, or join the one that somebody has begun; `facts` are what all must have been started with.
 
-    The run begins when `crew.least` processes have come. Raises RunError if that takes longer than `seconds`, or nobody can be reached.
+    The run begins when `crew.start` processes have come, by default `crew.least`. Raises RunError if that takes longer than `seconds`, or
+    nobody can be reached.
     """
-    who = Attendee(0, crew.least, seconds, bind)
+    who = Attendee(0, crew.least if crew.start is None else crew.start, seconds, bind)
     callers: queue.SimpleQueue[DoorCaller] = queue.SimpleQueue()
     door = place.begin(bind, callers.put)
     if door is None:
@@ -158,8 +159,8 @@ def _gathered(
         except queue.Empty:
             if time.monotonic() > deadline:
                 problem = RunError(
-                    f"{len(come) + 1} of at least {who.workers} workers have come to {place.shown} within {who.seconds:g} seconds: start "
-                    "the others with the same MASTER_ADDR, MASTER_PORT and POLYRHYTHM_SECRET."
+                    f"{len(come) + 1} of the {who.workers} workers with which the run begins have come to {place.shown} within "
+                    f"{who.seconds:g} seconds: start the others with the same MASTER_ADDR, MASTER_PORT and POLYRHYTHM_SECRET."
                 )
                 for caller, _ in come:
                     caller.refuse(problem)

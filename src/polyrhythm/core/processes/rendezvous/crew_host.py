@@ -73,10 +73,12 @@ class CrewHost:
     def __init__(self, setting: CrewSetting, view: View, node: Node, links: CrewLinks, fail: Callable[[BaseException], None]) -> None:
         job = setting.job
         self.lead = CrewLead(replace(job, crew=replace(job.crew, replace=False)), view, self)  # nobody can be started here
+        left = [name for name in links.residents if not view.present(name) and name not in view.left]
+        self.lead.authority.early += left  # an earlier first member has given these names away
         self._setting = setting
         self._node = node
         self._links = links
-        self._fail = fail
+        self.fail = fail
         self._door: Door | None = None
         self._guest: Guest | None = None
         self._queue: deque[DoorCaller] = deque()
@@ -196,7 +198,7 @@ class CrewHost:
             if name not in self.lead.dismissed:
                 self.lead.lose(name, why)
         except WorkerFailed as problem:
-            self._fail(problem)
+            self.fail(problem)
             return
         if self._guest is not None and self._guest.name == name:
             self._guest = None
@@ -245,6 +247,10 @@ class CrewHost:
         """The notice, with the places of all members."""
         places = [self._links.residents[name] for name in change.after.members]
         return NextView(change, tuple((each.site, each.host) for each in places))
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Make `call`, unless another member is the first by then."""
+        self._node.loop.after(seconds, lambda: None if self._closed else call())
 
     def completed(self, name: str) -> None:
         """Not known: what a lost worker has used is taken to be what the others have."""
