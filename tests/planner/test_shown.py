@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from polyrhythm.tools.planner.answer import Cell, Choice, PhaseMap, Plan
+from msgspec.structs import replace
+
+from polyrhythm.tools.planner.answer import Cell, Choice, CrewRisk, PhaseMap, Plan
 from polyrhythm.tools.planner.forecast import Interval
 from polyrhythm.tools.planner.page import hues_of, write
 from polyrhythm.tools.planner.table import plan_text
@@ -57,3 +60,19 @@ def test_a_system_has_one_hue_in_the_table_the_fronts_and_the_maps(tmp_path: Any
     for name in ("diloco", "ssp"):
         assert f'"hue": "{hues[name]}"' in page.replace('"hue":"', '"hue": "')
     assert page.count(f'stroke="{hues["diloco"]}"') >= 1
+
+
+def test_the_table_shows_standstills_and_a_sentence_says_which_is_first_with_interruptions() -> None:
+    steady = CrewRisk(0.0, 0.5, 0.2, ["a lost worker", "a lost first worker", "a newcomer"], "the others continue", "nothing", [], "", 1.5)
+    risky = CrewRisk(1.0, 1.0, None, [], "the others re-form", "one step", ["one residual"], "no state", math.inf)
+    both = plan([replace(choice("diloco", 4, 1.0), crew=risky), replace(choice("easgd", 4, 1.2), crew=steady)])
+    both.interruptions = "9 interruptions an hour of each worker"
+    text = " ".join(plan_text(both, 250).split())
+    assert (
+        "stand still for 1 s, of the first worker for 1 s (by formula); done again: one step. May be lost for good: one residual." in text
+    )
+    assert "Nobody can join: no state" in text
+    assert "diloco × 4 takes never by formula" not in text
+    assert "With 9 interruptions an hour of each worker, diloco × 4 never comes to it; easgd × 4 comes first then, in 1.5 s." in text
+    assert "+ 1 s + 1 s – never" in text
+    assert "+ 0 s + 500 ms + 200 ms 1.5 s" in text

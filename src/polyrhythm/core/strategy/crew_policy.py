@@ -43,7 +43,8 @@ class CrewPolicy:
     """What follows the loss of a `worker`, of the `first` one and of a `server`, and when a worker can `join`.
 
     `server` is None where there is none, `join` where a strategy uses one worker. `lost` is what may be lost for good at a crash, one
-    sentence each, and empty where nothing is. With notice a worker leaves at a cut, and nothing is lost.
+    sentence each, and empty where nothing is. `unsent` is the most steps of which only the worker that took them has the results. With
+    notice a worker leaves at a cut, and nothing is lost.
 
     Examples:
         >>> CrewPolicy.of(Strategy()).worker
@@ -55,6 +56,7 @@ class CrewPolicy:
     server: OnLoss | None
     join: OnJoin | None
     lost: tuple[str, ...]
+    unsent: int = 0
 
     @staticmethod
     def of(strategy: Strategy) -> CrewPolicy:
@@ -67,7 +69,9 @@ class CrewPolicy:
         worker = OnLoss.CONTINUE if strategy.tolerates_loss else OnLoss.REFORM
         at_once = strategy.tolerates_loss and all(map(_held_for_all, levels))
         join = OnJoin.AT_ONCE if at_once else OnJoin.AT_A_CUT
-        return CrewPolicy(worker, OnLoss.REFORM, server, join, (*_lost_with_worker(levels), *_lost_with_server(levels, server)))
+        return CrewPolicy(
+            worker, OnLoss.REFORM, server, join, (*_lost_with_worker(levels), *_lost_with_server(levels, server)), _unsent(levels)
+        )
 
     @property
     def redone(self) -> str:
@@ -88,8 +92,7 @@ def _held_for_all(level: Exchange) -> bool:
 
 
 def _lost_with_worker(levels: list[Exchange]) -> Iterator[str]:
-    if unsent := [_steps_between(level) for level in levels if _keeps_steps(level)]:
-        steps = max(unsent)
+    if steps := _unsent(levels):
         yield f"what the lost worker has computed since its last exchange: at most {steps} step{'s' * (steps > 1)}"
     if late := max(level.topology.traits.late for level in levels):
         yield f"results that were under way: of at most {late} exchange{'s' * (late > 1)}"
@@ -97,6 +100,10 @@ def _lost_with_worker(levels: list[Exchange]) -> Iterator[str]:
         yield "one residual: what the lost worker's codec has kept to send later"
     if any(level.payload in LOCAL for level in levels):
         yield "the state of the lost worker's own optimizer"
+
+
+def _unsent(levels: list[Exchange]) -> int:
+    return max((_steps_between(level) for level in levels if _keeps_steps(level)), default=0)
 
 
 def _lost_with_server(levels: list[Exchange], server: OnLoss | None) -> Iterator[str]:

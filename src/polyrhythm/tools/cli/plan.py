@@ -30,6 +30,14 @@ Bound = Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="Wha
 Hour = Annotated[float, typer.Option("--worker-hour", metavar="PRICE", help="What an hour of one worker costs.")]
 Traffic = Annotated[float, typer.Option("--gigabyte", metavar="PRICE", help="What a gigabyte that is sent costs.")]
 Watts = Annotated[float, typer.Option("--watts", metavar="W", help="What one worker draws.")]
+Interrupted = Annotated[
+    str | None,
+    typer.Option(
+        "--interruptions",
+        metavar="PER_HOUR|TRACE",
+        help="Predict times with workers that are lost: how often an hour each one, or a trace (`docs/guide/faults.md`).",
+    ),
+]
 Verified = Annotated[
     int,
     typer.Option(
@@ -68,6 +76,7 @@ class SearchOptions:
     gigabyte: Traffic = 0.0
     watts: Watts = 100.0
     memory: Bound = None
+    interruptions: Interrupted = None
     verify: Verified = 0
     systems: Systems = "all"
     settings: Settings = None
@@ -93,6 +102,7 @@ class SearchOptions:
             objective=self.objective,
             prices=Prices(self.worker_hour, self.gigabyte, self.watts),
             budget=duration(self.budget),
+            interruptions=self.interruptions,
             memory=None if self.memory is None else size(self.memory),
             systems=None if self.systems == "all" else [name.strip() for name in self.systems.split(",") if name.strip()],
             settings=pairs(self.settings or (), "--set"),

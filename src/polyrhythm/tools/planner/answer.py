@@ -34,6 +34,26 @@ class Waits(msgspec.Struct, frozen=True):
         return max(parts, key=parts.__getitem__)
 
 
+class CrewRisk(msgspec.Struct, frozen=True):
+    """What follows for a choice when workers are lost or join.
+
+    `worker`, `first` and `newcomer` are seconds for which the others stand still: after a lost worker, a lost first worker, and for one
+    that joins; None where the run ends. Those in `measured` are from short runs in virtual time, the others by formula. `after` is what the
+    others do after a loss, `redone` what is done again, `lost` what may be lost for good, and `obstacle` why a short run failed.
+    `interrupted` is the predicted time to the target with the plan's interruptions, None without any; infinite where they leave no time.
+    """
+
+    worker: float | None
+    first: float | None
+    newcomer: float | None
+    measured: list[str]
+    after: str
+    redone: str
+    lost: list[str]
+    obstacle: str = ""
+    interrupted: float | None = None
+
+
 class Choice(msgspec.Struct, frozen=True):
     """One way of training, and what is predicted of it.
 
@@ -41,7 +61,8 @@ class Choice(msgspec.Struct, frozen=True):
     are those until the target, of all workers; `cost` is by the plan's objective. `quality` is the best value of the metric, `shortfall`
     how much worse that is than the best of all candidates (null where they are not compared), `memory` the bytes of one worker (null where
     unknown), `money` null without prices, `energy` in joules. `risks` are factors of the time to the target, null where a run fails;
-    `waits` null where it was not measured. `corrected` is the factor by which measured runs changed the seconds; `executed` is a run of it
+    `crew` is what follows when workers are lost or join. `waits` null where it was not measured.
+    `corrected` is the factor by which measured runs changed the seconds; `executed` is a run of it
     as its command has it.
     """
 
@@ -66,6 +87,7 @@ class Choice(msgspec.Struct, frozen=True):
     rehearsal: str
     waits: Waits | None = None
     risks: dict[str, float | None] = {}
+    crew: CrewRisk | None = None
     corrected: float | None = None
     executed: Execution | None = None
 
@@ -148,7 +170,8 @@ class Plan(msgspec.Struct):
 
     `runs` were made in `seconds` of real time, and `kept` were taken from the cache; `ended` says why the search ended, and `nearest` how
     near it came to the target where there is no choice. `seeds_used` are those of `seeds` under which there was time for runs. `remarks`
-    are facts about the JOB, and `obstacle` is why it was not searched at all.
+    are facts about the JOB, and `obstacle` is why it was not searched at all. `interruptions` are those that times are
+    predicted with too.
     """
 
     job: str
@@ -172,6 +195,7 @@ class Plan(msgspec.Struct):
     seeds_used: list[int] = []
     remarks: list[str] = []
     obstacle: str = ""
+    interruptions: str = ""
 
     @property
     def best(self) -> Choice | None:

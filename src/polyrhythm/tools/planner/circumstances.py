@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from polyrhythm.core.kernel.names import worker
-from polyrhythm.hardware.faults import Crash
 from polyrhythm.hardware.fleet import Fleet, Straggler
 from polyrhythm.hardware.network import Access, Network, Site
 from polyrhythm.tools.planner.scenario import Scenario
@@ -15,8 +13,8 @@ _UNLIMITED = 1e4
 _SLOWER = 3.0
 _TEN = 10.0
 
-Circumstance = Callable[[Scenario, int, float], Scenario]
-"""Other machines, for so many workers, and a run that takes so many seconds on the machines as they are."""
+Circumstance = Callable[[Scenario, int], Scenario]
+"""Other machines, for so many workers."""
 
 
 def with_links(network: Network, bandwidth: float = 1.0, latency: float = 1.0) -> Network:
@@ -46,29 +44,25 @@ def with_links(network: Network, bandwidth: float = 1.0, latency: float = 1.0) -
 
 def links(bandwidth: float = 1.0, latency: float = 1.0) -> Circumstance:
     """A circumstance in which bandwidths and latencies are multiplied by these factors."""
-    return lambda here, workers, seconds: here.elsewhere(network=with_links(here.network, bandwidth, latency))
+    return lambda here, workers: here.elsewhere(network=with_links(here.network, bandwidth, latency))
 
 
 def _slower(machines: Fleet, rank: int, factor: float) -> Fleet:
     return replace(machines, paces=(*machines.paces, Straggler(rank, factor)))
 
 
-def _straggler(here: Scenario, workers: int, seconds: float) -> Scenario:
+def _straggler(here: Scenario, workers: int) -> Scenario:
     return here.elsewhere(devices=_slower(here.devices, workers - 1, _SLOWER))
 
 
-def _lost(here: Scenario, workers: int, seconds: float) -> Scenario:
-    return here.elsewhere(faults=(*here.faults, Crash(worker(workers - 1), seconds / 2)))
-
-
-def _faster(here: Scenario, workers: int, seconds: float) -> Scenario:
+def _faster(here: Scenario, workers: int) -> Scenario:
     machines = here.devices
     for rank in range(workers):
         machines = _slower(machines, rank, 0.5)
     return here.elsewhere(devices=machines)
 
 
-def _alike(here: Scenario, workers: int, seconds: float) -> Scenario:
+def _alike(here: Scenario, workers: int) -> Scenario:
     return here.elsewhere(devices=Fleet(here.devices.machines[:1]))
 
 
@@ -81,9 +75,8 @@ CAUSES: Mapping[str, Circumstance] = {
 RISKS: Mapping[str, Circumstance] = {
     "a straggler": _straggler,
     "slow links": links(bandwidth=1 / _TEN),
-    "a lost worker": _lost,
 }
-"""A worker that takes three times as long; a tenth of all bandwidths; a worker that is gone half way through."""
+"""A worker that takes three times as long; a tenth of all bandwidths."""
 
 REMEDIES: Mapping[str, Circumstance] = {
     "ten times the bandwidth": links(bandwidth=_TEN),

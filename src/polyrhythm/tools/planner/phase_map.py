@@ -137,7 +137,7 @@ class PhaseMaps:
                 if self.left() <= 0 or self.found.impossible(candidate):
                     continue
                 steps = min(_MOST_STEPS, max(_STEPS, *(int(value) for key, value in candidate.options if key == "period"), 0))
-                there = AXES[axis](factor)(self.found.scenario, candidate.workers, 0.0)
+                there = AXES[axis](factor)(self.found.scenario, candidate.workers)
                 started.append((place, steps))
                 yield len(started) - 1, TimingTask(there, candidate, self.found.shape(candidate), steps), None
 

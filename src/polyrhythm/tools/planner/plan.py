@@ -30,6 +30,7 @@ from polyrhythm.tools.planner.answer import Plan
 from polyrhythm.tools.planner.budget import Budget
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.here import machine_here
+from polyrhythm.tools.planner.interruptions import Interruptions
 from polyrhythm.tools.planner.invocation import Invocation
 from polyrhythm.tools.planner.measure_cache import MeasureCache
 from polyrhythm.tools.planner.objective import Objective, Prices
@@ -59,6 +60,7 @@ class PlanRequest:
         budget: seconds that the plan may take. memory: bytes that one worker may use, or None.
         systems: the names of those that are tried; all by default. settings: of the JOB, with which all candidates begin.
         jobs: runs at once, by default one for each core; pool: "host", or "ray" for a cluster.
+        interruptions: how often an hour each worker is lost, or a trace of preemptions: times with them are predicted too.
         cache: a directory in which runs are kept, so that a plan that was stopped continues; in memory alone by default.
     """
 
@@ -76,6 +78,7 @@ class PlanRequest:
     jobs: int | None = None
     pool: str = HOST
     cache: str | Path | None = None
+    interruptions: float | str | Path | None = None
 
     def __post_init__(self) -> None:
         check(self.pool)
@@ -101,7 +104,12 @@ class PlanRequest:
         if self.devices != HERE:
             fleet(self.devices)
         parse_target(self.target)
+        self.interrupted()
         Objective(self.objective, self.prices)
+
+    def interrupted(self) -> Interruptions | None:
+        """The interruptions that times are predicted with, if any. Raises PolyrhythmErrors for what is no rate and no trace."""
+        return None if self.interruptions is None else Interruptions.of(self.interruptions)
 
     @property
     def goal(self) -> Target:
@@ -135,7 +143,8 @@ class PlanRequest:
         objective = Objective(self.objective, self.prices)
         cache = MeasureCache(None if self.cache is None else Path(self.cache))
         found = Findings(scenario, objective, space, cache, math.inf if self.memory is None else self.memory)
-        return Planner(found, pool, Budget(self.budget), invocation or self.invocation(job), self.jobs or os.cpu_count() or 1)
+        whole, at_once = invocation or self.invocation(job), self.jobs or os.cpu_count() or 1
+        return Planner(found, pool, Budget(self.budget), whole, at_once, interruptions=self.interrupted())
 
     def pool_with(self, line: ProgressLine, seen: Callable[[], None] = lambda: None) -> Callable[[Done], Pool]:
         """Pools of its jobs that show progress on `line` and call `seen` after each run."""
@@ -168,6 +177,7 @@ def plan(
     jobs: int | None = None,
     pool: str = HOST,
     cache: str | Path | None = None,
+    interruptions: float | str | Path | None = None,
 ) -> Plan:
     """Search for the way of training that brings `train` to a target soonest, or for the least bytes, money or energy, on given machines.
 
@@ -191,6 +201,7 @@ def plan(
         jobs=jobs,
         pool=pool,
         cache=cache,
+        interruptions=interruptions,
     )
     with board(1, wanted=True) as line:
         bundled = str(getattr(train, "name", "")) if type(train).__module__.startswith("polyrhythm.workloads.") else ""

@@ -18,6 +18,7 @@ from polyrhythm.tools.planner.candidate import Candidate, first_of_each
 from polyrhythm.tools.planner.circumstances import CAUSES, REMEDIES, RISKS
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.forecast import Interval, deviation, extrapolated, forecast
+from polyrhythm.tools.planner.interruptions import Interruptions
 from polyrhythm.tools.planner.invocation import Invocation
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import Spent
@@ -57,7 +58,7 @@ def _nothing(text: str) -> None:
 class Planner:
     """Makes a plan within `budget`; `pool` makes its runs, `at_once` so many, `invocation` says how a choice is run.
 
-    `on_remark` is called with what is to be known of the JOB as soon as that was found.
+    `on_remark` is called with what is to be known of the JOB as soon as that was found. Times with `interruptions` are predicted too.
     """
 
     found: Findings
@@ -66,6 +67,7 @@ class Planner:
     invocation: Invocation = field(default_factory=lambda: Invocation(None))
     at_once: int = 1
     on_remark: Callable[[str], None] = _nothing
+    interruptions: Interruptions | None = None
     search: Search = field(init=False)
     outlook: Outlook = field(init=False)
     rehearsal: Rehearsal = field(init=False)
@@ -94,7 +96,9 @@ class Planner:
             self._rehearse()
             leading = self.leading()[:_LOOKED_AT]
             self.outlook.look(leading[:1], {**CAUSES, **RISKS, **REMEDIES})
+            self.outlook.change_crews(leading[:1])
             self.outlook.look(leading, {**CAUSES, **RISKS})
+            self.outlook.change_crews(leading)
         except KeyboardInterrupt:
             ended = INTERRUPTED
         return self.answer(ended)
@@ -149,6 +153,7 @@ class Planner:
             sorted({seed for each in leading for seed in found.trainings[each]}) or [scenario.seed],
             list(self.acquaintance.remarks),
             self.obstacle,
+            str(self.interruptions or ""),
         )
 
     def _unmeasured(self) -> str:
@@ -250,6 +255,7 @@ class Planner:
             changed(self.invocation, seed=scenario.seed if executed is None or not executed.seeds else executed.seeds[0]).rehearsal(whole),
             self.outlook.waits(candidate),
             self.outlook.risks(candidate),
+            self.outlook.crew(candidate, seconds.middle, self.interruptions),
             executed=executed,
         )
 

@@ -102,7 +102,7 @@ class TrainingTask:
 
     def failed(self, error: PolyrhythmError) -> Attempt:
         """The attempt of a run of which only `error` is known."""
-        return _failed(self.scenario, self.candidate, self.seed, error)
+        return failed(self.scenario, self.candidate, self.seed, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def kept(events: list[AnyEvent]) -> list[AnyEvent]:
     return [*(event for event in events if isinstance(event, Evaluated | Reported)), *some]
 
 
-def _failed(scenario: Scenario, candidate: Candidate, seed: int, error: PolyrhythmError) -> Attempt:
+def failed(scenario: Scenario, candidate: Candidate, seed: int, error: PolyrhythmError) -> Attempt:
     on = scenario.on(seed)
     summary = Summary(candidate.system, candidate.workers, on.kind, on.network_name, seed, error=str(error))
     return Attempt(Outcome(summary, state="failed"), error)

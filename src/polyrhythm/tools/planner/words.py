@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
 from polyrhythm.core.records.metrics import show_metric
 from polyrhythm.core.units import show_bytes, show_seconds
-from polyrhythm.tools.planner.answer import INTERRUPTED, Choice, Plan, Waits
+from polyrhythm.tools.planner.answer import INTERRUPTED, Choice, CrewRisk, Plan, Waits
 from polyrhythm.tools.planner.candidate import show
 from polyrhythm.tools.planner.forecast import Interval
 from polyrhythm.tools.planner.objective import TIME
 
-_RISKS = {"a straggler": "straggler", "slow links": "slow links", "a lost worker": "lost worker"}
+_RISKS = {"a straggler": "straggler", "slow links": "slow links"}
+_CREW = {"worker": "lost worker", "first": "lost first", "newcomer": "newcomer"}
 _FEW = 3
 _WAITS = {"staleness": "more samples"}
 
@@ -21,8 +23,22 @@ def columns(plan: Plan) -> list[str]:
     """The headings of the table of choices."""
     money = ["money"] if any(each.money is not None for each in plan.choices) else []
     measured = ["measured"] if any(each.corrected is not None for each in plan.choices) else []
+    interrupted = ["interrupted"] * bool(plan.interruptions)
     metric = plan.target.rpartition(" ")[0]
-    return ["", f"to {plan.target}", "bytes", "between", *measured, *money, metric, "memory", "waits for", *_RISKS.values()]
+    return [
+        "",
+        f"to {plan.target}",
+        "bytes",
+        "between",
+        *measured,
+        *money,
+        metric,
+        "memory",
+        "waits for",
+        *_RISKS.values(),
+        *_CREW.values(),
+        *interrupted,
+    ]
 
 
 def row(plan: Plan, choice: Choice) -> list[str]:
@@ -40,6 +56,8 @@ def row(plan: Plan, choice: Choice) -> list[str]:
         "–" if choice.memory is None else show_bytes(choice.memory),
         "–" if choice.waits is None else _most(choice.waits),
         *(_risk(choice, name) for name in _RISKS),
+        *(_standstill(choice, name) for name in _CREW),
+        *([_interrupted(choice)] if plan.interruptions else []),
     ]
 
 
@@ -64,6 +82,20 @@ def _risk(choice: Choice, name: str) -> str:
     return "fails" if factor is None else f"× {factor:.2g}"
 
 
+def _standstill(choice: Choice, name: str) -> str:
+    """For how long the others stand still; "ends" where the run does."""
+    if choice.crew is None:
+        return "–"
+    seconds = getattr(choice.crew, name)
+    return ("ends" if name != "newcomer" else "–") if seconds is None else f"+ {show_seconds(seconds)}"
+
+
+def _interrupted(choice: Choice) -> str:
+    if choice.crew is None or choice.crew.interrupted is None:
+        return "–"
+    return show_seconds(choice.crew.interrupted) if choice.crew.interrupted < math.inf else "never"
+
+
 def sentences(plan: Plan) -> list[str]:
     """The answer, what decides it, and what would change it."""
     best = plan.best
@@ -79,7 +111,37 @@ def sentences(plan: Plan) -> list[str]:
         found.append(f"What would have to change: the time to the target falls most with {helped}.")
     if fails := [name for name, factor in best.risks.items() if factor is None]:
         found.append(f"Risk: the run fails with {' or '.join(fails)}.")
-    return found
+    if best.crew is not None and not best.is_alone:
+        found += _changes(best.crew)
+    return [*found, *_with_interruptions(plan, best)]
+
+
+def _changes(crew: CrewRisk) -> list[str]:
+    """What follows when workers are lost or join, if --workers names two numbers."""
+    if crew.worker is None or crew.first is None:
+        reason = f" ({crew.obstacle})" if crew.obstacle else ""
+        return [f"With a lost worker the run ends{reason}, and {crew.redone} is done again."]
+    how = "measured" if len(crew.measured) > 1 else "by formula"
+    text = f"If workers may change (--workers A..B): after a loss {crew.after}, and stand still for {show_seconds(crew.worker)}"
+    text += f", of the first worker for {show_seconds(crew.first)}"
+    text += f", for a newcomer {show_seconds(crew.newcomer)}" if crew.newcomer is not None else ""
+    lost = f" May be lost for good: {'; '.join(crew.lost)}." if crew.lost else " Nothing is lost for good."
+    newcomer = [f"Nobody can join: {crew.obstacle}"] if crew.obstacle else []
+    return [f"{text} ({how}); done again: {crew.redone}.{lost}", *newcomer]
+
+
+def _with_interruptions(plan: Plan, best: Choice) -> list[str]:
+    """The time to the target with the plan's interruptions, and which choice is first then."""
+    times = {each.name: each.crew.interrupted for each in plan.choices if each.crew is not None and each.crew.interrupted is not None}
+    if best.name not in times:
+        return []
+    takes = "never comes to it" if times[best.name] == math.inf else f"takes {_interrupted(best)} by formula"
+    text = f"With {plan.interruptions}, {named(best)} {takes}"
+    first = min(times, key=lambda name: times[name] or 0.0)
+    sooner = (
+        f"; {first} comes first then, in {show_seconds(times[first] or 0.0)}" if (times[first] or 0.0) < (times[best.name] or 0.0) else ""
+    )
+    return [f"{text}{sooner}."]
 
 
 def _none(plan: Plan) -> str:
