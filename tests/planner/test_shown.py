@@ -75,4 +75,4 @@ def test_the_table_shows_standstills_and_a_sentence_says_which_is_first_with_int
     assert "diloco × 4 takes never by formula" not in text
     assert "With 9 interruptions an hour of each worker, diloco × 4 never comes to it; easgd × 4 comes first then, in 1.5 s." in text
     assert "+ 1 s + 1 s – never" in text
-    assert "+ 0 s + 500 ms + 200 ms 1.5 s" in text
+    assert "none + 500 ms + 200 ms 1.5 s" in text

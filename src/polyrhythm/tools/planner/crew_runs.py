@@ -107,7 +107,7 @@ def standstill(events: Iterable[AnyEvent], before: float, begin: float, end: flo
         usual = [there - here for here, there in pairwise(own) if there <= before]
         later = [there - here for here, there in pairwise(own) if begin < there and here < end]
         if usual and later:
-            longer.append(max(0.0, max(later) - max(usual)))
+            longer.append(max(0.0, round(max(later) - max(usual), 9)))
     return max(longer, default=None)
 
 

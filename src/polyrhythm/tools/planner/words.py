@@ -87,7 +87,7 @@ def _standstill(choice: Choice, name: str) -> str:
     if choice.crew is None:
         return "–"
     seconds = getattr(choice.crew, name)
-    return ("ends" if name != "newcomer" else "–") if seconds is None else f"+ {show_seconds(seconds)}"
+    return ("ends" if name != "newcomer" else "–") if seconds is None else f"+ {show_seconds(seconds)}" if seconds else "none"
 
 
 def _interrupted(choice: Choice) -> str:
@@ -122,8 +122,8 @@ def _changes(crew: CrewRisk) -> list[str]:
         reason = f" ({crew.obstacle})" if crew.obstacle else ""
         return [f"With a lost worker the run ends{reason}, and {crew.redone} is done again."]
     how = "measured" if len(crew.measured) > 1 else "by formula"
-    text = f"If workers may change (--workers A..B): after a loss {crew.after}, and stand still for {show_seconds(crew.worker)}"
-    text += f", of the first worker for {show_seconds(crew.first)}"
+    text = f"If workers may change (--workers A..B): after a loss {crew.after}"
+    text += f", and stand still for {show_seconds(crew.worker)}, of the first worker for {show_seconds(crew.first)}"
     text += f", for a newcomer {show_seconds(crew.newcomer)}" if crew.newcomer is not None else ""
     lost = f" May be lost for good: {'; '.join(crew.lost)}." if crew.lost else " Nothing is lost for good."
     newcomer = [f"Nobody can join: {crew.obstacle}"] if crew.obstacle else []
@@ -132,15 +132,14 @@ def _changes(crew: CrewRisk) -> list[str]:
 
 def _with_interruptions(plan: Plan, best: Choice) -> list[str]:
     """The time to the target with the plan's interruptions, and which choice is first then."""
-    times = {each.name: each.crew.interrupted for each in plan.choices if each.crew is not None and each.crew.interrupted is not None}
+    crews = {each.name: each.crew for each in plan.choices if each.crew is not None}
+    times = {name: crew.interrupted for name, crew in crews.items() if crew.interrupted is not None}
     if best.name not in times:
         return []
     takes = "never comes to it" if times[best.name] == math.inf else f"takes {_interrupted(best)} by formula"
     text = f"With {plan.interruptions}, {named(best)} {takes}"
-    first = min(times, key=lambda name: times[name] or 0.0)
-    sooner = (
-        f"; {first} comes first then, in {show_seconds(times[first] or 0.0)}" if (times[first] or 0.0) < (times[best.name] or 0.0) else ""
-    )
+    first = min(times, key=times.__getitem__)
+    sooner = f"; {first} comes first then, in {show_seconds(times[first])}" if times[first] < times[best.name] else ""
     return [f"{text}{sooner}."]
 
 
