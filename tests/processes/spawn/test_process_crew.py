@@ -24,6 +24,7 @@ from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.view import NextView, ViewChange
 from polyrhythm.core.processes.runtime.beats import Finding, Liveness
+from polyrhythm.core.processes.runtime.crew_lead import CrewLead
 from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, FINISH, HELD, HOLD, SETTLE
 from polyrhythm.core.processes.spawn import launched_run
 from polyrhythm.core.processes.spawn.child_watch import STOPPED_SECONDS, Reaction, replace_stopped
@@ -191,10 +192,11 @@ class Observer:
         raise error
 
 
-def crewed() -> tuple[ProcessCrew, Supervised, list[ViewChange]]:
+def crewed() -> tuple[CrewLead, Supervised, list[ViewChange]]:
     crew, supervised, observer = Crew(1, 2), Supervised("worker/0", "worker/1"), Observer()
     job = Job(2, 0, lambda context: None, lambda port, record: None, lambda name: True, crew=crew)  # type: ignore[arg-type, return-value]
-    return ProcessCrew(job, supervised, Location("site", "host"), False, observer), supervised, observer.seen  # type: ignore[arg-type]
+    processes = ProcessCrew(job, supervised, Location("site", "host"), False, observer)  # type: ignore[arg-type]
+    return processes.lead, supervised, observer.seen
 
 
 def test_messages_of_an_earlier_view_count_no_more() -> None:

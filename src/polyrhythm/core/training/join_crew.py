@@ -10,6 +10,7 @@ from pathlib import Path
 
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.checkpoints.request import Checkpoints
+from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.location import unplaced
 from polyrhythm.core.kernel.stopping import StopSignals, tell
@@ -55,17 +56,9 @@ def join_crew(
     Raises CompositionError for what such a run cannot have.
     """
     refuse(strategy, crew, checkpoints)
-    facts = {
-        **described(strategy),
-        "seed": str(seed),
-        "workers": str(crew),
-        "batch": crew.batch,
-        "version of Polyrhythm": version("polyrhythm"),
-        "version of the wire format": str(VERSION),
-    }
     place, signals, log, name = here(), StopSignals().install(), None, "this process"
     try:
-        entrance = enter_crew(place, crew, facts, joining.startup, joining.bind)
+        entrance = enter_crew(place, crew, _facts(strategy, crew, seed), joining.startup, joining.bind)
         name = entrance.name
         try:
             log = _log(strategy, entrance, seed, directory, loggers)
@@ -117,6 +110,18 @@ def refuse(strategy: Strategy, crew: Crew, checkpoints: Checkpoints) -> None:
 
 def elsewhere(worker: Worker) -> None:
     """No runtime calls it: the script itself is the program."""
+
+
+def _facts(strategy: Strategy, crew: Crew, seed: int) -> Facts:
+    """What all must have been started with."""
+    return {
+        **described(strategy),
+        "seed": str(seed),
+        "workers": str(crew),
+        "batch": crew.batch,
+        "version of Polyrhythm": version("polyrhythm"),
+        "version of the wire format": str(VERSION),
+    }
 
 
 def _log(strategy: Strategy, entrance: CrewEntrance, seed: int, directory: str | Path | None, loggers: Sequence[MetricsLogger]) -> Log:

@@ -29,7 +29,7 @@ from polyrhythm.core.processes.rendezvous.leave_request import LeaveRequest
 from polyrhythm.core.processes.rendezvous.locations import SITE
 from polyrhythm.core.processes.rendezvous.peer_monitor import PeerMonitor
 from polyrhythm.core.processes.rendezvous.places import Attendee, warn_unprotected
-from polyrhythm.core.processes.rendezvous.residents import Answer, Call, Resident, different
+from polyrhythm.core.processes.rendezvous.residents import Admission, Call, Resident, different
 from polyrhythm.core.processes.runtime.context import NodeContext
 from polyrhythm.core.processes.runtime.node import Node
 from polyrhythm.core.processes.store.dialogue import PUBLIC
@@ -48,7 +48,7 @@ class CrewEntrance:
     Exactly one of `door` and `client` is there.
     """
 
-    answer: Answer
+    answer: Admission
     address: str
     doorway: Doorway
     listeners: Listeners
@@ -140,7 +140,7 @@ def _found(place: CrewPlace, door: Door, who: Attendee, facts: Facts, callers: q
     come = [(None, _resident(listeners, outside)), *_gathered(place, who, facts, callers)]
     residents = {worker(rank): resident for rank, (_, resident) in enumerate(come)}
     founders = [(each.site, each.host) for each in residents.values()]
-    first = Answer(FIRST, secrets.token_hex(32), 0.0, founders, View.of(list(residents)), residents)
+    first = Admission(FIRST, secrets.token_hex(32), 0.0, founders, View.of(list(residents)), residents)
     for name, (caller, _) in zip(residents, come, strict=True):
         if caller is not None:
             caller.answer(msgspec.json.encode(replace(first, name=name)))
@@ -190,7 +190,7 @@ def _call(place: CrewPlace, who: Attendee, facts: Facts) -> CrewEntrance:
     except BaseException:
         client.close()
         raise
-    answer = msgspec.json.decode(value, type=Answer)
+    answer = msgspec.json.decode(value, type=Admission)
     return CrewEntrance(answer, listening, Doorway(place, listening, dict(facts)), listeners, client=client)
 
 

@@ -21,7 +21,7 @@ from polyrhythm.core.kernel.view import NextView, View, ViewChange, next_name
 from polyrhythm.core.processes.rendezvous.crew_links import CrewLinks
 from polyrhythm.core.processes.rendezvous.crew_place import CrewPlace
 from polyrhythm.core.processes.rendezvous.hosts import Names
-from polyrhythm.core.processes.rendezvous.residents import Answer, Call, different
+from polyrhythm.core.processes.rendezvous.residents import Admission, Call, different
 from polyrhythm.core.processes.runtime.crew_lead import CrewLead
 from polyrhythm.core.processes.runtime.node import Node
 from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CREW
@@ -51,7 +51,7 @@ class CrewSetting:
     """The `job` of the run, what this process was given at the door, and the door that it may keep."""
 
     job: Job
-    answer: Answer
+    answer: Admission
     doorway: Doorway
 
 
@@ -160,7 +160,7 @@ class CrewHost:
         guest.answered = True
         residents = {name: self._links.residents[name] for name in self._links.everybody}
         now, view = self._node.port.now(), self.lead.authority.view
-        guest.caller.answer(msgspec.json.encode(Answer(guest.name, answer.secret, now, answer.founders, view, residents)))
+        guest.caller.answer(msgspec.json.encode(Admission(guest.name, answer.secret, now, answer.founders, view, residents)))
         self._node.peers.connect([guest.name])
 
     def _look(self, guest: Guest | None) -> None:

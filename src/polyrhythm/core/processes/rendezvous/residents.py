@@ -26,7 +26,7 @@ class Call(msgspec.Struct, frozen=True):
     resident: Resident
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Admission(msgspec.Struct, frozen=True):
     """What it is given: its `name`, the run's `secret` and `seconds` on its clock, the sites and hosts of the `founders`, who is there.
 
     The `residents` are the members of the `view`, this process, and others that wait to be admitted.
