@@ -68,9 +68,8 @@ def test_the_table_shows_standstills_and_a_sentence_says_which_is_first_with_int
     both = plan([replace(choice("diloco", 4, 1.0), crew=risky), replace(choice("easgd", 4, 1.2), crew=steady)])
     both.interruptions = "9 interruptions an hour of each worker"
     text = " ".join(plan_text(both, 250).split())
-    assert (
-        "stand still for 1 s, of the first worker for 1 s (by formula); done again: one step. May be lost for good: one residual." in text
-    )
+    assert "after a loss the others re-form, and stand still for 1 s; of the first worker, all stand still for 1 s (by formula)" in text
+    assert "done again: one step. May be lost for good: one residual." in text
     assert "Nobody can join: no state" in text
     assert "diloco × 4 takes never by formula" not in text
     assert "With 9 interruptions an hour of each worker, diloco × 4 never comes to it; easgd × 4 comes first then, in 1.5 s." in text

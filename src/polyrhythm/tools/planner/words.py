@@ -123,8 +123,9 @@ def _changes(crew: CrewRisk) -> list[str]:
         return [f"With a lost worker the run ends{reason}, and {crew.redone} is done again."]
     how = "measured" if len(crew.measured) > 1 else "by formula"
     text = f"If workers may change (--workers A..B): after a loss {crew.after}"
-    text += f", and stand still for {show_seconds(crew.worker)}, of the first worker for {show_seconds(crew.first)}"
-    text += f", for a newcomer {show_seconds(crew.newcomer)}" if crew.newcomer is not None else ""
+    text += f", and stand still for {show_seconds(crew.worker)}" if crew.worker else ", and nobody waits"
+    text += f"; of the first worker, all stand still for {show_seconds(crew.first)}"
+    text += f"; for a newcomer, {show_seconds(crew.newcomer)}" if crew.newcomer is not None else ""
     lost = f" May be lost for good: {'; '.join(crew.lost)}." if crew.lost else " Nothing is lost for good."
     newcomer = [f"Nobody can join: {crew.obstacle}"] if crew.obstacle else []
     return [f"{text} ({how}); done again: {crew.redone}.{lost}", *newcomer]
