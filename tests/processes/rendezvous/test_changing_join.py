@@ -61,9 +61,9 @@ class Witness:
         return self._worker.clock >= self.since + steps
 
 
-def train(number: int, deeds: Deeds, last: int, folder: Path) -> None:
+def train(system: str, number: int, deeds: Deeds, last: int, folder: Path) -> None:
     """Train until 3 steps after the change of number `last`; process `number` does its deeds 2 steps after a change."""
-    worker = pr.join("allreduce", workers=(2, 4), directory=folder / "records")
+    worker = pr.join(system, workers=(2, 4), directory=folder / "records")
     witness = Witness(worker)
     model = network()
     model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
@@ -92,15 +92,16 @@ def when(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deeds", "comes", "lost", "end"),
+    ("system", "deeds", "comes", "lost", "end"),
     [
-        ({1: {2: signal.SIGKILL}, 2: {3: signal.SIGTERM}}, {2: 0, 3: 1}, "worker/1", ("worker/0", "worker/3")),
-        ({0: {1: signal.SIGKILL}, 1: {3: signal.SIGTERM}}, {2: 0, 3: 2}, "worker/0", ("worker/2", "worker/4")),
+        ("moshpit", {1: {2: signal.SIGKILL}, 2: {3: signal.SIGTERM}}, {2: 0, 3: 1}, "worker/1", ("worker/0", "worker/3")),
+        ("allreduce", {1: {2: signal.SIGKILL}, 2: {3: signal.SIGTERM}}, {2: 0, 3: 1}, "worker/1", ("worker/0", "worker/3")),
+        ("allreduce", {0: {1: signal.SIGKILL}, 1: {3: signal.SIGTERM}}, {2: 0, 3: 2}, "worker/0", ("worker/2", "worker/4")),
     ],
-    ids=["any", "the first"],
+    ids=["one that is not needed", "any", "the first"],
 )
 def test_workers_join_one_is_killed_and_one_leaves_and_the_others_end_with_equal_weights(
-    deeds: dict[int, Deeds], comes: dict[int, int], lost: str, end: tuple[str, ...], tmp_path: Path
+    system: str, deeds: dict[int, Deeds], comes: dict[int, int], lost: str, end: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Two begin; each of the others comes after the change of its number."""
 
@@ -110,7 +111,7 @@ def test_workers_join_one_is_killed_and_one_leaves_and_the_others_end_with_equal
         elif number == 1:
             time.sleep(0.2)  # the one that comes first is worker/0
         try:
-            train(number, deeds.get(number, {}), 4, tmp_path)
+            train(system, number, deeds.get(number, {}), 4, tmp_path)
         except SystemExit as left:
             if left.code:
                 raise

@@ -131,9 +131,16 @@ class CrewHost:
         self._queue.append(caller)
         self._next()
 
+    @property
+    def _others(self) -> list[str]:
+        return [name for name in self._links.everybody if name != self._links.name]
+
     def _next(self) -> None:
         """Let the next caller in. One at a time: so all who are there know each other."""
         while self._guest is None and self._queue:
+            if not self._node.peers.connected(self._others):  # the run has just begun: what is sent now would not arrive
+                self._node.loop.after(_PAUSE_SECONDS, self._next)
+                return
             caller, authority, most = self._queue.popleft(), self.lead.authority, self._setting.job.crew.most
             if caller.gone:
                 continue
@@ -146,8 +153,8 @@ class CrewHost:
                 )
                 caller.refuse(RunError(f"The run {why}: it does not take another one."))
             else:
+                others = self._others
                 self._links.learn({name: call.resident})
-                others = [each for each in self._links.everybody if each not in (name, self._links.name)]
                 self._guest = Guest(name, caller, set(others), time.monotonic())
                 self.send(others, Message(TABLE, text=msgspec.json.encode({name: call.resident}).decode()))
                 self._answer()
@@ -193,7 +200,9 @@ class CrewHost:
 
     def lose(self, name: str, why: str) -> None:
         """The process of `name` is lost."""
-        self._node.peers.lose(name)
+        self._links.gone.add(name)
+        if not self.lead.present(name):
+            self._node.peers.lose(name)
         try:
             if name not in self.lead.dismissed:
                 self.lead.lose(name, why)
@@ -201,6 +210,7 @@ class CrewHost:
             self.fail(problem)
             return
         if self._guest is not None and self._guest.name == name:
+            self._guest.caller.refuse(RunError(f"The run goes on without {name}, as this process was to be called: {why}. Start it again."))
             self._guest = None
         self._know(name)
         self._next()

@@ -11,13 +11,17 @@ from polyrhythm.core.processes.runtime.node import Node
 
 
 class CrewLinks:
-    """The links of the worker of `node` with all `residents`; `receive` gets what this worker sends to itself."""
+    """The links of the worker of `node` with all `residents`; `receive` gets what this worker sends to itself.
+
+    `gone` are those that are lost, of whom the others may not be notified yet.
+    """
 
     def __init__(
         self, node: Node, monitor: PeerMonitor, residents: Mapping[str, Resident], receive: Callable[[str, Message], None]
     ) -> None:
         self.name = node.port.name
         self.residents = dict(residents)
+        self.gone: set[str] = set()
         self._node = node
         self._monitor = monitor
         self._receive = receive
@@ -25,7 +29,8 @@ class CrewLinks:
     @property
     def everybody(self) -> list[str]:
         """All that are there, this worker too."""
-        return [name for name in self.residents if name not in self._node.peers.lost and not self._node.has_ended(name)]
+        gone = self.gone | self._node.peers.lost
+        return [name for name in self.residents if name not in gone and not self._node.has_ended(name)]
 
     def to(self, name: str, message: Message) -> None:
         """Send `message` to `name`."""
