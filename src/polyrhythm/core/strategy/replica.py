@@ -134,12 +134,16 @@ class Replica:
         self._resumed = self._port.now()
 
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
-        """Exchange with the workers of `plan` from now on, and continue from what is `handed` over."""
-        clock = self.clock
+        """Exchange with the workers of `plan` from now on, and continue from what is `handed` over.
+
+        The optimizer keeps its options: a donor that has completed the step may have gone on with its learning-rate schedule.
+        """
+        clock, options = self.clock, self.optimizer.state_dict()["param_groups"]
+        state = {**handed.state, "optimizer": {**handed.state["optimizer"], "param_groups": options}}
         self.plan = plan
         self._place()
         connect(self.parts, self.attached, self.others, self.plan.strategy.tolerates_loss)
-        self.take_over(handed.state, handed.own, handed.left)
+        self.take_over(state, handed.own, handed.left)
         self._set_clock(clock)
         self.equal.begin_among_others(clock)
         for part in self.parts:
@@ -157,9 +161,11 @@ class Replica:
         self.equal.close()
         for part in self.parts:
             part.close()
-        clock = self.clock
+        clock, weights = self.clock, [local.weight for local in self.locals]
         self._divide([(part.local.parameters, part.local.optimizer) for part in self.parts])
         self._set_clock(clock)
+        for local, weight in zip(self.locals, weights, strict=True):
+            local.weight = weight  # of the step that may be repeated
 
     def _set_clock(self, clock: int) -> None:
         for local in self.locals:

@@ -100,8 +100,11 @@ class Evaluation:
         self._agreed = True
 
     def agree(self) -> None:
-        """At the first step, or before a run without steps ends: raise CompositionError at all workers if only some evaluate."""
-        if not self._agreed:
+        """At the first step, or before a run without steps ends: raise CompositionError at all workers if only some evaluate.
+
+        Not once the crew has changed: some have agreed then, and do not again.
+        """
+        if not self._agreed and not self.context.port.changed:
             self._agreed = True
             requested = {} if self.function is None else {"evaluations": "to make"}
             self.context.agree(

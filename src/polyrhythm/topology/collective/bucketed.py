@@ -24,6 +24,7 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
 from polyrhythm.topology.collective.algorithms.native_first import NativeFirst
 from polyrhythm.topology.collective.all_reduce import AllReduce
+from polyrhythm.topology.collective.clients import Clients
 from polyrhythm.topology.collective.collective_client import CollectiveClient
 from polyrhythm.topology.families import COLLECTIVE
 
@@ -75,7 +76,7 @@ class _Parts:
         self.endpoint = endpoint
         self.group = endpoint.group
         self.port = endpoint.port
-        self.clients: list[CollectiveClient] = []
+        self.clients = Clients()
         self.offers = Offers(buckets=self)
         self.numel = 0
         self.clock = 1
@@ -85,7 +86,7 @@ class _Parts:
 
     @property
     def layouts(self) -> list[Layout]:
-        return [client.layout for client in self.clients]
+        return self.clients.layouts
 
     async def establish(self, initial: InitialState) -> Response:
         weights = initial.weights()
@@ -94,6 +95,7 @@ class _Parts:
             name = f"{k}/" if k else ""
             self.clients.append(CollectiveClient(NativeFirst(self.settings.topology.algorithm), self.agreement.codec, self.endpoint, name))
             self.clients[k].open(layout, partial(self._weights, initial.model_state, k), initial.model_state)
+        self.clients.conclude()
         return AdoptWeights(await broadcast(self.port, self.group, weights, "init"))
 
     async def exchange_bucket(self, bucket: int, value: Tensor) -> None:
@@ -112,6 +114,7 @@ class _Parts:
         total, self.total = self.total, None
         self.turn = 0
         self.clock += 1
+        self.clients.conclude()
         assert total is not None, "every bucket was sent before"
         return ApplyContributions([Contribution(total, self.group.size, rates=rates)])
 
@@ -128,25 +131,21 @@ class _Parts:
         return ""  # every exchange has brought what was sent for it
 
     def export(self) -> StateTree:
-        return {"clock": self.clock, "clients": [client.export() for client in self.clients]}
+        return {"clock": self.clock, "clients": self.clients.export()}
 
     def restore(self, state: StateTree) -> None:
         self.clock = state["clock"]
-        for client, exported in zip(self.clients, state["clients"], strict=True):
-            client.restore(exported)
+        self.clients.restore(state["clients"])
 
     def take_over(self, state: StateTree, own: bool) -> None:
         self.clock = state["clock"]
-        for client, exported in zip(self.clients, state["clients"], strict=True):
-            client.take_over(exported, own)
+        self.clients.take_over(state["clients"], own)
 
     def inherit(self, residual: Tensor) -> None:
-        parts = torch.split(residual, [client.layout.numel for client in reversed(self.clients)])
-        for client, part in zip(reversed(self.clients), parts, strict=True):
-            client.inherit(part)
+        self.clients.inherit(residual)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [state for client in reversed(self.clients) for state in client.states()]
+        return self.clients.states()
 
     def _weights(self, model_state: WeightsView, bucket: int) -> Tensor:
         return self._of(model_state.weights, bucket)

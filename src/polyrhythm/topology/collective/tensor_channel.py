@@ -20,6 +20,7 @@ from polyrhythm.core.protocols.topology import Agreement, InitialState, WorkerEn
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.trees import StateTree
+from polyrhythm.topology.collective.clients import Clients
 from polyrhythm.topology.collective.collective_client import CollectiveClient
 
 
@@ -72,13 +73,13 @@ class TensorChannel:
         self.reduction = reduction
         self.offers = Offers(buckets=self)
         self.launcher = launcher
-        self.clients: list[CollectiveClient] = []
+        self.clients = Clients()
         self.sums: dict[int, TensorSum] = {}
         self.clock = 1
 
     @property
     def layouts(self) -> list[Layout]:
-        return [client.layout for client in self.clients]
+        return self.clients.layouts
 
     async def establish(self, initial: InitialState) -> Response:
         state, end = initial.model_state, initial.model_state.layout.numel
@@ -88,6 +89,7 @@ class TensorChannel:
             client.open(layout, partial(_weights, state, end, layout.numel), state)
             self.clients.append(client)
         self.launcher.open(self.clients)
+        self.clients.conclude()
         return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange_bucket(self, bucket: int, value: Tensor) -> None:
@@ -103,6 +105,7 @@ class TensorChannel:
             totals.append(total)
         await self.launcher.conclude()
         self.clock += 1
+        self.clients.conclude()
         return ApplyContributions([Contribution(torch.cat(totals), self.group.size, rates=rates)])
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
@@ -118,27 +121,23 @@ class TensorChannel:
         return ""  # every exchange has brought what was sent for it
 
     def export(self) -> StateTree:
-        return {"clock": self.clock, "clients": [client.export() for client in self.clients], "launcher": self.launcher.export()}
+        return {"clock": self.clock, "clients": self.clients.export(), "launcher": self.launcher.export()}
 
     def restore(self, state: StateTree) -> None:
         self.clock = state["clock"]
-        for client, exported in zip(self.clients, state["clients"], strict=True):
-            client.restore(exported)
+        self.clients.restore(state["clients"])
         self.launcher.restore(state["launcher"])
 
     def take_over(self, state: StateTree, own: bool) -> None:
         self.clock = state["clock"]
-        for client, exported in zip(self.clients, state["clients"], strict=True):
-            client.take_over(exported, own)
+        self.clients.take_over(state["clients"], own)
         self.launcher.restore(state["launcher"])
 
     def inherit(self, residual: Tensor) -> None:
-        parts = torch.split(residual, [client.layout.numel for client in reversed(self.clients)])
-        for client, part in zip(reversed(self.clients), parts, strict=True):
-            client.inherit(part)
+        self.clients.inherit(residual)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return [state for client in reversed(self.clients) for state in client.states()]
+        return self.clients.states()
 
 
 def _backwards(layout: Layout) -> list[Layout]:
