@@ -72,6 +72,8 @@ class CrewAuthority:
     early: list[str] = field(default_factory=list)
     """The newcomers that were lost before they were admitted, whose names are not used again either."""
     _holding: bool = False
+    _enough: int = 0
+    """Counts how often a newcomer has made the workers enough, or more."""
 
     def join(self, places: Sequence[int] = ()) -> str | None:
         """A worker is to join: it begins now, and is admitted at a cut. Its name; None where no more are allowed.
@@ -83,14 +85,17 @@ class CrewAuthority:
             return None
         name = next_name(expected, self.crew.most, places)
         self.coming[name] = None
+        self._enough += not self._too_few
         self.hands.hire(name)
         return name
 
-    def leave(self, name: str) -> None:
-        """`name` leaves with notice, at the next cut."""
-        if self.view.present(name):
+    def leave(self, name: str) -> bool:
+        """`name` leaves with notice, at the next cut. False if it is no worker, or the last that is there: it stays."""
+        stays = any(member != name and member not in self.leaving for member in self.view.members)
+        if stays and self.view.present(name):
             self.leaving[name] = None
             self._look()
+        return stays and self.view.present(name)
 
     def interrupts(self, name: str, essential: bool) -> bool:
         """True if the loss of `name` takes the others to the next view at once: of one that is `essential`, or the first, or on the way."""
@@ -119,8 +124,7 @@ class CrewAuthority:
             self.join()
         if not self.view.size or (self._too_few and self.crew.wait == 0):
             raise self._left_with_too_few(name)
-        if self._too_few:
-            self.hands.after(self.crew.wait, lambda: self._expire(name))
+        self._await_others(name)
         self._look()
 
     def freeze(self) -> None:
@@ -148,14 +152,20 @@ class CrewAuthority:
     def _too_few(self) -> bool:
         return self.view.size + len(self.coming) < self.crew.least
 
-    def _expire(self, name: str) -> None:
-        """The time is over in which others may have joined since the loss of `name`."""
-        if self._too_few and not self.finished:
+    def _await_others(self, name: str) -> None:
+        """If `name` leaves too few behind, end the run unless others join in time."""
+        if self._too_few:
+            enough = self._enough
+            self.hands.after(self.crew.wait, lambda: self._expire(name, enough))
+
+    def _expire(self, name: str, enough: int) -> None:
+        """The time is over in which others may have joined since `name` was gone: nothing is to do where they have."""
+        if self._too_few and self._enough == enough and not self.finished:
             self.hands.fail(self._left_with_too_few(name))
 
     def _left_with_too_few(self, name: str) -> WorkerFailed:
         waited = f", and nobody has joined within {self.crew.wait:g} seconds" if self.crew.wait and self.view.size else ""
-        return WorkerFailed(name, f"it was lost, {self.view.size} workers are left, where at least {self.crew.least} are needed{waited}")
+        return WorkerFailed(name, f"it is gone, {self.view.size} workers are left, where at least {self.crew.least} are needed{waited}")
 
     @property
     def ready(self) -> list[str]:
@@ -210,6 +220,8 @@ class CrewAuthority:
         gone = tuple(self.gone.items())
         self.gone.clear()
         self.hands.change(ViewChange(before, self.view, frozenset(leaving if lost else ()), gone))
+        for name in () if lost else leaving:
+            self._await_others(name)
 
     def _begin_anew(self) -> None:
         self.step, self._holding = 0, False

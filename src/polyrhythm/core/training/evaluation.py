@@ -37,7 +37,7 @@ def every_moment(count: int, at: Callable[[int], Mapping[str, float]]) -> None:
 class Evaluation:
     """The evaluation that `worker.evaluate` requested, at one worker.
 
-    `seconds` of the run's clock went into evaluating; the clock showed `began` when the run was resumed.
+    `seconds` of the run's clock went into evaluating; the clock showed `began` when the run was resumed, or the worker became the first.
     """
 
     plan: StrategyPlan
@@ -88,11 +88,14 @@ class Evaluation:
 
     def regroup(self, plan: StrategyPlan, replicas: Sequence[Replica]) -> None:
         """Follow the same models among other workers; the first of these asks the servers for copies."""
+        was_first = self.group.is_first
         self.plan, parts = plan, iter([part for replica in replicas for part in replica.parts])
         for each in self._followed:
             each.regroup(parts)
         if self.function is not None and self.group.is_first:
             self.context.perform(request_snapshots(self.context.port, self.plan.servers))
+            if not was_first:  # nobody has the copies of the one before
+                self.began = self.context.port.now()
         self._want()
 
     def join(self) -> None:

@@ -15,7 +15,7 @@ from polyrhythm.core.kernel.crew_authority import CrewAuthority
 from polyrhythm.core.kernel.job import Job
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.view import NextView, View, ViewChange
-from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, FINISH, HELD, HOLD, RELEASE, SETTLE
+from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, ENTERED, FINISH, HELD, HOLD, RELEASE, SETTLE
 from polyrhythm.errors import WorkerFailed
 
 _ATTEMPTS = 3
@@ -54,7 +54,8 @@ class CrewStaff(Protocol):
 class CrewLead:
     """The lead of the workers of `job`, who are now those of `view`. Everything happens in the loop's thread.
 
-    `epoch` is that of the view that was announced last, and `dismissed` are those who were not admitted.
+    `epoch` is that of the view that was announced last, and `dismissed` are those who were not admitted. Some members may be entering the
+    present view yet, in which they have taken no step: they wait for all others of it.
     """
 
     def __init__(self, job: Job, view: View, staff: CrewStaff) -> None:
@@ -64,6 +65,7 @@ class CrewLead:
         self._essential: Callable[[str], bool] = job.essential
         self._staff = staff
         self._unlucky = 0
+        self._entering: set[str] = set()
 
     def essential(self, name: str) -> bool:
         """True if the others cannot go on without `name` in this view: the first is who has the result."""
@@ -79,10 +81,7 @@ class CrewLead:
 
     def leave(self, name: str) -> bool:
         """`name` leaves with notice. False if it is the last that is there, or no worker."""
-        stays = [member for member in self.authority.view.members if member != name and member not in self.authority.leaving]
-        if stays and self.present(name):
-            self.authority.leave(name)
-        return bool(stays) and self.present(name)
+        return self.authority.leave(name)
 
     def lose(self, name: str, why: str) -> None:
         """The worker `name` is lost. Raises WorkerFailed if the run cannot continue."""
@@ -96,7 +95,7 @@ class CrewLead:
             else:
                 self._renew(name)  # it had left, and was handing its state over
             return
-        interrupts = self.essential(name)
+        interrupts = self.essential(name) or bool(self._entering - authority.finished.keys())
         if interrupts and authority.ended:
             raise WorkerFailed(name, f"{why}, and others have taken their last step, so that none can be repeated without it")
         if not interrupts:
@@ -112,6 +111,8 @@ class CrewLead:
             self.authority.arrive(name)
         elif message.topic == FINISH:
             self.authority.finish(name)
+        elif message.topic == ENTERED:
+            self._entering.discard(name)
         elif message.topic == HELD:
             self.authority.held(name, *numbers)
 
@@ -145,6 +146,7 @@ class CrewLead:
 
     def change(self, change: ViewChange) -> None:
         self.epoch = change.after.epoch
+        self._entering = set(change.after.members)
         self._unlucky = 0 if change.joined else self._unlucky
         text = msgspec.json.encode(self._staff.describe(change)).decode()
         coming = self.authority.coming

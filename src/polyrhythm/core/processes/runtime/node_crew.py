@@ -21,9 +21,9 @@ from polyrhythm.core.processes.runtime.stop_point import StopPoint
 
 CREW = "crew/"
 """The prefix of the topics of these messages."""
-ARRIVE, FINISH, HELD = CREW + "arrive", CREW + "finish", CREW + "held"
+ARRIVE, ENTERED, FINISH, HELD = CREW + "arrive", CREW + "entered", CREW + "finish", CREW + "held"
 HOLD, SETTLE, RELEASE, CHANGE, END = CREW + "hold", CREW + "settle", CREW + "release", CREW + "change", CREW + "end"
-"""From a worker: it waits at the cut; it takes no more steps; it has taken so many. To it: hold; settle; continue without; the next view;
+"""From a worker: it waits at the cut; it has taken a step in this view; it takes no more steps; it has taken so many. To it: hold; settle; continue without; the next view;
 nobody takes any more steps.
 
 The first number is the epoch of the view that a message is about.
@@ -49,6 +49,7 @@ class NodeCrew:
         self._admission: Completion | None = None
         self._finishing: Completion | None = None
         self._over = False
+        self._entered = 0
 
     # In the program's thread
 
@@ -57,6 +58,8 @@ class NodeCrew:
         point = self._point  # before the problem is looked at: an interruption that comes afterwards lets this one fail
         if self._node.waits.problem is not None:
             raise self._node.waits.problem
+        if self._node.actor.epoch != self._entered:
+            self._node.loop.call(self._step_taken)
         return point.look(clock) or None
 
     def change(self) -> ViewChange | None:
@@ -79,6 +82,11 @@ class NodeCrew:
         self._context.waited(lambda: self._node.wait_for("the others to take their last step", self._finish))
 
     # In the loop's thread
+
+    def _step_taken(self) -> None:
+        if self._node.actor.epoch != self._entered:
+            self._entered = self._node.actor.epoch
+            self._send(Message(ENTERED, (float(self._entered),)))
 
     def receive(self, message: Message) -> None:
         """A message of the launcher about the crew."""
