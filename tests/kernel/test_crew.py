@@ -1,6 +1,7 @@
 """The workers that a run may have: what users write for them, and who refuses a crew that changes."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,9 +11,12 @@ from torch import nn
 import polyrhythm as pr
 from polyrhythm.core.job_files.values import read
 from polyrhythm.core.kernel.crew import FIXED, BatchRule, Crew
+from polyrhythm.core.kernel.crew_authority import CrewAuthority
+from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Job
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.training.work import Training
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, WorkerFailed
 
 DATA = (torch.randn(24, 4), torch.randn(24, 1))
 
@@ -120,3 +124,67 @@ def test_an_engine_that_starts_one_number_of_tasks_refuses_a_changing_crew() -> 
 def test_what_needs_one_number_of_workers_refuses_a_changing_crew(use: Any) -> None:
     with pytest.raises(CompositionError, match=r"2\.\.4 is a crew that changes|Crew\(least=2, most=4.* changes"):
         use(Crew(2, 4))
+
+
+class Hands:
+    """Carries nothing out; notes whom it has hired, what is to be called later, and failures."""
+
+    def __init__(self) -> None:
+        self.later: list[Callable[[], None]] = []
+        self.failures: list[WorkerFailed] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *given: None
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        self.later.append(call)
+
+    def fail(self, problem: WorkerFailed) -> None:
+        self.failures.append(problem)
+
+
+def led(crew: Crew) -> tuple[CrewAuthority, Hands]:
+    return CrewAuthority(crew, View.of(workers(crew.least)), hands := Hands()), hands
+
+
+def come(authority: CrewAuthority) -> None:
+    """A newcomer is admitted at the next cut."""
+    name = authority.join()
+    assert name is not None
+    authority.arrive(name)
+    for each in authority.view.members:
+        authority.held(each, 1)
+    for each in authority.view.members:
+        authority.arrive(each)
+    assert authority.view.present(name)
+
+
+def test_a_run_with_too_few_workers_ends_when_nobody_comes_in_time() -> None:
+    authority, hands = led(Crew(2, 3, replace=False, wait=5.0))
+    authority.lose("worker/0", interrupts=True)
+    hands.later[0]()
+    assert ["worker/0" in str(each) and "nobody has joined within 5 seconds" in str(each) for each in hands.failures] == [True]
+
+
+def test_the_time_to_wait_begins_anew_after_others_have_come() -> None:
+    authority, hands = led(Crew(2, 3, replace=False, wait=5.0))
+    authority.lose("worker/0", interrupts=True)
+    come(authority)
+    authority.lose("worker/1", interrupts=True)
+    hands.later[0]()
+    assert not hands.failures
+    hands.later[1]()
+    assert len(hands.failures) == 1
+
+
+def test_workers_that_leave_with_notice_may_leave_too_few_and_the_last_stays() -> None:
+    authority, hands = led(Crew(2, 3, replace=False, wait=5.0))
+    assert authority.leave("worker/0")
+    assert not authority.leave("worker/1")
+    for each in authority.view.members:
+        authority.held(each, 1)
+    for each in authority.view.members:
+        authority.arrive(each)
+    assert authority.view.members == ("worker/1",)
+    hands.later[0]()
+    assert len(hands.failures) == 1

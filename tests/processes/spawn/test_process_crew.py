@@ -19,13 +19,14 @@ import torch.nn.functional as F
 import polyrhythm as pr
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import CrewChanged, Stepped
+from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Job
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.view import NextView, ViewChange
 from polyrhythm.core.processes.runtime.beats import Finding, Liveness
 from polyrhythm.core.processes.runtime.crew_lead import CrewLead
-from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, FINISH, HELD, HOLD, SETTLE
+from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, ENTERED, FINISH, HELD, HOLD, SETTLE
 from polyrhythm.core.processes.spawn import launched_run
 from polyrhythm.core.processes.spawn.child_watch import STOPPED_SECONDS, Reaction, replace_stopped
 from polyrhythm.core.processes.spawn.process_crew import ProcessCrew
@@ -192,9 +193,10 @@ class Observer:
         raise error
 
 
-def crewed() -> tuple[CrewLead, Supervised, list[ViewChange]]:
-    crew, supervised, observer = Crew(1, 2), Supervised("worker/0", "worker/1"), Observer()
-    job = Job(2, 0, lambda context: None, lambda port, record: None, lambda name: True, crew=crew)  # type: ignore[arg-type, return-value]
+def crewed(size: int = 2, essential: bool = True) -> tuple[CrewLead, Supervised, list[ViewChange]]:
+    """The lead of a crew of so many workers, all `essential` or, but for the first, none."""
+    crew, supervised, observer = Crew(1, size), Supervised(*workers(size)), Observer()
+    job = Job(size, 0, lambda context: None, lambda port, record: None, lambda name: essential, crew=crew)  # type: ignore[arg-type, return-value]
     processes = ProcessCrew(job, supervised, Location("site", "host"), False, observer)  # type: ignore[arg-type]
     return processes.lead, supervised, observer.seen
 
@@ -216,6 +218,23 @@ def test_messages_of_an_earlier_view_count_no_more() -> None:
     assert len(seen) == 1
     crew.received("worker/0", Message(ARRIVE, (1.0,)))
     assert seen[1].after.members == ("worker/0", "worker/3")
+
+
+def test_a_loss_interrupts_while_others_are_on_their_way_into_the_view() -> None:
+    crew, _, seen = crewed(3, essential=False)
+    crew.lose("worker/0", "killed")  # the first
+    crew.received("worker/1", Message(ENTERED, (1.0,)))
+    crew.lose("worker/2", "killed")  # nobody could go on without it: worker/2 had not come in
+    assert [change.lost for change in seen] == [{"worker/0"}, {"worker/2"}]
+
+
+def test_a_loss_does_not_interrupt_once_all_have_taken_a_step_in_the_view() -> None:
+    crew, _, seen = crewed(3, essential=False)
+    crew.lose("worker/0", "killed")
+    for name in ("worker/1", "worker/2"):
+        crew.received(name, Message(ENTERED, (1.0,)))
+    crew.lose("worker/2", "killed")
+    assert [change.lost for change in seen] == [{"worker/0"}]
 
 
 def test_who_has_left_and_is_lost_before_its_end_is_waited_for_no_longer() -> None:

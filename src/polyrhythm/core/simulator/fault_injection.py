@@ -46,7 +46,7 @@ class FaultInjection:
         self.essential = essential
         self._seed = seed
         self.joins: Callable[[Join], None] = _ignore
-        self.leaves: Callable[[str], None] = _ignore
+        self.leaves: Callable[[str], object] = _ignore
         self.loses: Callable[[str, bool], None] | None = None
         self._losses = Losses((), seed, lambda: scheduler.queue.now, self._lost)
         self._awaited = AwaitedFaults([])

@@ -23,8 +23,8 @@ CREW = "crew/"
 """The prefix of the topics of these messages."""
 ARRIVE, ENTERED, FINISH, HELD = CREW + "arrive", CREW + "entered", CREW + "finish", CREW + "held"
 HOLD, SETTLE, RELEASE, CHANGE, END = CREW + "hold", CREW + "settle", CREW + "release", CREW + "change", CREW + "end"
-"""From a worker: it waits at the cut; it has taken a step in this view; it takes no more steps; it has taken so many. To it: hold; settle; continue without; the next view;
-nobody takes any more steps.
+"""From a worker: it waits at the cut; it has taken a step in this view; it takes no more steps; it has taken so many.
+To it: hold; settle; continue without; the next view; nobody takes any more steps.
 
 The first number is the epoch of the view that a message is about.
 """
