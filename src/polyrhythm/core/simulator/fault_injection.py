@@ -35,12 +35,16 @@ from polyrhythm.hardware.network import Network
 class FaultInjection:
     """Schedules `faults`. `essential` is true for an actor without which the run cannot continue; `seed` draws the lost messages.
 
-    A run whose workers may change sets `joins`, which is called at a `Join`, `leaves`, which gets the name of the actor at a `Leave`,
-    and `loses`, with that of a lost actor, and whether the others are to continue in another view.
+    A crash is noticed `detection` seconds after it. A run whose workers may change sets `joins`, which is called at a `Join`, `leaves`,
+    which gets the name of the actor at a `Leave`, and `loses`, with that of a lost actor, and whether the others are to continue in
+    another view.
     """
 
-    def __init__(self, scheduler: Scheduler, network: Network | None, workers: int, essential: Callable[[str], bool], seed: int) -> None:
+    def __init__(
+        self, scheduler: Scheduler, network: Network | None, workers: int, essential: Callable[[str], bool], seed: int, detection: float
+    ) -> None:
         self._scheduler = scheduler
+        self._detection = detection
         self._network = network
         self._workers = workers
         self.essential = essential
@@ -124,18 +128,34 @@ class FaultInjection:
             self._lose(actor, fault.what)
 
     def _lose(self, actor: VirtualActor, what: str) -> None:
+        """The actor is gone now, and the others notice it after the time of detection."""
         scheduler = self._scheduler
         self._record(actor.name, what)
-        interrupts = self.essential(actor.name)
-        if interrupts and not (self.loses and is_worker(actor.name)):
-            when = f"{scheduler.queue.now:.9g} s of virtual time"
-            raise WorkerFailed(actor.name, f"it {what} at {when}, as scheduled, and the run cannot go on without it")
+        if not self._detection:
+            self._notice(actor, f"{what} at {self._now()}")
+            return
         scheduler.lose(actor)
+        scheduler.running += 1
+        scheduler.queue.at(scheduler.queue.now + self._detection, (self._detect, actor, f"{what} at {self._now()}"))
+
+    def _detect(self, actor: VirtualActor, what: str) -> None:
+        self._scheduler.running -= 1
+        self._notice(actor, what)
+
+    def _notice(self, actor: VirtualActor, what: str) -> None:
+        scheduler, interrupts = self._scheduler, self.essential(actor.name)
+        if interrupts and not (self.loses and is_worker(actor.name)):
+            raise WorkerFailed(actor.name, f"it {what}, as scheduled, and the run cannot go on without it")
+        if not actor.ended:
+            scheduler.lose(actor)
         if not interrupts:
             for other in scheduler.actors.values():
                 scheduler.mailroom.deliver(other, Delivery(actor.name, Message(other.port.topic("lost"), text=actor.name)))
         if self.loses is not None:
             self.loses(actor.name, interrupts)
+
+    def _now(self) -> str:
+        return f"{self._scheduler.queue.now:.9g} s of virtual time"
 
     def _stall(self, fault: Stall | HoldGIL) -> None:
         if (actor := self._present(fault.actor)) is not None:

@@ -60,7 +60,8 @@ class Scheduler:
         self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.wake, self.sends)
         self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
         self.memories = VirtualMemories()
-        self._running = 0
+        self.running = 0
+        """The programs that run or are about to begin, and the losses that are not noticed yet: the run ends with the last of them."""
         self.flushes = Flushes(self.queue, self.mailroom, self.carrier, self.wake)
         self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
             **self.mailroom.handlers,
@@ -84,11 +85,11 @@ class Scheduler:
         """Run until the last program has ended; raises the error if the run fails."""
         queue, carrier, arrive = self.queue, self.carrier, self.mailroom.arrive
         ready = queue.ready
-        while self._running:
-            while ready and self._running:
+        while self.running:
+            while ready and self.running:
                 action, first, second = ready.popleft()
                 action(first, second)
-            if not self._running:
+            if not self.running:
                 return
             if carrier is not None and carrier.fell_silent and self.flushes.release():
                 continue
@@ -107,7 +108,7 @@ class Scheduler:
         for task in actor.tasks:
             self.queue.ready.append((self.wake, task, None))
         if actor.program is not None:
-            self._running += 1
+            self.running += 1
             self.queue.ready.append((self._proceed, actor.program, None))
 
     def lose(self, actor: VirtualActor) -> None:
@@ -122,7 +123,7 @@ class Scheduler:
         if actor.program is not None:
             actor.program.kill()
             self.ending.seconds = self.queue.now
-            self._running -= 1
+            self.running -= 1
 
     def interrupt(self, actor: VirtualActor, change: ViewChange) -> None:
         """Let the program of `actor` wait no longer for what it waits for: it raises ViewChanged."""
@@ -239,7 +240,7 @@ class Scheduler:
         self.ending.results[program.actor.name] = result
         self.ending.seconds = self.queue.now
         self._end(program.actor)
-        self._running -= 1
+        self.running -= 1
 
     def _computed(self, program: BlockingProgram) -> None:
         now = self.queue.now

@@ -59,6 +59,8 @@ class Simulator:
         network: a preset's name ("lan", "slow", "wan-11", …), a file or a directory of `polyrhythm calibrate`, a `Network`, or `Instant()`.
         devices: a preset's name ("cpu-core", "a100", …), such a file or directory, a device or profile for all workers, or a `Fleet`.
         faults: crashes, stalls, cuts and others, as values of `hardware`.
+        detection: seconds after which a crash is noticed; until then the others wait for messages that do not come, and nobody replaces it.
+        startup: seconds that a worker takes to begin which joins the run, or replaces another.
         seed: of jitter of machines and links, stragglers, faults and pauses of connections; the run's own seed is that of the actors'
             random streams.
         collectives: whether reductions, and what workers send to all others, travel as messages or are charged in closed form.
@@ -78,8 +80,13 @@ class Simulator:
     shuffle_ties: int | None = None
     separate_randomness: bool = True
     record_sends: bool = False
+    detection: float = 0.0
+    startup: float = 0.0
 
     def __post_init__(self) -> None:
+        for name, seconds in {"detection": self.detection, "startup": self.startup}.items():
+            if not 0 <= seconds < math.inf:
+                raise CompositionError(f"Simulator({name}={seconds}) is no time: give 0 or more seconds.")
         network = self._network()
         if network is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts | hazards.Partition) for fault in self.faults):
             raise CompositionError("The network Instant() has no links that could be cut. Give another network, or no cuts.")
@@ -178,8 +185,8 @@ class Simulator:
         scheduler.mailroom.arrivals = record if job.timeline else None
         if network is not None and isinstance(self.collectives, ClosedForm):
             scheduler.mailroom.broadcasts = Broadcasts(network, hosts)
-        injection = FaultInjection(scheduler, network, hosts, job.essential, self.seed)
-        staff = Staff(scheduler, job, machines, self.seed, self.separate_randomness, injection.follow)
+        injection = FaultInjection(scheduler, network, hosts, job.essential, self.seed, self.detection)
+        staff = Staff(scheduler, job, machines, self.seed, self.separate_randomness, self.startup, injection.follow)
         for name in names:
             staff.place(name)
         if not job.crew.fixed:

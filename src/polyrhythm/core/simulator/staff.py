@@ -25,7 +25,7 @@ from polyrhythm.hardware.fleet import Fleet
 class Staff:
     """Makes the actors of `job` on `machines`, and what their programs share; `seed` is that of the simulator.
 
-    `follow` is called with each worker that has got its program.
+    A worker that joins begins `startup` seconds after it was hired. `follow` is called with each worker that has got its program.
     """
 
     def __init__(
@@ -35,12 +35,14 @@ class Staff:
         machines: Fleet,
         seed: int,
         separate_randomness: bool,
+        startup: float,
         follow: Callable[[VirtualActor], None],
     ) -> None:
         self.scheduler = scheduler
         self.job = job
         self.machines = machines
         self.seed = seed
+        self.startup = startup
         self.follow = follow
         self.shared = SharedState(
             scheduler.record,
@@ -75,11 +77,20 @@ class Staff:
         injection.essential = lambda name: crew.interrupts(name, self.job.essential(name))
 
     def hire(self, name: str) -> None:
-        """Make a worker that joins the run; its program begins now."""
+        """Make a worker that joins the run; its program begins now, or as soon as it has started."""
         assert is_worker(name), "only workers join"
-        actor = self.place(name)
+        actor, queue = self.place(name), self.scheduler.queue
         self._employ(actor)
-        self.scheduler.begin(actor)
+        if self.startup:
+            self.scheduler.running += 1
+            queue.at(queue.now + self.startup, (self._start, actor, None))
+        else:
+            self.scheduler.begin(actor)
+
+    def _start(self, actor: VirtualActor, _: None) -> None:
+        if not actor.ended:
+            self.scheduler.running -= 1
+            self.scheduler.begin(actor)
 
     def _employ(self, actor: VirtualActor) -> None:
         machines = self.machines.machines
