@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from polyrhythm.core.kernel.events import Faulted
@@ -104,6 +106,38 @@ def test_news_of_a_crash_reaches_everybody_at_once_whatever_the_latency_is() -> 
     far = Network.uniform("far", 1000.0, 60.0)
     play(job(sends(10), listens, listens, survives=True), Simulator(network=far, faults=(Crash("worker/0", at=2.5),)))
     assert heard == [2.5, 2.5]
+
+
+@pytest.mark.parametrize("detection", [0.0, 0.25, 4.0])
+def test_a_crash_is_noticed_after_the_time_of_detection(detection: float) -> None:
+    heard: list[float] = []
+    seen: list[tuple[float, float]] = []
+
+    def listens(context: WorkerContext) -> None:
+        async def listen() -> None:
+            await context.port.receive("lost")
+            heard.append(context.port.now())
+
+        context.perform(listen())
+
+    faults = (Crash("worker/0", at=2.5),)
+    simulator = Simulator(network=INSTANT, faults=faults, detection=detection)
+    ending, events = play(job(sends(10), hears(seen, 9.0), listens, survives=True), simulator)
+    assert heard == [2.5 + detection]
+    assert [at for at, _ in seen] == [0.0, 1.0, 2.0], "it is dead at once"
+    assert ending.lost == ["worker/0"]
+    assert [event for event in events if isinstance(event, Faulted)] == [Faulted(2.5, "worker/0", "crashed")]
+    with pytest.raises(WorkerFailed, match=r"worker/0 failed: it crashed at 2\.5 s of virtual time, as scheduled"):
+        play(job(sends(10), silent), simulator)
+    ending, _ = play(job(sends(10), silent, survives=True), simulator)
+    assert ending.lost == ["worker/0"]
+
+
+@pytest.mark.parametrize("name", ["detection", "startup"])
+@pytest.mark.parametrize("seconds", [-1.0, math.inf])
+def test_seconds_that_cannot_pass_are_refused(name: str, seconds: float) -> None:
+    with pytest.raises(CompositionError, match=rf"Simulator\({name}={seconds}\) is no time"):
+        Simulator(**{name: seconds})  # type: ignore[arg-type]
 
 
 def test_what_a_crashed_actor_had_not_wholly_sent_is_lost() -> None:

@@ -60,8 +60,7 @@ class Scheduler:
         self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.wake, self.sends)
         self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
         self.memories = VirtualMemories()
-        self.running = 0
-        """The programs that run or are about to begin, and the losses that are not noticed yet: the run ends with the last of them."""
+        self.running = 0  # with those that are about to begin, and losses that are not noticed yet: the run ends with the last
         self.flushes = Flushes(self.queue, self.mailroom, self.carrier, self.wake)
         self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
             **self.mailroom.handlers,
