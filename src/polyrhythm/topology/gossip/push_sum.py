@@ -87,7 +87,11 @@ class _Held:
 
 
 class _Pusher:
-    """`exchanges` were started, and their number, from 0, is the topic; `taken` of them are added. `came` has the shares of others."""
+    """`exchanges` were started, and their number, from 0, is the topic; `taken` of them are added.
+
+    `came` has the shares of others that are not added yet, and `sent` the worker's own of the exchanges that it has not taken: if the crew
+    changes these are under way, and stay with their sender.
+    """
 
     offers = NOTHING
 
@@ -101,6 +105,7 @@ class _Pusher:
         self.exchanges = 0
         self.taken = 0
         self.came: dict[int, list[_Held]] = {}
+        self.sent: dict[int, _Held] = {}
 
     async def establish(self, initial: InitialState) -> Response:
         self.given = await broadcast(self.port, self.group, initial.weights(), "init")
@@ -110,7 +115,7 @@ class _Pusher:
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         stepped = value.clone() if self.held.weights is self.given else value + (self.held.weights - self.given)
-        self.held = await self._push(_Held(stepped, self.held.mass), value, clock)
+        self.held, self.given = await self._push(_Held(stepped, self.held.mass), value, clock), value
         self.exchanges += 1
         await self._take(self.exchanges - self.settings.overlap)
         self.given = self.held.unbiased
@@ -125,13 +130,15 @@ class _Pusher:
         mass = held.mass / (1 + len(receivers))
         for rank in receivers:
             await self.port.send(self.group.members[rank], Message(str(self.exchanges), (mass,), tensors=encoded.packet))
-        return _Held(held.weights - len(receivers) * encoded.sent, held.mass - len(receivers) * mass)
+        sent = self.sent[self.exchanges] = _Held(len(receivers) * encoded.sent, len(receivers) * mass)
+        return _Held(held.weights - sent.weights, held.mass - sent.mass)
 
     async def _take(self, end: int) -> None:
         """Add what was sent in exchanges before number `end`, as far as it was not added yet."""
         while self.taken < end:
             await self._receive(self.taken)
             self.held = self.held.plus(self.came.pop(self.taken))
+            self.sent.pop(self.taken, None)
             self.taken += 1
 
     async def _receive(self, exchange: int) -> None:
@@ -158,20 +165,23 @@ class _Pusher:
     def export(self) -> StateTree:
         came = [(exchange, [(share.weights, share.mass, share.rank) for share in shares]) for exchange, shares in self.came.items()]
         held = (self.held.weights, self.held.mass, self.given)
-        return {"exchanges": self.exchanges, "taken": self.taken, "codec": self.coded.state, "held": held, "came": came}
+        sent = [(exchange, share.weights, share.mass) for exchange, share in self.sent.items()]
+        counts = {"exchanges": self.exchanges, "taken": self.taken}
+        return {**counts, "codec": self.coded.state, "held": held, "came": came, "sent": sent}
 
     def restore(self, state: StateTree) -> None:
         self.exchanges, self.taken, self.coded.state = state["exchanges"], state["taken"], state["codec"]
         weights, mass, self.given = state["held"]
         self.held = _Held(weights, mass)
         self.came = {exchange: [_Held(*share) for share in shares] for exchange, shares in state["came"]}
+        self.sent = {exchange: _Held(*share) for exchange, *share in state["sent"]}
 
     def take_over(self, state: StateTree, own: bool) -> None:
-        """With the shares that have come; a worker that joins has a mass of 1."""
+        """With the shares that are under way, which nobody takes any more; everybody begins with a mass of 1."""
         self.coded.take_over(state["codec"], own)
         weights, mass, self.given = state["held"]
-        shares = [_Held(*share) for _, shares in state["came"] for share in shares]
-        self.held = _Held(weights, mass).plus(shares) if own else _Held(self.given)
+        rest = [_Held(*share) for _, *share in state["sent"]]
+        self.held = _Held(_Held(weights, mass).plus(rest).unbiased)
 
     def inherit(self, residual: Tensor) -> None:
         self.coded.inherit(residual)
