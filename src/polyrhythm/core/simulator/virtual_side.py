@@ -69,6 +69,7 @@ class VirtualSide:
     def enter(self, change: ViewChange) -> None:
         epoch = change.after.epoch
         self.program.interruption = None
+        self.crew.enter(self.program.actor.name)
         self.program.port.enter(epoch)
         drop(self.program.actor, epoch)
         self.program.rounds = self.rounds.setdefault(epoch, Rounds())
