@@ -27,8 +27,8 @@ class VirtualCrew:
         self.places = places
         self.changes: list[ViewChange] = []
         self._clocks = dict.fromkeys(view.members, 0)
-        self._entering = set[str]()
-        """Those that are on their way into the present view: they wait for all others of it."""
+        self._entering: dict[str, bool] = {}
+        """Those that are on their way into the present view: they wait for all others of it. True for those that know of it."""
         self.authority.steps = self._clocks.get
 
     def locations(self, members: Sequence[str]) -> tuple[Location, ...]:
@@ -46,12 +46,17 @@ class VirtualCrew:
     def cut(self, name: str, clock: int) -> int | None:
         """The step after which the crew changes, asked by `name` after `clock` steps; None while it does not."""
         self._clocks[name] = clock
-        self._entering.discard(name)
+        if self._entering.get(name):
+            del self._entering[name]
         return self.authority.step or None
+
+    def enter(self, name: str) -> None:
+        """`name`, which may have been computing when the view changed, goes into the present one."""
+        self._entering[name] = True
 
     def finish(self, name: str) -> None:
         """`name` takes no more steps, and waits for the others."""
-        self._entering.discard(name)
+        self._entering.pop(name, None)
         self.authority.finish(name)
 
     def dismiss(self, name: str) -> None:
@@ -81,7 +86,7 @@ class VirtualCrew:
 
     def change(self, change: ViewChange) -> None:
         self.changes.append(change)
-        self._entering = {*change.after.members}
+        self._entering = dict.fromkeys(change.after.members, False)
         now, view = self.scheduler.queue.now, change.after
         self.scheduler.record(CrewChanged(now, view.first, view.epoch, view.members, change.joined, change.left))
         if change.lost:
