@@ -195,7 +195,7 @@ def test_what_a_failure_costs_grows_with_a_crew_in_lockstep_and_not_with_others(
 @pytest.mark.long
 def test_random_failures_cost_a_crew_in_lockstep_as_much_as_it_has_workers() -> None:
     rates = RandomCrashes(rate_per_hour=3600 / 2133, horizon=576.0)
-    small = statistics.fmean(lost_per_failure("d2l", 2, 640.0, seed, rates) for seed in (1, 3, 4, 5))
+    small = statistics.fmean(lost_per_failure("d2l", 2, 640.0, seed, rates) for seed in (1, 3, 5, 9))  # that have failures
     assert 0.9 <= slope(small, lost_per_failure("d2l", 32, 640.0, 0, rates), 16) <= 1.0
 
 
