@@ -97,7 +97,7 @@ def _lost_with_worker(levels: list[Exchange]) -> Iterator[str]:
     if late := max(level.topology.traits.late for level in levels):
         yield f"results that were under way: of at most {late} exchange{'s' * (late > 1)}"
     if any(level.agreement.codec.traits.keeps for level in levels):
-        yield "residuals: what the lost worker's codec has kept to send later, and that of each worker that was interrupted in the exchange"
+        yield "one residual: what the lost worker's codec has kept to send later"
     if any(level.payload in LOCAL for level in levels):
         yield "the state of the lost worker's own optimizer"
 
