@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
-from polyrhythm.core.checkpoints.moments import ByCost, EverySteps, Measured, OnRequest, best_interval, seconds_between_failures
+from polyrhythm.core.checkpoints.moments import ByCost, EverySteps, MeasuredCosts, OnRequest, best_interval, seconds_between_failures
 from polyrhythm.core.kernel.events import Saved
 from polyrhythm.core.processes.runtime.stall_detection import SILENT_SECONDS
 from polyrhythm.core.training.checkpoint_costs import CheckpointCosts
@@ -54,8 +54,8 @@ def test_a_fixed_number_of_steps_is_due_at_its_multiples(steps: int) -> None:
             assert (clock >= rule.after(last)) == (clock // steps > last // steps)
 
 
-def measured(step: float = 0.5, write: float = 10.0, losses: int = 0, workers: int = 4, seconds: float = DAY) -> Measured:
-    return Measured(step, write, 60.0, seconds, workers, losses)
+def measured(step: float = 0.5, write: float = 10.0, losses: int = 0, workers: int = 4, seconds: float = DAY) -> MeasuredCosts:
+    return MeasuredCosts(step, write, 60.0, seconds, workers, losses)
 
 
 def test_the_next_checkpoint_is_one_interval_later_and_not_sooner_than_a_loss_is_noticed() -> None:
@@ -79,9 +79,9 @@ def test_steps_and_writing_are_timed_from_the_checkpoint_before() -> None:
     clock = iter([103.0, 123.0, 124.0, 144.0, 146.0])
     costs = CheckpointCosts(lambda: next(clock), 100.0, 0, 4, lambda: 1)
     costs.ready()
-    assert costs.written(10) == Measured(2.0, 1.0, 3.0, 24.0, 4, 1)
+    assert costs.written(10) == MeasuredCosts(2.0, 1.0, 3.0, 24.0, 4, 1)
     costs.ready()
-    assert costs.written(20) == Measured(2.0, 2.0, 3.0, 46.0, 4, 1)
+    assert costs.written(20) == MeasuredCosts(2.0, 2.0, 3.0, 46.0, 4, 1)
 
 
 def train(worker: pr.Worker) -> None:

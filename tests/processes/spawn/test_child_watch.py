@@ -15,7 +15,7 @@ from polyrhythm.core.atomic import write
 from polyrhythm.core.kernel.events import AnyEvent, Faulted, Recorder, Stepped, Suspected
 from polyrhythm.core.kernel.job import Ending, Job, WorkerContext
 from polyrhythm.core.kernel.port import Port
-from polyrhythm.core.processes.runtime.beats import Finding
+from polyrhythm.core.processes.runtime.beats import PeerFinding
 from polyrhythm.core.processes.spawn import launch
 from polyrhythm.core.processes.spawn.child_watch import Reaction
 from polyrhythm.core.processes.spawn.launch import Processes
@@ -123,7 +123,7 @@ def test_a_process_that_ends_is_lost_at_once_and_not_suspected() -> None:
 def test_a_policy_may_have_a_suspect_killed_which_is_then_lost_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str]] = []
 
-    def replace(name: str, found: Finding) -> Reaction:
+    def replace(name: str, found: PeerFinding) -> Reaction:
         asked.append((name, found.verdict))
         return Reaction.REPLACE
 

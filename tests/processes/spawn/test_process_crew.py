@@ -24,7 +24,7 @@ from polyrhythm.core.kernel.job import Job
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.view import NextView, ViewChange
-from polyrhythm.core.processes.runtime.beats import Finding, Liveness
+from polyrhythm.core.processes.runtime.beats import Liveness, PeerFinding
 from polyrhythm.core.processes.runtime.crew_lead import CrewLead
 from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, ENTERED, FINISH, HELD, HOLD, SETTLE
 from polyrhythm.core.processes.spawn import launched_run
@@ -286,7 +286,7 @@ def test_only_workers_that_are_stopped_for_long_are_replaced() -> None:
         ("worker/1", Liveness.HELD, long),
         ("server/0", Liveness.STOPPED, long),
     ]
-    reactions = [replace_stopped(name, Finding(name, verdict, since)) for name, verdict, since in found]
+    reactions = [replace_stopped(name, PeerFinding(name, verdict, since)) for name, verdict, since in found]
     assert reactions == [Reaction.REPLACE, Reaction.WAIT, Reaction.WAIT, Reaction.WAIT]
 
 

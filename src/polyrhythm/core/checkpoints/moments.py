@@ -18,7 +18,7 @@ _PRIOR_SECONDS = 24 * 3600.0
 """A worker is assumed to be lost once a day, until the run has seen more."""
 
 
-class Measured(NamedTuple):
+class MeasuredCosts(NamedTuple):
     """What the first worker has measured so far, in seconds: a step, writing a checkpoint, starting the run, and its whole time; and how
     many of the `workers` were lost in it.
     """
@@ -37,7 +37,7 @@ class CheckpointMoments(Protocol):
     def after(self, step: int) -> int:
         """The step at which the next checkpoint after `step` is due, where the workers have agreed on no other."""
 
-    def agreed(self, step: int, measured: Measured) -> int | None:
+    def agreed(self, step: int, measured: MeasuredCosts) -> int | None:
         """The step of the next checkpoint after the one of `step`, on which all agree; None where `after` says it."""
 
 
@@ -48,7 +48,7 @@ class OnRequest:
     def after(self, step: int) -> int:
         return _NEVER
 
-    def agreed(self, step: int, measured: Measured) -> None:
+    def agreed(self, step: int, measured: MeasuredCosts) -> None:
         """Nothing to agree on."""
 
 
@@ -61,7 +61,7 @@ class EverySteps:
     def after(self, step: int) -> int:
         return (step // self.steps + 1) * self.steps
 
-    def agreed(self, step: int, measured: Measured) -> None:
+    def agreed(self, step: int, measured: MeasuredCosts) -> None:
         """Nothing to agree on."""
 
 
@@ -77,7 +77,7 @@ class ByCost:
     def after(self, step: int) -> int:
         return step + _FIRST
 
-    def agreed(self, step: int, measured: Measured) -> int:
+    def agreed(self, step: int, measured: MeasuredCosts) -> int:
         """The step that is one interval later, which is no shorter than the time in which a silent worker is noticed."""
         if measured.step <= 0:
             return self.after(step)
@@ -98,6 +98,6 @@ def best_interval(write: float, restart: float, failures: float) -> float:
     return write + sqrt(2 * (failures + restart) * write + write * write)
 
 
-def seconds_between_failures(measured: Measured) -> float:
+def seconds_between_failures(measured: MeasuredCosts) -> float:
     """The mean time between failures of a run, from its own time and losses and a prior of one loss a day for each worker."""
     return (_PRIOR_SECONDS + measured.workers * measured.seconds) / (1 + measured.losses) / measured.workers

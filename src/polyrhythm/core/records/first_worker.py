@@ -10,7 +10,7 @@ from polyrhythm.core.kernel.names import FIRST
 
 
 @dataclass(slots=True)
-class FirstWorker:
+class PresentFirst:
     """The first worker of the present view, by `name`, `since` when; `size` is the number of workers, None before they have changed."""
 
     name: str = FIRST

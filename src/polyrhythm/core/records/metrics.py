@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from polyrhythm.core.kernel.events import Evaluated, Reported
-from polyrhythm.core.records.first_worker import FirstWorker
+from polyrhythm.core.records.first_worker import PresentFirst
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.errors import CompositionError
 
@@ -97,7 +97,7 @@ def curve_of(outcome: Outcome, metric: str) -> Sequence[Measured]:
 
 
 def _measured(outcome: Outcome) -> list[Measured]:
-    first = FirstWorker()
+    first = PresentFirst()
     seen = ((event, first.sees(event)) for event in outcome.events)
     return [event for event, own in seen if isinstance(event, Evaluated) or (own and isinstance(event, Reported))]
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from polyrhythm.core.kernel.events import AnyEvent, Evaluated, Reported, Stepped
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger, MetricsWriter, RunDescription
-from polyrhythm.core.records.first_worker import FirstWorker
+from polyrhythm.core.records.first_worker import PresentFirst
 from polyrhythm.errors import PolyrhythmError
 
 TOTALS = 10
@@ -26,7 +26,7 @@ class MetricsFeed:
         self.troubles: list[str] = []
         self._writers: list[tuple[MetricsLogger, MetricsWriter]] = []
         self._last: Stepped | None = None
-        self._first = FirstWorker()
+        self._first = PresentFirst()
         for logger in loggers:
             self._open(logger, run)
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from polyrhythm.core.kernel.events import AnyEvent, Stepped
-from polyrhythm.core.records.first_worker import FirstWorker
+from polyrhythm.core.records.first_worker import PresentFirst
 from polyrhythm.core.records.job_output import Headed, JobOutput, to_stderr
 
 Watch = Callable[[AnyEvent], None]
@@ -35,7 +35,7 @@ def progress(runs: int, wanted: bool) -> Iterator[Begin]:
             nonlocal started
             shown.update(task, description=name, completed=started, steps="starting")
             started += 1
-            first = FirstWorker()
+            first = PresentFirst()
 
             def watch(event: AnyEvent) -> None:
                 if first.sees(event) and isinstance(event, Stepped):

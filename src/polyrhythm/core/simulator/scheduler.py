@@ -130,8 +130,8 @@ class Scheduler:
             self.queue.ready.append((self._interrupted, actor.program, None))
 
     def _interrupted(self, program: BlockingProgram, _: None) -> None:
-        interruption, program.interruption = program.interruption, None
-        if interruption is not None:
+        if (interruption := program.interruption) is not None:
+            program.interruption = None
             self._proceed(program, None, interruption)
 
     def stall(self, actor: VirtualActor, seconds: float) -> None:
@@ -141,9 +141,10 @@ class Scheduler:
         actor.held_until = max(actor.held_until, self.queue.now) + seconds
 
     def _wake(self, task: VirtualTask, value: Any) -> None:
-        """Resume a coroutine with `value` until it waits or ends."""
+        """Resume a coroutine with `value` until it waits or ends; that of a stalled actor when this may continue."""
         if task.actor.held_until > self.queue.now:
-            self._hold(task, value)
+            if not task.actor.ended:
+                self.queue.at(task.actor.held_until, (self.wake, task, value))
             return
         if task.grad is not None:
             torch.set_grad_enabled(task.grad)
@@ -169,11 +170,6 @@ class Scheduler:
         if not is_grad_enabled():
             torch.set_grad_enabled(True)
         self._over(task, value, error)
-
-    def _hold(self, task: VirtualTask, value: Any) -> None:
-        """Keep the result for a stalled actor until it may continue; drop it if the actor has ended."""
-        if not task.actor.ended:
-            self.queue.at(task.actor.held_until, (self.wake, task, value))
 
     def _over(self, task: VirtualTask, value: Any, error: BaseException | None) -> None:
         """A coroutine has ended: its program continues; a server ends with its main one; a failure that no program handles ends the run."""
@@ -252,8 +248,7 @@ class Scheduler:
         if seconds <= 0:
             self.queue.ready.append(work)
             return
-        now = self.queue.now
-        actor.free_at = (actor.free_at if actor.free_at > now else now) + seconds
+        actor.free_at = max(actor.free_at, self.queue.now) + seconds
         self.queue.at(actor.free_at, (self._worked, (actor, actor.stalled), work))
 
     def _worked(self, whose: tuple[VirtualActor, float], work: Work) -> None:
@@ -265,8 +260,7 @@ class Scheduler:
             work[0](work[1], work[2])
 
     def _receive(self, task: VirtualTask, effect: Receive) -> object:
-        delivery = task.actor.take(effect.topic)
-        if delivery is not None:
+        if (delivery := task.actor.take(effect.topic)) is not None:
             return delivery
         if effect.timeout is not None:
             if effect.timeout <= 0:

@@ -239,8 +239,7 @@ class Part:
     def _residuals(self, state: StateTree) -> list[Tensor]:
         """What each of a worker's channels kept back (numel,), from its exported state; the channels here have that state afterwards."""
         exported = [*(each["channel"] for each in state["inner"]), *state["local"]["beside"], state["channel"]]
-        numel = self.local.parameters.layout.numel
-        return [residual_left(*each, numel) for each in zip(self.channels, exported, strict=True)]
+        return [residual_left(*each, self.local.parameters.layout.numel) for each in zip(self.channels, exported, strict=True)]
 
     def _exchange(self) -> PendingExchange:
         """The exchange of a step: in place, where gradients are exchanged and the channel can, or as a vector."""

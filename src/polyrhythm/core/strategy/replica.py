@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from operator import attrgetter
 from types import MethodType
 
 import torch
@@ -40,8 +39,6 @@ from polyrhythm.core.strategy.watching.step_watch import StepWatch
 from polyrhythm.core.torch_private import mark_stepped, mark_wrapped_by_scheduler, take_scale_of_scaler
 from polyrhythm.core.trees import StateTree
 
-_TAKEN_RATES = attrgetter("taken_rates")
-
 
 class Replica:
     """One worker's model and optimizer under a strategy, in `parts`: one for each exchange, and type and device of parameters.
@@ -61,8 +58,7 @@ class Replica:
         self.model = model
         self.optimizer = optimizer
         self.constraints = Constraints(model)
-        self.plan = plan
-        self.context = context
+        self.plan, self.context = plan, context
         self.group = plan.mesh.replicas(context.port.name)
         self.number = number
         self.clip_norm = clip_norm
@@ -114,8 +110,7 @@ class Replica:
         """
         refuse_unattachable(self.optimizer)
         self.unused.begin()
-        once = len(self.parts) == 1 and self.parts[0].steps_once and not self.plan.strategy.chooses
-        refuse_replaced(self.optimizer, once)
+        refuse_replaced(self.optimizer, len(self.parts) == 1 and self.parts[0].steps_once and not self.plan.strategy.chooses)
         for part in self.parts:
             refuse_optimizer(part)
         begin = self.equal.begin
@@ -161,11 +156,10 @@ class Replica:
         self.equal.close()
         for part in self.parts:
             part.close()
-        clock, weights = self.clock, [local.weight for local in self.locals]
-        self._divide([(part.local.parameters, part.local.optimizer) for part in self.parts])
-        self._set_clock(clock)
-        for local, weight in zip(self.locals, weights, strict=True):
-            local.weight = weight  # of the step that may be repeated
+        before, clock = self.locals, self.clock
+        self._divide([(local.parameters, local.optimizer) for local in before])
+        for now, then in zip(self.locals, before, strict=True):
+            now.state.clock, now.weight = clock, then.weight  # of the step that may be repeated
 
     def _set_clock(self, clock: int) -> None:
         for local in self.locals:
@@ -188,7 +182,6 @@ class Replica:
         norm, self._clip_next = (self.clip_norm if self._clip_next is None else self._clip_next), None
         for part in self.parts:
             part.local.optimizer.clip_norm = norm
-        for part in self.parts:
             part.local.state.samples += samples
             part.refuse_changes()
         compares = self.equal.compares(self.clock + 1)
@@ -199,7 +192,7 @@ class Replica:
             local.writes.note()
         if compares:
             self.equal.compared()
-        self.equal.note_rates(list(map(_TAKEN_RATES, self.locals)))
+        self.equal.note_rates([local.taken_rates for local in self.locals])
         if self.unused.optimizers:
             self.unused.note()
         if self.constraints.functions:
@@ -240,8 +233,7 @@ class Replica:
 
     def drain(self, step: int) -> str:
         """Drain every part (`Channel.drain`). Returns the first error as a sentence, else ""."""
-        problems = [part.drain(step) for part in self.parts]
-        return next(filter(None, problems), "")
+        return next(filter(None, [part.drain(step) for part in self.parts]), "")
 
     def export(self) -> StateTree:
         return {

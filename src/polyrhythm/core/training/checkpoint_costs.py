@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from polyrhythm.core.checkpoints.moments import Measured
+from polyrhythm.core.checkpoints.moments import MeasuredCosts
 
 
 class CheckpointCosts:
@@ -23,9 +23,9 @@ class CheckpointCosts:
         """Note that all workers have come to the step of a checkpoint."""
         self._ready = self._now()
 
-    def written(self, step: int) -> Measured:
+    def written(self, step: int) -> MeasuredCosts:
         """What was measured when the checkpoint of `step` is written; the next steps are timed from here."""
         now = self._now()
         each = (self._ready - self._since) / max(1, step - self._step)
         self._since, self._step = now, step
-        return Measured(each, now - self._ready, self._restart, now - self._began, self._workers, self._losses())
+        return MeasuredCosts(each, now - self._ready, self._restart, now - self._began, self._workers, self._losses())

@@ -75,11 +75,7 @@ def join(
     if (crew := given_crew(workers)) is not None and not crew.fixed:
         return join_crew(chosen, crew, seed, directory, joining, wanted, loggers)
     place = find_rank_environment()
-    if crew is not None and crew.most != place.workers:
-        raise CompositionError(f"workers={crew} were wanted, but {place.workers} processes were started: start {crew}, or give no workers.")
-    used = chosen.workers(place.workers)
-    if used != place.workers:
-        raise CompositionError(f"{chosen.name} uses {used} workers, but {place.workers} processes were started: start {used}.")
+    used = _used(chosen, place.workers, crew)
     outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
     records = {} if directory is None else {name_of(rank): make(directory) / f"worker-{rank}" for rank in range(used)}
     log = Log(outcome, records.pop(name_of(place.rank), None), ignore, () if place.rank else loggers, wanted)
@@ -105,3 +101,13 @@ def join(
     worker = Worker(joined.context, plan, planned_checkpoints, membership.leave)
     membership.of(worker)
     return worker
+
+
+def _used(strategy: Strategy, started: int, crew: Crew | None) -> int:
+    """The number of workers of `strategy`. Raises CompositionError if it, or the `crew` that was given, is not what was `started`."""
+    if crew is not None and crew.most != started:
+        raise CompositionError(f"workers={crew} were wanted, but {started} processes were started: start {crew}, or give no workers.")
+    used = strategy.workers(started)
+    if used != started:
+        raise CompositionError(f"{strategy.name} uses {used} workers, but {started} processes were started: start {used}.")
+    return used

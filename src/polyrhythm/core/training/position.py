@@ -40,9 +40,7 @@ class DataPosition:
         self.draws: list[ShareDraws] = []
         self.weight = 1.0
         self.sources: list[object] = []
-        self.returning = False
-        self.spare = False
-        self.joined = False
+        self.returning = self.spare = self.joined = False
         self.passed_over: Callable[[], bool] = lambda: False
         self.watch: Callable[[str], None] = lambda kind: None
         self.begins: Callable[[], None] = lambda: None
@@ -54,11 +52,9 @@ class DataPosition:
         self._leader = Leader()
         self._number = 0
         self._override: Collection[str] = ()
-        self._stepped = False
         self._asking: int | None = None
-        self._outside = self._stepping = False
-        self._between = between
-        self._arrived = arrived
+        self._stepped = self._outside = self._stepping = False
+        self._between, self._arrived = between, arrived
 
     @property
     def under_way(self) -> bool:
@@ -298,8 +294,7 @@ class DataPosition:
         self._way = WayBack(self.loops, state["again"], -1 if state["asking"] is None else state["asking"])
         self._stepped = True
         self._passes = sum(loop.number >= 0 for loop in self.loops)
-        self._unskipped = [
-            loop for place, loop in enumerate(self.loops) if loop.over and loop.number >= 0 and place not in self._way.before
-        ]
+        passes = [loop for place, loop in enumerate(self.loops) if loop.number >= 0 and place not in self._way.before]
+        self._unskipped = [loop for loop in passes if loop.over]
         self._outside = state["outside"]
         self.returning = bool(self._way.left)

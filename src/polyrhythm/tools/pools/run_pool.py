@@ -21,7 +21,7 @@ from polyrhythm.core.kernel.events import AnyEvent, Stepped
 from polyrhythm.core.processes.runtime.failure import exit_reason
 from polyrhythm.core.processes.system.prctl import die_with_parent
 from polyrhythm.core.records import killed
-from polyrhythm.core.records.first_worker import FirstWorker
+from polyrhythm.core.records.first_worker import PresentFirst
 from polyrhythm.core.records.job_output import JobLine, JobOutput, kept_out
 from polyrhythm.core.records.outcome import State
 from polyrhythm.core.records.progress import ProgressLine
@@ -127,7 +127,7 @@ def _make(plan: RunTask, directory: Path | None, connection: Connection, parent:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this process
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     die_with_parent(parent)
-    last, lock, first = 0.0, Lock(), FirstWorker()
+    last, lock, first = 0.0, Lock(), PresentFirst()
 
     def tell(line: str) -> None:
         with lock, suppress(BrokenPipeError):  # a JOB may print in its own threads

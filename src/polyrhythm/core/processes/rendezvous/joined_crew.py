@@ -19,7 +19,7 @@ from polyrhythm.core.processes.rendezvous.crew_host import BROKEN, KNOWN, LEAVIN
 from polyrhythm.core.processes.rendezvous.crew_links import CrewLinks
 from polyrhythm.core.processes.rendezvous.peer_monitor import PeerMonitor
 from polyrhythm.core.processes.rendezvous.residents import Resident
-from polyrhythm.core.processes.runtime.beats import Finding
+from polyrhythm.core.processes.runtime.beats import PeerFinding
 from polyrhythm.core.processes.runtime.context import NodeContext
 from polyrhythm.core.processes.runtime.node import Node
 from polyrhythm.core.processes.runtime.node_crew import CREW, END, NodeCrew
@@ -152,7 +152,7 @@ class JoinedCrew:
         self._record(Faulted(self._node.port.now(), name, _LOST))
         notify(f"{self._name} continues without {name}, whose connection was lost.")
 
-    def _suspect(self, found: Finding) -> None:
+    def _suspect(self, found: PeerFinding) -> None:
         """A process that is stopped or cut off is lost, where the crew may replace it."""
         if self._setting.job.crew.replace and replace_stopped(found.name, found) is Reaction.REPLACE:
             if self._host is not None:

@@ -19,7 +19,7 @@ from polyrhythm.core.processes.rendezvous import peer_watch
 from polyrhythm.core.processes.rendezvous.launcher_process import launcher_process
 from polyrhythm.core.processes.rendezvous.peer_watch import PeerWatch
 from polyrhythm.core.processes.runtime import agreement, failure
-from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS, Finding
+from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS, PeerFinding
 from polyrhythm.core.processes.runtime.node import Node
 from polyrhythm.core.processes.runtime.node_crew import CREW
 from polyrhythm.core.processes.runtime.reporter import StatusReporter
@@ -49,7 +49,7 @@ class PeerMonitor:
         self.final_messages: dict[str, Message] = {}
         self.on_stopping: Callable[[str, Message], None] = lambda name, message: None
         self.on_crew: Callable[[str, Message], None] = lambda name, message: None
-        self.on_suspect: Callable[[Finding], None] = lambda found: None
+        self.on_suspect: Callable[[PeerFinding], None] = lambda found: None
         self._launcher = launcher_process()
         self._hosts: dict[str, str] = {}
         self._watch = PeerWatch(node, patience.beats, self._is_near)

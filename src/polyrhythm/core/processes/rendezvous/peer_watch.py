@@ -19,7 +19,7 @@ from hmac import compare_digest
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.processes.runtime.beat import NBYTES, Beat, decode
 from polyrhythm.core.processes.runtime.beat_sender import MAC_BYTES, BeatSender, BeatTarget, mac
-from polyrhythm.core.processes.runtime.beats import BeatLimits, BeatObserver, Finding, process_state
+from polyrhythm.core.processes.runtime.beats import BeatLimits, BeatObserver, PeerFinding, process_state
 from polyrhythm.core.processes.runtime.node import Node
 from polyrhythm.core.processes.runtime.suspicions import Suspicions
 from polyrhythm.errors import WireError
@@ -88,7 +88,7 @@ class PeerWatch:
         self.observer.forget(name)
         self._suspicions.forget(name)
 
-    def look(self, now: float) -> tuple[list[Finding], list[Finding]]:
+    def look(self, now: float) -> tuple[list[PeerFinding], list[PeerFinding]]:
         """Take in the beats that have come: the findings that have changed, and those on all suspects."""
         ahead = time.time() - now
         while (received := self._receive()) is not None:

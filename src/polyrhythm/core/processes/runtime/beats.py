@@ -107,7 +107,7 @@ class GapSpread:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PeerFinding:
     """The `verdict` on the process of `name`, which began at `since`; `whom` it waits for, if it waits."""
 
     name: str
@@ -191,12 +191,12 @@ class BeatObserver:
         one = self._watched.get(name)
         return one.beat.pid if one is not None and one.beat is not None else 0
 
-    def findings(self, now: float) -> dict[str, Finding]:
+    def findings(self, now: float) -> dict[str, PeerFinding]:
         """The verdict on each, by name."""
         found = {name: self._judge(name, one, now) for name, one in self._watched.items()}
         suspects = tuple(name for name, one in found.items() if one.verdict in SUSPECT or one.verdict is Liveness.DEAD)
         whom = suspects or tuple(name for name, one in found.items() if one.verdict is Liveness.ALIVE and is_worker(name))
-        waiting = {name: Finding(name, one.verdict, one.since, whom) for name, one in found.items() if one.verdict is Liveness.WAITING}
+        waiting = {name: PeerFinding(name, one.verdict, one.since, whom) for name, one in found.items() if one.verdict is Liveness.WAITING}
         return found | waiting
 
     def reason(self, name: str, now: float) -> str:
@@ -220,23 +220,23 @@ class BeatObserver:
             case _:
                 return ""
 
-    def _judge(self, name: str, one: _Watched, now: float) -> Finding:
+    def _judge(self, name: str, one: _Watched, now: float) -> PeerFinding:
         if one.gone is not None:
-            return Finding(name, Liveness.DEAD, one.gone)
+            return PeerFinding(name, Liveness.DEAD, one.gone)
         if one.beat is None:
-            return Finding(name, Liveness.ALIVE, now)
+            return PeerFinding(name, Liveness.ALIVE, now)
         if (silent := self._silent(name, one, one.beat, now)) is not None:
-            return Finding(name, silent, one.at)
+            return PeerFinding(name, silent, one.at)
         beat = one.beat
         written = (beat.sent - beat.writing) * _NANO if beat.writing else 0.0
         phase = min((beat.sent - abs(beat.phase)) * _NANO, one.at - one.resumed) if beat.phase else 0.0
         if one.at - one.pulse_at > self._held(one):
-            return Finding(name, Liveness.HELD, one.pulse_at)
+            return PeerFinding(name, Liveness.HELD, one.pulse_at)
         if written > WRITING_SECONDS:
-            return Finding(name, Liveness.WRITING, one.at - written)
+            return PeerFinding(name, Liveness.WRITING, one.at - written)
         if beat.phase < 0:
-            return Finding(name, Liveness.WAITING, one.at - phase)
-        return Finding(name, Liveness.SLOW if phase > self._slow(one, beat) else Liveness.ALIVE, one.at - phase)
+            return PeerFinding(name, Liveness.WAITING, one.at - phase)
+        return PeerFinding(name, Liveness.SLOW if phase > self._slow(one, beat) else Liveness.ALIVE, one.at - phase)
 
     def _silent(self, name: str, one: _Watched, beat: Beat, now: float) -> Liveness | None:
         """The verdict on one from which nothing has come for too long; None if something has."""

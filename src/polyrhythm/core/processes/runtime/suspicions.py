@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS, SUSPECT, BeatObserver, Finding, Liveness
+from polyrhythm.core.processes.runtime.beats import LOOK_SECONDS, SUSPECT, BeatObserver, Liveness, PeerFinding
 
 _LATE_SECONDS = 4 * LOOK_SECONDS
 
@@ -21,7 +21,7 @@ class Suspicions:
         """The actor `name` has ended, or is lost."""
         self._verdicts.pop(name, None)
 
-    def look(self, now: float) -> tuple[list[Finding], list[Finding]]:
+    def look(self, now: float) -> tuple[list[PeerFinding], list[PeerFinding]]:
         """The findings that have changed, `ALIVE` for those that are suspected no more; and those on all suspects.
 
         Nothing, if the last look was long ago: this process has stood still, and beats may have been dropped meanwhile.

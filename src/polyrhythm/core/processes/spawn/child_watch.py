@@ -11,7 +11,7 @@ from enum import Enum
 
 from polyrhythm.core.kernel.events import Suspected
 from polyrhythm.core.kernel.names import is_worker
-from polyrhythm.core.processes.runtime.beats import BeatLimits, BeatObserver, Finding, Liveness, process_state
+from polyrhythm.core.processes.runtime.beats import BeatLimits, BeatObserver, Liveness, PeerFinding, process_state
 from polyrhythm.core.processes.runtime.suspicions import Suspicions
 from polyrhythm.core.processes.spawn.supervisor import Supervisor
 
@@ -26,16 +26,16 @@ class Reaction(Enum):
     REPLACE = "replace"
 
 
-OnStalled = Callable[[str, Finding], Reaction]
+OnStalled = Callable[[str, PeerFinding], Reaction]
 """Called with a suspect's name at each look while it is suspected: a policy can wait for some seconds first."""
 
 
-def wait(name: str, found: Finding) -> Reaction:
+def wait(name: str, found: PeerFinding) -> Reaction:
     """Wait for a suspect for as long as it takes."""
     return Reaction.WAIT
 
 
-def replace_stopped(name: str, found: Finding) -> Reaction:
+def replace_stopped(name: str, found: PeerFinding) -> Reaction:
     """Have a worker lost that is stopped or cut off, so that another takes its place."""
     stopped = found.verdict in (Liveness.STOPPED, Liveness.UNREACHABLE) and is_worker(name)
     return Reaction.REPLACE if stopped and time.monotonic() - found.since > STOPPED_SECONDS else Reaction.WAIT
