@@ -19,7 +19,6 @@ from polyrhythm.core.processes.runtime.beats import PeerFinding
 from polyrhythm.core.processes.spawn import launch
 from polyrhythm.core.processes.spawn.child_watch import Reaction
 from polyrhythm.core.processes.spawn.launch import Processes
-from polyrhythm.core.processes.spawn.launched_run import LaunchedRun
 from polyrhythm.errors import WorkerFailed
 
 Deed = Callable[[], None]
@@ -127,7 +126,7 @@ def test_a_policy_may_have_a_suspect_killed_which_is_then_lost_as_any_other(monk
         asked.append((name, found.verdict))
         return Reaction.REPLACE
 
-    monkeypatch.setattr(launch, "LaunchedRun", partial(LaunchedRun, on_stalled=replace))
+    monkeypatch.setattr(launch, "wait", replace)
     with pytest.raises(WorkerFailed, match=r"worker/1 failed: .*SIGKILL") as caught:
         suspected(partial(os.kill, 0, signal.SIGSTOP))
     assert caught.value.actor == "worker/1"
