@@ -23,7 +23,7 @@ from polyrhythm.core.strategy import Strategy
 from polyrhythm.core.tensors import Layout
 from polyrhythm.core.weights.remote_optimizer import describe
 from polyrhythm.topology import Bucketed, Server, Summation
-from polyrhythm.topology.servers.server_records import Done, Join, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
+from polyrhythm.topology.servers.server_records import Done, JoinRequest, Push, ShardRecipe, ShardStatus, Wanted, to_numbers
 
 NUMEL = sum(parameter.numel() for parameter in network().parameters())
 WORKERS = (1, 2, 3, 4, 5)
@@ -263,8 +263,8 @@ def served(workers: int, shards: int, rounds: int, optimizer: str) -> Traffic:
     for shard, part in enumerate(parts):
         recipe = msgspec.json.encode(ShardRecipe(part.names, part.shapes, optimizer)).decode()
         value = flat(part.numel)
-        traffic += message("ask", value, numbers=len(to_numbers(Join())), text=recipe)
-        traffic += message("ask", numbers=len(to_numbers(Join())), times=workers - 1)
+        traffic += message("ask", value, numbers=len(to_numbers(JoinRequest())), text=recipe)
+        traffic += message("ask", numbers=len(to_numbers(JoinRequest())), times=workers - 1)
         traffic += message("ask", value, numbers=len(to_numbers(Push(1, 0, Wanted.NEWER, (0.1,)))), times=workers * rounds)
         traffic += message("ask", numbers=len(to_numbers(Done())), times=workers)
         traffic += message(f"w{shard}", value, numbers=len(ShardStatus(0, 0.0).to_numbers()), times=workers * (rounds + 2))

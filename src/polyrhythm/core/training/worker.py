@@ -94,7 +94,7 @@ class Worker(ObservedWorker):
         self._models.attach(model, optimizer, norm_bound(clip_norm), name, self._steps.train)
         if self._state.resume_replica() and self._strategy.shares_memory:
             # others would read the shared weights before worker 0 has restored them
-            self._crew.uninterrupted(self._models.replicas[-1].wait_for_memory) if self._state.joins else self.barrier()
+            self._crew.uninterrupted(self._models.replicas[-1].wait_for_memory) if self._context.port.changed else self.barrier()
         self._checkpointing.last = self.clock
         return model, optimizer
 
