@@ -158,7 +158,11 @@ class Crew:
 
     def draw(self) -> None:
         """All request the batch of the next step; at once, where they talk to each other."""
-        with ThreadPoolExecutor(len(self.names) if self.talk else 1) as pool:
+        if not self.talk:  # processes that a thread of a pool forks end with status 1
+            for member in self.members:
+                member.draw()
+            return
+        with ThreadPoolExecutor(len(self.names)) as pool:
             list(pool.map(Member.draw, self.members))
 
     def step(self) -> list[Any]:
