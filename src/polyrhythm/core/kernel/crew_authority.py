@@ -50,7 +50,8 @@ class CrewAuthority:
     """The present `view` of the workers, of which `crew` are allowed.
 
     `coming` have begun and wait to be admitted, `leaving` have given notice. While a cut is being agreed on, `clocks` are the steps taken
-    by those who have said so, `step` the one after which the crew changes, and `arrived` those that wait there. `finished` take no more
+    by those who have said so, `step` the one after which the crew changes, and `arrived` those that wait there. Those `entering` the view
+    have taken no step in it, and wait for all others of it. `finished` take no more
     steps, and the run has `ended` when that is so of all; a `frozen` crew does not change with notice.
     """
 
@@ -62,6 +63,7 @@ class CrewAuthority:
     clocks: dict[str, int] = field(default_factory=dict)
     step: int = 0
     arrived: dict[str, None] = field(default_factory=dict)
+    entering: set[str] = field(default_factory=set)
     finished: dict[str, None] = field(default_factory=dict)
     ended: bool = False
     frozen: bool = False
@@ -98,8 +100,11 @@ class CrewAuthority:
         return stays and self.view.present(name)
 
     def interrupts(self, name: str, essential: bool) -> bool:
-        """True if the loss of `name` takes the others to the next view at once: of one that is `essential`, or the first, or on the way."""
-        return essential or not self.view.present(name) or name == self.view.first
+        """True if the loss of `name` takes the others to the next view at once.
+
+        That of one that is `essential`, or on its way here, or the first, who has the result; of any while others are entering this view.
+        """
+        return essential or bool(self.entering) or not self.view.present(name) or name == self.view.first
 
     def lose(self, name: str, interrupts: bool) -> None:
         """`name` is lost. If this `interrupts` the others they go into the next view now; else they were notified, and go on.
@@ -143,9 +148,20 @@ class CrewAuthority:
         self.arrived[name] = None
         self._look()
 
+    def entered(self, name: str) -> None:
+        """`name` has taken a step in the present view."""
+        self.entering.discard(name)
+
+    def renew(self, lost: str) -> None:
+        """Go into a view of the same members, who then wait no longer for what `lost` was handing over: it had left."""
+        before = self.view
+        self.view = View(before.epoch + 1, before.members, before.joined, before.left)
+        self._announce(ViewChange(before, self.view, frozenset([lost])))
+
     def finish(self, name: str) -> None:
         """`name` takes no more steps, and waits until that is so of all: nobody is admitted any more."""
         self.finished[name] = None
+        self.entering.discard(name)
         self._look()
 
     @property
@@ -219,9 +235,13 @@ class CrewAuthority:
         self.finished.clear()
         gone = tuple(self.gone.items())
         self.gone.clear()
-        self.hands.change(ViewChange(before, self.view, frozenset(leaving if lost else ()), gone))
+        self._announce(ViewChange(before, self.view, frozenset(leaving if lost else ()), gone))
         for name in () if lost else leaving:
             self._await_others(name)
+
+    def _announce(self, change: ViewChange) -> None:
+        self.entering = set(change.after.members)
+        self.hands.change(change)
 
     def _begin_anew(self) -> None:
         self.step, self._holding = 0, False

@@ -27,8 +27,8 @@ class VirtualCrew:
         self.places = places
         self.changes: list[ViewChange] = []
         self._clocks = dict.fromkeys(view.members, 0)
-        self._entering: dict[str, bool] = {}
-        """Those that are on their way into the present view: they wait for all others of it. True for those that know of it."""
+        self._here: set[str] = set()
+        """Those whose programs have gone into the present view; others were computing when it came."""
         self.authority.steps = self._clocks.get
 
     def locations(self, members: Sequence[str]) -> tuple[Location, ...]:
@@ -37,7 +37,7 @@ class VirtualCrew:
 
     def interrupts(self, name: str, essential: bool) -> bool:
         """True if the run cannot go on in this view without the actor."""
-        return self.authority.interrupts(name, essential) or bool(self._entering) if is_worker(name) else essential
+        return self.authority.interrupts(name, essential) if is_worker(name) else essential
 
     def join(self, site: str | None = None) -> None:
         """A worker is to join: at `site`, where one is given and has a free place."""
@@ -46,18 +46,13 @@ class VirtualCrew:
     def cut(self, name: str, clock: int) -> int | None:
         """The step after which the crew changes, asked by `name` after `clock` steps; None while it does not."""
         self._clocks[name] = clock
-        if self._entering.get(name):
-            del self._entering[name]
+        if name in self._here:
+            self.authority.entered(name)
         return self.authority.step or None
 
     def enter(self, name: str) -> None:
         """`name`, which may have been computing when the view changed, goes into the present one."""
-        self._entering[name] = True
-
-    def finish(self, name: str) -> None:
-        """`name` takes no more steps, and waits for the others."""
-        self._entering.pop(name, None)
-        self.authority.finish(name)
+        self._here.add(name)
 
     def dismiss(self, name: str) -> None:
         self.scheduler.dismiss(self.scheduler.actors[name])
@@ -86,7 +81,7 @@ class VirtualCrew:
 
     def change(self, change: ViewChange) -> None:
         self.changes.append(change)
-        self._entering = dict.fromkeys(change.after.members, False)
+        self._here.clear()
         now, view = self.scheduler.queue.now, change.after
         self.scheduler.record(CrewChanged(now, view.first, view.epoch, view.members, change.joined, change.left))
         if change.lost:

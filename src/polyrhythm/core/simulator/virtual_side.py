@@ -61,7 +61,7 @@ class VirtualSide:
         crew, name = self.crew, self.program.actor.name
 
         async def released() -> None:
-            crew.finish(name)
+            crew.authority.finish(name)
             await self.program.port.notice(ADMITTED)
 
         self.program.perform(released())

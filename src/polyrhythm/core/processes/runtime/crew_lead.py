@@ -54,8 +54,7 @@ class CrewStaff(Protocol):
 class CrewLead:
     """The lead of the workers of `job`, who are now those of `view`. Everything happens in the loop's thread.
 
-    `epoch` is that of the view that was announced last, and `dismissed` are those who were not admitted. Some members may be entering the
-    present view yet, in which they have taken no step: they wait for all others of it.
+    `epoch` is that of the view that was announced last, and `dismissed` are those who were not admitted.
     """
 
     def __init__(self, job: Job, view: View, staff: CrewStaff) -> None:
@@ -65,11 +64,6 @@ class CrewLead:
         self._essential: Callable[[str], bool] = job.essential
         self._staff = staff
         self._unlucky = 0
-        self._entering: set[str] = set()
-
-    def essential(self, name: str) -> bool:
-        """True if the others cannot go on without `name` in this view: the first is who has the result."""
-        return self._essential(name) or name == self.authority.view.first
 
     def present(self, name: str) -> bool:
         """True if `name` is a worker of the present view."""
@@ -93,9 +87,9 @@ class CrewLead:
                     authority.crew = replace(authority.crew, replace=False)
                 authority.lose(name, False)
             else:
-                self._renew(name)  # it had left, and was handing its state over
+                authority.renew(name)  # it had left, and was handing its state over
             return
-        interrupts = self.essential(name) or bool(self._entering - authority.finished.keys())
+        interrupts = authority.interrupts(name, self._essential(name))
         if interrupts and authority.ended:
             raise WorkerFailed(name, f"{why}, and others have taken their last step, so that none can be repeated without it")
         if not interrupts:
@@ -112,7 +106,7 @@ class CrewLead:
         elif message.topic == FINISH:
             self.authority.finish(name)
         elif message.topic == ENTERED:
-            self._entering.discard(name)
+            self.authority.entered(name)
         elif message.topic == HELD:
             self.authority.held(name, *numbers)
 
@@ -146,14 +140,7 @@ class CrewLead:
 
     def change(self, change: ViewChange) -> None:
         self.epoch = change.after.epoch
-        self._entering = set(change.after.members)
         self._unlucky = 0 if change.joined else self._unlucky
         text = msgspec.json.encode(self._staff.describe(change)).decode()
         coming = self.authority.coming
         self._staff.send([name for name in self._staff.everybody if name not in coming], Message(CHANGE, (float(self.epoch),), text))
-
-    def _renew(self, lost: str) -> None:
-        """Let the others wait no longer for what a worker that has left was handing over."""
-        before = self.authority.view
-        self.authority.view = View(before.epoch + 1, before.members, before.joined, before.left)
-        self.change(ViewChange(before, self.authority.view, frozenset([lost])))
