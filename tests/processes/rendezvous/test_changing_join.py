@@ -21,7 +21,7 @@ from polyrhythm.core.processes.rendezvous.crew_place import CrewPlace
 from polyrhythm.core.processes.spawn.launch import Processes
 from polyrhythm.core.training.crew_change import CrewChange
 from polyrhythm.core.training.join_crew import given_crew
-from polyrhythm.errors import CompositionError, RunError
+from polyrhythm.errors import CompositionError, RunError, WorkloadError
 
 ROOT = Path(__file__).resolve().parents[3]
 Deeds = dict[int, signal.Signals]
@@ -154,6 +154,24 @@ def test_who_was_started_with_other_settings_or_is_one_too_many_is_refused(tmp_p
 
     together(program, 3)
     assert len(list(tmp_path.glob("end-*"))) == 2
+
+
+def test_a_worker_that_joins_and_fails_before_its_first_step_is_lost_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def program(number: int) -> None:
+        if number < 2:
+            train("allreduce", number, {}, 2, tmp_path)
+            return
+        when(tmp_path / "step-0")
+        worker = pr.join("allreduce", workers=(2, 4))
+        model = network()
+        worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
+        with pytest.raises(WorkloadError, match=r"worker/2 has ended before it came to where the others are, in a "):
+            worker.leave()
+
+    together(program, 3)
+    found = [torch.load(path) for path in sorted(tmp_path.glob("end-*.pt"))]
+    assert [(members, lost) for members, _, lost, _ in found] == [(("worker/0", "worker/1"), ["worker/2"])] * 2
+    assert capfd.readouterr().err.count("continues without worker/2, which failed before its first step: worker/2 has ended before") == 2
 
 
 def test_what_a_crew_that_changes_cannot_have_is_refused_before_anybody_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,9 @@ class Log:
     def lost(self, child: object, why: str) -> None:
         self._note(why)
 
+    def raised(self, child: object, error: PolyrhythmError) -> None:
+        self._note(str(error))
+
     def failed(self, error: PolyrhythmError) -> None:
         self._note(str(error))
 

@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from polyrhythm.core.kernel.crew import Crew
+from polyrhythm.core.kernel.stopping import notify
 from polyrhythm.core.kernel.view import View, ViewChange, next_name
-from polyrhythm.errors import WorkerFailed
+from polyrhythm.errors import NoProgressError, PolyrhythmError, TamperedError, WorkerFailed
+
+ATTEMPTS = 3
+"""So many newcomers in succession may be lost before they are admitted, or fail before their first step: all would."""
 
 
 class CrewHands(Protocol):
@@ -73,6 +77,10 @@ class CrewAuthority:
     """The steps of those that were lost in this view."""
     early: list[str] = field(default_factory=list)
     """The newcomers that were lost before they were admitted, whose names are not used again either."""
+    untried: set[str] = field(default_factory=set)
+    """The newcomers that have taken no step yet."""
+    _failures: int = 0
+    """Counts newcomers that have failed by themselves since one has taken a step."""
     _holding: bool = False
     _enough: int = 0
     """Counts how often a newcomer has made the workers enough, or more."""
@@ -87,6 +95,7 @@ class CrewAuthority:
             return None
         name = next_name(expected, self.crew.most, places)
         self.coming[name] = None
+        self.untried.add(name)
         self._enough += not self._too_few
         self.hands.hire(name)
         return name
@@ -132,6 +141,23 @@ class CrewAuthority:
         self._await_others(name)
         self._look()
 
+    def fatal(self, name: str, problem: PolyrhythmError) -> PolyrhythmError | None:
+        """The error that ends the run now that the program of `name` has failed with `problem`.
+
+        None if only `name` is lost: it has joined the others, and has taken no step yet. After a few such in succession another one in its
+        place would fail too.
+        """
+        if name not in self.untried or isinstance(problem, TamperedError):
+            return problem
+        self._failures += 1
+        if self.crew.replace and self._failures == ATTEMPTS:
+            return NoProgressError(
+                f"{ATTEMPTS} workers that joined the run one after the other failed before their first step. Remove the cause, and start "
+                f"the run again. The last one: {problem}"
+            )
+        notify(f"{name} joined the run and failed before its first step; the others continue without it. {problem}")
+        return None
+
     def freeze(self) -> None:
         """Let nobody join or leave with notice any more: the run is asked to stop."""
         self.frozen = True
@@ -151,6 +177,9 @@ class CrewAuthority:
     def entered(self, name: str) -> None:
         """`name` has taken a step in the present view."""
         self.entering.discard(name)
+        if name in self.untried:
+            self.untried.discard(name)
+            self._failures = 0
 
     def renew(self, lost: str) -> None:
         """Go into a view of the same members, who then wait no longer for what `lost` was handing over: it had left."""

@@ -12,13 +12,20 @@ from polyrhythm.errors import PolyrhythmError, WorkerFailed
 _PACKAGE = str(Path(__file__).resolve().parents[2])
 
 
-def fail(actor: str, error: BaseException) -> NoReturn:
-    """End the run: with our own error as it is, else with one that has the actor's name and the traceback of the user's code."""
+def failure(actor: str, error: BaseException) -> PolyrhythmError:
+    """The error that ends the run: our own as it is, else one that has the actor's name and the traceback of the user's code."""
     if isinstance(error, PolyrhythmError):
-        raise error
+        return error
     lines = traceback.format_exception(type(error), error, _own(error.__traceback__))
     reason = f"it called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
-    raise WorkerFailed(actor, reason, "".join(lines)) from error
+    problem = WorkerFailed(actor, reason, "".join(lines))
+    problem.__cause__ = error
+    return problem
+
+
+def fail(actor: str, error: BaseException) -> NoReturn:
+    """End the run."""
+    raise failure(actor, error)
 
 
 def _own(trace: TracebackType | None) -> TracebackType | None:

@@ -125,9 +125,9 @@ class FaultInjection:
 
     def _crash(self, fault: Deadly) -> None:
         if (actor := self._present(fault.actor)) is not None:
-            self._lose(actor, fault.what)
+            self.lose(actor, fault.what)
 
-    def _lose(self, actor: VirtualActor, what: str) -> None:
+    def lose(self, actor: VirtualActor, what: str) -> None:
         """The actor is gone now, and the others notice it after the time of detection."""
         scheduler = self._scheduler
         self._record(actor.name, what)
@@ -200,7 +200,7 @@ class FaultInjection:
 
     def _expire(self, name: str, _: None) -> None:
         if (actor := self._present(name)) is not None:
-            self._lose(actor, "crashed at the end of its notice")
+            self.lose(actor, "crashed at the end of its notice")
 
     def _join(self, fault: Join) -> None:
         self._record(self._first(), fault.what)

@@ -60,6 +60,8 @@ class Scheduler:
         self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.wake, self.sends)
         self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
         self.memories = VirtualMemories()
+        self.fail: Callable[[VirtualActor, BaseException], None] = lambda actor, problem: fail(actor.name, problem)
+        """Called with what the program of an actor has raised."""
         self.running = 0  # with those that are about to begin, and losses that are not noticed yet: the run ends with the last
         self.flushes = Flushes(self.queue, self.mailroom, self.carrier, self.wake)
         self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
@@ -203,7 +205,8 @@ class Scheduler:
         except Stopped:
             raise
         except (Exception, SystemExit) as problem:
-            fail(actor.name, problem)
+            self.fail(actor, problem)
+            return
         seconds, program.charged = program.charged, 0.0
         if program.started:
             self.beside.begin(program, seconds)

@@ -74,6 +74,7 @@ class Staff:
         self.shared.crew = crew
         injection.joins = lambda fault: crew.join(fault.site)
         injection.leaves, injection.loses = crew.authority.leave, crew.authority.lose
+        self.scheduler.fail, crew.lose = crew.failed, injection.lose
         injection.essential = lambda name: crew.interrupts(name, self.job.essential(name))
 
     def hire(self, name: str) -> None:

@@ -13,8 +13,10 @@ from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import ADMITTED, VIEW, Delivery, Message
 from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.kernel.view import NextView, View, ViewChange
+from polyrhythm.core.simulator.actors import VirtualActor
+from polyrhythm.core.simulator.failure import failure
 from polyrhythm.core.simulator.scheduler import Scheduler
-from polyrhythm.errors import WorkerFailed
+from polyrhythm.errors import WorkerFailed, sentence
 
 
 class VirtualCrew:
@@ -25,6 +27,8 @@ class VirtualCrew:
         self.authority = CrewAuthority(crew, view, self)
         self.hire = hire
         self.places = places
+        self.lose: Callable[[VirtualActor, str], None] = lambda actor, why: None
+        """Called with a newcomer that is lost because its program has raised, and why."""
         self.changes: list[ViewChange] = []
         self._clocks = dict.fromkeys(view.members, 0)
         self._here: set[str] = set()
@@ -42,6 +46,13 @@ class VirtualCrew:
     def join(self, site: str | None = None) -> None:
         """A worker is to join: at `site`, where one is given and has a free place."""
         self.authority.join([place for place, at in enumerate(self.places) if site is None or at.site == site])
+
+    def failed(self, actor: VirtualActor, problem: BaseException) -> None:
+        """The program of `actor` has raised: it ends the run, or is lost."""
+        error = failure(actor.name, problem)
+        if (fatal := self.authority.fatal(actor.name, error)) is not None:
+            raise fatal
+        self.lose(actor, f"failed before its first step: {sentence(error)}")
 
     def cut(self, name: str, clock: int) -> int | None:
         """The step after which the crew changes, asked by `name` after `clock` steps; None while it does not."""

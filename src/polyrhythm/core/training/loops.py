@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.protocols.deals import Deals
 from polyrhythm.core.protocols.shuffle import Batch
+from polyrhythm.core.training.other_way import OtherWay, ended_early, other_data, other_loop, refusal, too_short
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CheckpointError
 
@@ -78,18 +79,6 @@ def made_before(loops: Sequence[UserLoop], data: DataFacts) -> bool:
     return any(each.number >= 0 and each.data == data and each.over and each.taken > each.prefix for each in loops)
 
 
-def skipped(rest: Iterator[Batch], loop: UserLoop) -> Batch | None:
-    """The last of the batches that were taken: all are loaded again, so that the random draws of loading processes continue."""
-    last = None
-    if loop.taken:
-        with rng.unmoved():  # this process has drawn for them already, where it has arrived
-            for count in range(loop.taken):
-                last = next(rest, None)
-                if last is None:
-                    raise CheckpointError(too_short(loop, count))
-    return last
-
-
 def export(loops: Sequence[UserLoop]) -> StateTree:
     """The loops as a tree that a checkpoint can hold."""
     known = list(dict.fromkeys(loop.data for loop in loops))
@@ -124,11 +113,13 @@ class WayBack:
 
     Loops in `again` hand out once more the item in whose iteration the checkpoint was written. A loop that was over is started again, and
     is empty, unless it was in an earlier iteration of another loop, which is not repeated. Code before the first step runs again, so loops
-    `before` that step hand out again all the items that they did. `asking` is the loop that continues.
+    `before` that step hand out again all the items that they did. `asking` is the loop that continues. `newcomer` is the name of a worker
+    that has joined others, and comes to where they are.
     """
 
-    def __init__(self, loops: Sequence[UserLoop], again: Sequence[int] = (), asking: int = -1) -> None:
+    def __init__(self, loops: Sequence[UserLoop], again: Sequence[int] = (), asking: int = -1, newcomer: str = "") -> None:
         self.loops = loops
+        self.newcomer = newcomer
         self.again = frozenset(again)
         self.asking = asking
         self.ended: list[int] = []
@@ -140,6 +131,26 @@ class WayBack:
             return True
         return loop.parent in self.again and loop.at == self.loops[loop.parent].taken
 
+    def refuse(self, found: OtherWay) -> NoReturn:
+        """Raise what says that the training function takes another way."""
+        raise refusal(self.newcomer, found)
+
+    def refuse_end(self) -> NoReturn:
+        """Raise for a training function that has ended too early."""
+        loop = self.loops[self.left[-1]]
+        self.refuse(ended_early(loop.number < 0, loop.taken))
+
+    def skipped(self, rest: Iterator[Batch], loop: UserLoop) -> Batch | None:
+        """The last of the batches that were taken: all are loaded again, so that the random draws of loading processes continue."""
+        last = None
+        if loop.taken:
+            with rng.unmoved():  # this process has drawn for them already, where it has arrived
+                for count in range(loop.taken):
+                    last = next(rest, None)
+                    if last is None:
+                        self.refuse(too_short(loop.taken, count))
+        return last
+
     def take(self, data: DataFacts) -> int | None:
         """Remove and return the place of the next loop over these data; None where none is left."""
         for place in self.left:
@@ -149,15 +160,15 @@ class WayBack:
         return None
 
     def take_again(self, data: DataFacts, override: Collection[str]) -> int:
-        """Remove and return the place of the next loop, over these data. Raises CheckpointError if it was another."""
+        """Remove and return the place of the next loop, over these data. Raises an error if it was another."""
         place = self.take(data)
         if place is not None:
             return place
         known = self.pass_left()
         if data is NUMBERS or known is None:
-            raise CheckpointError(other_loop(data, known))
+            self.refuse(other_loop(data is NUMBERS, known is None))
         if DATA not in override:
-            raise CheckpointError(other_data(self.loops[known].data, data))
+            self.refuse(_other_data(self.loops[known].data, data))
         self.left.remove(known)
         take_over(self.loops[known], data)
         return known
@@ -184,48 +195,10 @@ class WayBack:
         return next((place for place in self.left if self.loops[place].number >= 0), None)
 
 
-STEP_TWICE = (
-    "A step is taken before the training function has come to where the checkpoint was written, so it would be taken twice: let loops "
-    "without worker.batches count with worker.range(n) or worker.clock, which continue in a resumed run."
-)
-OUT_OF_ORDER = (
-    "An iterator over worker.batches continues before the loop in which the checkpoint was written, so that its items would come in "
-    "another order than in the run that wrote it: make the iterator where that loop is, or look at a first batch with next(iter(batches))."
-)
 SAVED_EARLY = (
     "worker.save() was called after a batch was drawn and before the step on it, and a resumed run would leave the batch out: call it "
     "after optimizer.step(), at the end of an iteration."
 )
-
-
-def ended_early(way: WayBack) -> str:
-    """Why a training function that has ended on its way back has not done what the broken-off run did."""
-    loop = way.loops[way.left[-1]]
-    what = "a loop over worker.epochs or worker.range" if loop.number < 0 else "a pass through the data"
-    return (
-        f"The training function ended before it came to where the checkpoint was written: the run that wrote it had started {what} there, "
-        f"and {loop.taken} of its items were handed out. Passes that were over before the checkpoint are empty in a resumed run, and what "
-        "is computed after them sees the weights of the checkpoint: where that decides how long to train, write "
-        "`for epoch in worker.epochs(n):`, which begins with the epoch of the checkpoint."
-    )
-
-
-def too_short(loop: UserLoop, count: int) -> str:
-    """Why a pass of which `loop.taken` batches were taken cannot continue with data that have `count`."""
-    return (
-        f"The checkpoint was written after {loop.taken} batches of a pass through the data that now has {count}: resume it with the data "
-        "and the batch size of the run that wrote it."
-    )
-
-
-def other_loop(data: DataFacts, known: int | None) -> str:
-    """Why a loop is not the one that the broken-off run had started: a pass at the place `known`, or a loop over numbers."""
-    here = "a loop over worker.epochs or worker.range" if data is NUMBERS else "a pass through data"
-    there = "a loop over worker.epochs or worker.range" if known is None else "a pass through data"
-    return (
-        f"The training function begins {here} where that of the run that wrote the checkpoint began {there}: resume it with the training "
-        "function that wrote it."
-    )
 
 
 def take_over(loop: UserLoop, data: DataFacts) -> None:
@@ -239,13 +212,9 @@ def take_over(loop: UserLoop, data: DataFacts) -> None:
     loop.taken, loop.data = samples // data.batch_size, data
 
 
-def other_data(there: DataFacts, here: DataFacts) -> str:
-    """Why a pass with the data `here` does not continue one with the data `there`."""
-    known, now = _described(there), _described(here)
-    if (there.kind, there.samples, there.batch_size) == (here.kind, here.samples, here.batch_size):
-        now = "other numbers in these"
-    remedy = "Give the data and the batch size of that run, or resume with override=['data'] (--override data), which takes these."
-    return f"In the run that wrote the checkpoint this pass was over {known}, and now it is over {now}. {remedy}"
+def _other_data(there: DataFacts, here: DataFacts) -> OtherWay:
+    equal = (there.kind, there.samples, there.batch_size) == (here.kind, here.samples, here.batch_size)
+    return other_data(_described(there), "other numbers in these" if equal else _described(here))
 
 
 def _described(data: DataFacts) -> str:

@@ -14,8 +14,9 @@ from polyrhythm.core.training.callers import iterated_by_for
 from polyrhythm.core.training.data.draws import ShareDraws
 from polyrhythm.core.training.leader import Leader
 from polyrhythm.core.training.loops import NUMBERS, REQUEST, SAVE, STEP, DataFacts, UserLoop, WayBack
+from polyrhythm.core.training.other_way import OUT_OF_ORDER, STEP_TWICE
 from polyrhythm.core.trees import StateTree
-from polyrhythm.errors import CheckpointError, WorkloadError
+from polyrhythm.errors import WorkloadError
 
 Skip = Callable[[int, int], None]
 """Called with the number of a pass that is over, and the number of batches that were taken from it."""
@@ -84,7 +85,7 @@ class DataPosition:
             rest = batches(deals, 0 if anew else loop.taken)
             if anew:
                 yield from self._anew(rest, loop)
-            last = None if anew else loops.skipped(rest, loop)
+            last = None if anew else self._way.skipped(rest, loop)
             if ended:
                 return
             if last is not None and place in self._way.again and self.returning:
@@ -111,8 +112,7 @@ class DataPosition:
         place = self._begin(NUMBERS)
         loop = self.loops[place]
         if loop.over:
-            self._replayed()
-            return
+            return self._replayed()
         with self._opened(place):
             if place in self._way.again and self.returning:
                 yield numbers[loop.taken - 1]
@@ -205,14 +205,14 @@ class DataPosition:
             self._asking = None
 
     def refuse_steps_before_arrival(self) -> None:
-        """Raise CheckpointError where the training function takes a step before it has come to where the checkpoint was written."""
+        """Raise an error where the training function takes a step before it has come to where it continues."""
         if self.returning:
-            raise CheckpointError(loops.STEP_TWICE)
+            self._way.refuse(STEP_TWICE)
 
     def refuse_end_before_arrival(self) -> None:
-        """Raise CheckpointError where the training function ends before it has come to where the checkpoint was written."""
+        """Raise an error where the training function ends before it has come to where it continues."""
         if self.returning and self._way.left:
-            raise CheckpointError(loops.ended_early(self._way))
+            self._way.refuse_end()
 
     def stepped(self) -> None:
         """Note that a step was taken."""
@@ -240,9 +240,9 @@ class DataPosition:
             self._arrived(kind)
 
     def _go_on(self, place: int) -> None:
-        """Continue a loop that was under way. Raises CheckpointError unless the one in which the checkpoint was written is the first."""
+        """Continue a loop that was under way. Raises an error unless the one in which the checkpoint was written is the first."""
         if self.returning and place != self._way.asking and self._way.asking in self._way.left:
-            raise CheckpointError(loops.OUT_OF_ORDER)
+            self._way.refuse(OUT_OF_ORDER)
         self._arrive(REQUEST)
 
     def _replayed(self) -> None:
@@ -287,11 +287,11 @@ class DataPosition:
         asked = {"again": loops.current(before, held[0]), "asking": held[0], "outside": False} if held else {}
         return {**self.export(), **loops.export(before), **asked}
 
-    def restore(self, state: StateTree, override: Collection[str]) -> None:
-        """Take over an exported position, before the first loop; other data are accepted if `override` names them."""
+    def restore(self, state: StateTree, override: Collection[str], newcomer: str = "") -> None:
+        """Take over a position before the first loop: other data if `override` names them, at a `newcomer` that of one that was there."""
         self.loops, self._override = loops.restored(state), override
         self.deals.restore(state.get("deals"))
-        self._way = WayBack(self.loops, state["again"], -1 if state["asking"] is None else state["asking"])
+        self._way = WayBack(self.loops, state["again"], -1 if state["asking"] is None else state["asking"], newcomer)
         self._stepped = True
         self._passes = sum(loop.number >= 0 for loop in self.loops)
         passes = [loop for place, loop in enumerate(self.loops) if loop.number >= 0 and place not in self._way.before]

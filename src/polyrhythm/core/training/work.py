@@ -79,6 +79,17 @@ _TRANSLATED = {
 }
 """Messages of torch's errors that are raised before our own checks, and the messages that replace them."""
 
+_SKIPPED = (
+    "The run was resumed, and skips the data that were used before the checkpoint was written. Passes that are over "
+    "have no batches now: write `for epoch in worker.epochs(n):`, which begins with the epoch of the checkpoint, or give names "
+    "that are used after a pass a value before it."
+)
+_NOT_THERE = (
+    "{} has joined the run, and has no batches until it has come to where the others are: where a value is missing for that reason, write "
+    "`for epoch in worker.epochs(n):`, which begins with their epoch, give names that are used after a pass a value before it, and "
+    "worker.keep(...) the objects that it needs of the others."
+)
+
 
 def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None, timeline: bool = False, crew: Crew = FIXED) -> Job:
     """The job for a runtime: a training function under a strategy; with a `timeline`, ports record details."""
@@ -128,14 +139,15 @@ def _explained(own: Worker, newcomer: str) -> Iterator[None]:
     except CheckpointError as error:
         if not newcomer:
             raise
-        raise CheckpointError(f"{newcomer} has joined the run with the state of another worker, as from a checkpoint. {error}") from error
+        raise WorkloadError(
+            f"{newcomer} has joined the run, and cannot continue from the state of the worker that was there: its training function must "
+            f"make the same models, optimizers and objects for worker.keep(...). As for a resumed run: {error}"
+        ) from error
     except (ArithmeticError, LookupError, NameError, StopIteration, TypeError, ValueError) as error:
         if own.returning and not isinstance(error, PolyrhythmError):
-            raise WorkloadError(
-                f"{type(error).__name__}: {error}. The run was resumed, and skips the data that were used before the checkpoint "
-                "have no batches now: write `for epoch in worker.epochs(n):`, which begins with the epoch of the checkpoint, or give names "
-                "that are used after a pass a value before it."
-            ) from error
+            if not newcomer:
+                raise WorkloadError(f"{type(error).__name__}: {error}. {_SKIPPED}") from error
+            error.add_note(_NOT_THERE.format(newcomer))
         _translate(error)
         raise
     except RuntimeError as error:

@@ -91,6 +91,7 @@ class Worker(ObservedWorker):
         """
         self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
         refuse_attached(model, optimizer, name)
+        self._state.expect_replica()
         self._models.attach(model, optimizer, norm_bound(clip_norm), name, self._steps.train)
         if self._state.resume_replica() and self._strategy.shares_memory:
             # others would read the shared weights before worker 0 has restored them
@@ -119,6 +120,7 @@ class Worker(ObservedWorker):
         weights by `name`. Raises CompositionError for a strategy without servers, WorkloadError when training has started.
         """
         self._steps.refuse_if_finished("worker.table", "open every table at the beginning")
+        self._state.expect_table(name)
         table = self._tables.open(name, TableShape(rows, columns, DenseRows() if row is None else row), initial, cache, self._steps.take)
         self._state.resume_table(name)
         self._checkpointing.last = self.clock

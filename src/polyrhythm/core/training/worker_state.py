@@ -21,6 +21,7 @@ from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.training.crew_change import ChangeListeners
 from polyrhythm.core.training.loops import DATA, STEP, used_in
 from polyrhythm.core.training.numbers import number
+from polyrhythm.core.training.other_way import attached_more, other_name, refusal
 from polyrhythm.core.training.own_state.inner_parts import beneath
 from polyrhythm.core.training.own_state.own_variables import OwnVariables, Variables, multiply
 from polyrhythm.core.training.position import DataPosition
@@ -53,12 +54,15 @@ class WorkerState:
         self.batch = 0
         self.metrics: dict[str, float] = {}
         self.kept: dict[str, Any] = {}
+        self.newcomer = "" if plan.handed is None else context.port.name
+        """The name of a worker that has joined others."""
         self.found = plan.continuation(context.port.name, group.members)
         self.before: StateTree = None if self.found is None else self.found.state
         if self.before is not None:
-            self.position.restore(self.before["position"], plan.override)
+            self.position.restore(self.before["position"], plan.override, self.newcomer)
         self.listeners = ChangeListeners()
-        self.variables = OwnVariables(None if self.before is None else self.before["variables"], self._mine, plan.override)
+        known = None if self.before is None else self.before["variables"]
+        self.variables = OwnVariables(known, self._mine, plan.override, self.newcomer)
         self.position.watch = self.variables.moment
         if plan.store is not None or context.crew.changes:
             self.position.begins = self.variables.own.begin
@@ -66,7 +70,7 @@ class WorkerState:
     def hand(self, state: StateTree) -> None:
         """Continue from the state of another worker: what belongs to a worker alone begins anew."""
         self.found, self.before = Continuation(state, changed=True, own=False), state
-        self.position.restore(state["position"], self.override)
+        self.position.restore(state["position"], self.override, self.newcomer)
 
     @property
     def used(self) -> dict[str, StateTree]:
@@ -118,16 +122,21 @@ class WorkerState:
             "metrics": self.metrics,
         }
 
+    def expect_replica(self) -> None:
+        """Raise an error where the state to continue from has no further model, before others are waited for."""
+        if self.before is not None and len(self.replicas) >= (known := len(self.before["replicas"])):
+            raise refusal(self.newcomer, attached_more(len(self.replicas) + 1, known))
+
+    def expect_table(self, name: str) -> None:
+        """Raise an error where the state to continue from has no table of this name."""
+        if self.before is not None and name not in (known := self.before.get("tables", {})):
+            raise refusal(self.newcomer, other_name("table", name, ", ".join(known) or "no table"))
+
     def resume_replica(self) -> bool:
         """Restore the replica that was attached last from the checkpoint; False if the run is not resumed."""
         if self.before is None:
             return False
-        attached, known = len(self.replicas), len(self.before["replicas"])
-        if attached > known:
-            raise CheckpointError(
-                f"worker.attach was called {attached} times, but {known} times in the run that wrote the checkpoint: resume it with the "
-                "training function that wrote it."
-            )
+        attached = len(self.replicas)
         before = self.before["replicas"][attached - 1]
         self.replicas[-1].options.refuse_others(before["options"], self.override)
         self._resume(self.replicas[-1], lambda state: state["replicas"][attached - 1])
@@ -135,15 +144,8 @@ class WorkerState:
 
     def resume_table(self, name: str) -> None:
         """Restore the table of this name, which was just opened, from the checkpoint."""
-        if self.before is None:
-            return
-        known = self.before.get("tables", {})
-        if name not in known:
-            raise CheckpointError(
-                f"worker.table was given {name!r}, which is not in the checkpoint: it has {', '.join(known) or 'no table'}. Resume it with "
-                "the training function that wrote it."
-            )
-        self._resume(self.tables[name], lambda state: state["tables"][name])
+        if self.before is not None:
+            self._resume(self.tables[name], lambda state: state["tables"][name])
 
     def _resume(self, each: CommonState, part: Part) -> None:
         found = self.found
@@ -169,10 +171,7 @@ class WorkerState:
         known = self.before["kept"]
         state = known[name] if name in known else self.variables.recorded(name)
         if state is None:
-            raise CheckpointError(
-                f"worker.keep was given {name!r}, which is not in the checkpoint: it has {', '.join(known) or 'nothing'}. Resume it with "
-                "the training function that wrote it."
-            )
+            raise refusal(self.newcomer, other_name("keep", name, ", ".join(known) or "nothing"))
         with fitting(f"object that worker.keep was given as {name!r}"):
             self.kept[name].load_state_dict(state)
 

@@ -92,7 +92,7 @@ class CrewEntrance:
         crew = self.crew = JoinedCrew(CrewSetting(job, self.answer, self.doorway), node, monitor, context, record)
         if self.door is not None:
             crew.lead(self.door)
-        return Following(crew.lost, LeaveRequest(node, crew), crew.others, lambda: crew.departed, True)
+        return Following(crew.lost, LeaveRequest(node, crew), crew.others, lambda: crew.departed, True, crew.failure)
 
     def connected(self, node: Node, names: Sequence[str]) -> bool:
         """Those who are lost or have left meanwhile are not needed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Job
+from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.processes.collectives.reducer import GroupReducer
 from polyrhythm.core.processes.rendezvous.joined_stop import JoinedStop
@@ -25,6 +27,7 @@ from polyrhythm.core.processes.rendezvous.negotiation import collectives, compar
 from polyrhythm.core.processes.rendezvous.peer_monitor import PeerMonitor
 from polyrhythm.core.processes.rendezvous.rendezvous import Rendezvous
 from polyrhythm.core.processes.runtime.context import NodeContext
+from polyrhythm.core.processes.runtime.failure import failure_message
 from polyrhythm.core.processes.runtime.node import Node
 from polyrhythm.core.processes.transport.addresses import Address, Listeners, listen_everywhere
 from polyrhythm.errors import PolyrhythmError, Stopped
@@ -57,6 +60,8 @@ class Following:
     others: Callable[[], list[str]]
     departed: Callable[[], bool]
     survivable: bool
+    failure: Callable[[BaseException], Message]
+    """The message to the others that this worker has failed."""
 
 
 class Entrance(Protocol):
@@ -129,7 +134,9 @@ class FixedEntrance:
         stop = JoinedStop(node, monitor, workers(job.workers), job.essential, launcher_process())
         stop.grace = job.grace
         others = [name for name in workers(job.workers) if name != self.name]
-        return Following(losses.lost, stop, lambda: others, lambda: False, not job.essential(self.name))
+        return Following(
+            losses.lost, stop, lambda: others, lambda: False, not job.essential(self.name), partial(failure_message, self.name)
+        )
 
     def connected(self, node: Node, names: Sequence[str]) -> bool:
         """All are needed."""

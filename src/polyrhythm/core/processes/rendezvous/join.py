@@ -151,7 +151,7 @@ class JoinedRun:
         if isinstance(why, KeyboardInterrupt) and not self._left and self._following.survivable:
             self._shutdown.send_stopping()  # the others continue
         elif why is not None and not self._left:
-            self._shutdown.send_failure(why)
+            self._shutdown.send_failure(self._following.failure(why))
         self._close()
 
     def __enter__(self) -> JoinedRun:

@@ -2,12 +2,14 @@
 
 Messages go over the connections of the workers, as those of their runtimes (`Peers.send_control`). Besides the topics of `NodeCrew`, to
 the first member go `known` (a table has come), `broken` (the connection with somebody), `leaving` (a notice), `report` (the view of a
-worker that follows a new first member); from it come `table`, `lost`, `stay` (nobody else is left), `dismissed`, `dropped`.
+worker that follows a new first member); from it come `table`, `lost`, `stay` (nobody else is left), `dismissed`, `dropped`. To all go
+`failed` from a worker that has joined them, and has failed before its first step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 
@@ -21,13 +23,14 @@ from polyrhythm.core.processes.rendezvous.peer_monitor import PeerMonitor
 from polyrhythm.core.processes.rendezvous.residents import Resident
 from polyrhythm.core.processes.runtime.beats import PeerFinding
 from polyrhythm.core.processes.runtime.context import NodeContext
+from polyrhythm.core.processes.runtime.failure import failure_message, rebuild
 from polyrhythm.core.processes.runtime.node import Node
 from polyrhythm.core.processes.runtime.node_crew import CREW, END, NodeCrew
 from polyrhythm.core.processes.spawn.child_watch import Reaction, replace_stopped
 from polyrhythm.core.processes.store.door import Door
-from polyrhythm.errors import RunError, TamperedError, WorkerFailed
+from polyrhythm.errors import RunError, TamperedError, WorkerFailed, sentence
 
-REPORT = CREW + "report"
+REPORT, FAILED = CREW + "report", CREW + "failed"
 _TOGETHER_SECONDS = 0.2
 """Processes of one host fall together, and a connection that ends well is closed just before that is known."""
 _REPORT_SECONDS = 10.0
@@ -55,6 +58,7 @@ class JoinedCrew:
         self._gone: dict[str, None] = {}
         self._broken: set[str] = set()
         self._early: list[tuple[str, Message]] = []
+        self._reasons: dict[str, str] = {}
         self._reports: dict[str, tuple[View, bool]] = {}
         context.crew = self._side
         node.on_connection_lost = self._connection_lost
@@ -82,6 +86,11 @@ class JoinedCrew:
         if self._host is not None:
             self._host.close()
 
+    def failure(self, problem: BaseException) -> Message:
+        """The message that this worker has failed: before its first step among others it is a loss to them, and does not end the run."""
+        message, joined = failure_message(self._name, problem), not self._setting.answer.view.present(self._name)
+        return replace(message, topic=FAILED) if joined and not self._side.stepped and not isinstance(problem, TamperedError) else message
+
     # In the loop's thread
 
     def ask_to_leave(self) -> None:
@@ -102,6 +111,8 @@ class JoinedCrew:
                 self._links.learn(table)
                 self._node.peers.connect(table)
                 self._links.to(name, Message(KNOWN))
+            case "crew/failed":
+                self._reasons[name] = f"failed before its first step: {sentence(rebuild(message))}"
             case "crew/stay":
                 self.on_stay()
             case "crew/dismissed":
@@ -149,8 +160,9 @@ class JoinedCrew:
 
     def _note_lost(self, name: str) -> None:
         self.lost.append(name)
-        self._record(Faulted(self._node.port.now(), name, _LOST))
-        notify(f"{self._name} continues without {name}, whose connection was lost.")
+        why = self._reasons.get(name)
+        self._record(Faulted(self._node.port.now(), name, why or _LOST))
+        notify(f"{self._name} continues without {name}, {f'which {why}' if why else 'whose connection was lost'}.")
 
     def _suspect(self, found: PeerFinding) -> None:
         """A process that is stopped or cut off is lost, where the crew may replace it."""
@@ -237,5 +249,5 @@ class JoinedCrew:
 
     def _fail(self, problem: BaseException) -> None:
         """End the run for everybody."""
-        self._monitor.send_failure(problem)
+        self._monitor.send_failure(failure_message(self._name, problem))
         self._node.fail(problem)

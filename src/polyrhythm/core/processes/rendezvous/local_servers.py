@@ -95,6 +95,10 @@ class LocalServers:
             number = self._signalled.get(child.name)
             self._on_failure(WorkerFailed(child.name, why if number is None else failure.exit_reason(-number)))
 
+    def raised(self, child: SupervisedChild, error: PolyrhythmError) -> None:
+        """As `failed`."""
+        self._on_failure(error)
+
     def failed(self, error: PolyrhythmError) -> None:
         """Report the failure of a server as one of the worker."""
         self._on_failure(error)

@@ -110,9 +110,9 @@ class PeerMonitor:
         """Send all that this worker has ended well, with its totals."""
         self._broadcast(Message("farewell", tuple(totals)))
 
-    def send_failure(self, error: BaseException) -> None:
-        """Send all the `error` that has ended this worker."""
-        self._broadcast(failure.failure_message(self._name, error))
+    def send_failure(self, why: Message) -> None:
+        """Send all that this worker has failed."""
+        self._broadcast(why)
 
     def send_stopping(self, clock: int) -> None:
         """Send all that this worker was asked to end, after `clock` steps; ENDED where it does so at once."""

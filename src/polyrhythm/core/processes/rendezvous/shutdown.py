@@ -65,8 +65,8 @@ class Shutdown:
         sent = [(self._node.peers.bytes_sent, self._node.peers.messages_sent), *self._servers.totals]
         return sum(nbytes for nbytes, _ in sent), sum(count for _, count in sent)
 
-    def send_failure(self, why: BaseException) -> None:
-        """Send all the error `why` that has ended this worker, and wait until that is on its way."""
+    def send_failure(self, why: Message) -> None:
+        """Send all that this worker has failed, and wait until that is on its way."""
         sent = Completion()
         self._node.loop.call(lambda: self._send(lambda: self._monitor.send_failure(why), lambda: sent.finish(None, None)))
         sent.wait()

@@ -11,15 +11,12 @@ from typing import Protocol
 
 import msgspec
 
-from polyrhythm.core.kernel.crew_authority import CrewAuthority
+from polyrhythm.core.kernel.crew_authority import ATTEMPTS, CrewAuthority
 from polyrhythm.core.kernel.job import Job
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.view import NextView, View, ViewChange
 from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, ENTERED, FINISH, HELD, HOLD, RELEASE, SETTLE
 from polyrhythm.errors import WorkerFailed
-
-_ATTEMPTS = 3
-"""So many newcomers in succession may be lost before they are admitted; then there is something wrong with all, and no more are started."""
 
 
 class CrewStaff(Protocol):
@@ -83,7 +80,7 @@ class CrewLead:
         if not self.present(name):
             if name in authority.coming:
                 self._unlucky += 1
-                if self._unlucky == _ATTEMPTS:
+                if self._unlucky == ATTEMPTS:
                     authority.crew = replace(authority.crew, replace=False)
                 authority.lose(name, False)
             else:

@@ -51,6 +51,11 @@ class NodeCrew:
         self._over = False
         self._entered = 0
 
+    @property
+    def stepped(self) -> bool:
+        """True if the program has taken a step with others, unless it was in the run's first view."""
+        return self._entered > 0
+
     # In the program's thread
 
     def cut(self, clock: int) -> int | None:

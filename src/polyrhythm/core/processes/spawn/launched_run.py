@@ -30,7 +30,7 @@ from polyrhythm.core.processes.spawn.process_faults import ProcessFaults
 from polyrhythm.core.processes.spawn.requested_stop import RequestedStop
 from polyrhythm.core.processes.spawn.supervisor import SupervisedChild, Supervisor
 from polyrhythm.core.processes.transport.loop import EventLoop
-from polyrhythm.errors import CompositionError, PolyrhythmError, RunError, Stopped, WorkerFailed
+from polyrhythm.errors import CompositionError, PolyrhythmError, RunError, Stopped, WorkerFailed, sentence
 from polyrhythm.hardware.faults import Fault
 
 _LOOK_SECONDS = 1.0
@@ -167,6 +167,16 @@ class LaunchedRun:
         if self._supervisor.gone and all(map(self._is_over, self._supervisor.children.values())):
             self._loop.stop()
 
+    def raised(self, child: SupervisedChild, error: PolyrhythmError) -> None:
+        """The run ends, or `child` had joined it, and the others continue."""
+        if child.name in (*self._lost, *self._crew.lead.dismissed):
+            return
+        if (fatal := self._crew.lead.authority.fatal(child.name, error)) is not None:
+            self.failed(fatal)
+        else:
+            self._lose(child, f"failed before its first step: {sentence(error)}")
+            self._supervisor.kill(child.name)
+
     def failed(self, error: PolyrhythmError | Stopped) -> None:
         """The run ends with its first error."""
         if self._failure is None:
@@ -194,19 +204,12 @@ class LaunchedRun:
             self._record(Faulted(time.monotonic() - self._origin, child.name, why))
         if not self._workers_left():
             self.failed(WorkerFailed(child.name, f"{why}, and no other worker is left"))
-            return
-        if changes:
-            self._lose_worker(child.name, why)
+        elif changes:
+            self._crew.lose(child.name, why)
         else:
             self._supervisor.broadcast(Message("lost", text=child.name))
         self._check_agreement()
         self._check_end()
-
-    def _lose_worker(self, name: str, why: str) -> None:
-        try:
-            self._crew.lead.lose(name, why)
-        except WorkerFailed as problem:
-            self.failed(problem)
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
         """Make `call` so many seconds later."""
@@ -273,8 +276,7 @@ class LaunchedRun:
 
     def _note(self, suspected: Suspected) -> None:
         """Record it, in seconds of the run."""
-        at, since = suspected.time - self._origin, suspected.since - self._origin
-        self._record(msgspec.structs.replace(suspected, time=at, since=since))
+        self._record(msgspec.structs.replace(suspected, time=suspected.time - self._origin, since=suspected.since - self._origin))
 
     def _forget(self, name: str) -> None:
         """The actor `name` has ended, or is lost."""

@@ -60,6 +60,13 @@ class ProcessCrew:
         if self.changes:
             self.lead.authority.freeze()
 
+    def lose(self, name: str, why: str) -> None:
+        """The worker `name` is lost."""
+        try:
+            self.lead.lose(name, why)
+        except WorkerFailed as problem:
+            self._observer.failed(problem)
+
     def results(self, lost: Sequence[str]) -> dict[str, Message | None]:
         """The results of all who have ended well; of those that are `lost`, where the crew may change, what they had counted."""
         children = self._supervisor.children.items()

@@ -70,8 +70,11 @@ class SupervisorObserver(Protocol):
     def lost(self, child: SupervisedChild, why: str) -> None:
         """Its process or its link has ended; called also after `ended`, and maybe twice."""
 
+    def raised(self, child: SupervisedChild, error: PolyrhythmError) -> None:
+        """It reports an error, and waits for its end."""
+
     def failed(self, error: PolyrhythmError) -> None:
-        """A child reports an error, cannot be understood, or cannot be started; or the fork server has failed."""
+        """A child cannot be understood, or cannot be started; or the fork server has failed."""
 
 
 class Supervisor:
@@ -200,7 +203,7 @@ class Supervisor:
                 child.ended = message.numbers[2]
                 self._observer.ended(child)
             case "failed":
-                self._observer.failed(failure.rebuild(message))
+                self._observer.raised(child, failure.rebuild(message))
             case _:
                 self._observer.received(child, message)
 

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from polyrhythm.core.training.callers import is_ours, users
+from polyrhythm.core.training.other_way import OtherWay, other_variable, refusal
 from polyrhythm.core.training.own_state import carried
 from polyrhythm.core.training.own_state.contents import ObjectTree
 from polyrhythm.core.training.own_state.nodes import MOST_BYTES, Node, bounded, fingerprint, lasting, plain, same, shown
 from polyrhythm.core.training.own_state.readings import attributes_set_anew, clock_attributes
 from polyrhythm.core.training.own_state.renewal import renewed
 from polyrhythm.core.trees import StateTree
-from polyrhythm.errors import CheckpointError, RecordWarning
+from polyrhythm.errors import RecordWarning
 
 _SIMPLE = ("value", "number", "member")
 _SHARED = ("list", "deque", "set", "dict", "values", "extended", "object", "modules", "callable", "tensor", "array", "tuple")
@@ -42,16 +43,22 @@ class OwnState:
     """Compares what variables hold, when a checkpoint is written, with what they held when the first loop began.
 
     `before` has their content in the checkpoint that is resumed. `skipped` is true for objects that are not compared: those of the worker,
-    and those that have a state to export. Names in `accept` may differ.
+    and those that have a state to export. Names in `accept` may differ. `newcomer` is the name of a worker that has joined others.
     """
 
     def __init__(
-        self, before: dict[str, Node], mine: Callable[[], Collection[int]], skipped: Callable[[Any], bool], accept: Collection[str]
+        self,
+        before: dict[str, Node],
+        mine: Callable[[], Collection[int]],
+        skipped: Callable[[Any], bool],
+        accept: Collection[str],
+        newcomer: str = "",
     ) -> None:
         self.before = before
         self.mine = mine
         self.skipped = skipped
         self.accept = accept
+        self.newcomer = newcomer
         self._reported: set[str] = set()
         self._began: set[str] = set()
         self._first: dict[str, bytes] = {}
@@ -102,7 +109,7 @@ class OwnState:
             if there is None or same(there, node) or _variable(each.name) in self.accept:
                 continue
             if not self._put_back(each, there):
-                raise CheckpointError(_refusal(each.name, there, node))
+                raise refusal(self.newcomer, _difference(each.name, there, node))
 
     def _set_missing(self, function: str, owner: Any) -> None:
         """Set the attributes of a function's `self` that the broken-off run had set in a loop."""
@@ -131,7 +138,7 @@ class OwnState:
             if there is None or not each.lasting or _variable(each.name) in self.accept or _is_number(there):
                 continue  # `OwnVariables.moment` checks that a number continues
             if not same(lasting(there), lasting(node)):
-                raise CheckpointError(_refusal(each.name, there, node))
+                raise refusal(self.newcomer, _difference(each.name, there, node))
 
     def recorded(self, name: str) -> StateTree:
         """The value of a variable of this name in the checkpoint; None where `Worker.variables` could not hold it."""
@@ -188,6 +195,10 @@ def _is_number(node: Node) -> bool:
 
 def _variable(name: str) -> str:
     return name.rpartition(":")[2]
+
+
+def _difference(name: str, there: Node, here: Node) -> OtherWay:
+    return other_variable(name, shown(there), shown(here), _refusal(name, there, here))
 
 
 def _refusal(name: str, there: Node, here: Node) -> str:

@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from polyrhythm.core.training.callers import users
 from polyrhythm.core.training.loops import REQUEST, STEP
+from polyrhythm.core.training.other_way import other_variable, refusal
 from polyrhythm.core.training.own_state import carried
 from polyrhythm.core.training.own_state.inner_parts import PROXIES
 from polyrhythm.core.training.own_state.own_state import OwnState, called
@@ -54,15 +55,16 @@ class Variables:
 class OwnVariables:
     """The values of the training function's variables at a checkpoint, and the check that they continue from there.
 
-    `mine` are objects that the worker restores itself. `accept` names variables that may differ.
+    `mine` are objects that the worker restores itself. `accept` names variables that may differ. `newcomer` is the
+    name of a worker that has joined others.
     """
 
-    def __init__(self, before: StateTree, mine: Callable[[], Collection[int]], accept: Collection[str]) -> None:
+    def __init__(self, before: StateTree, mine: Callable[[], Collection[int]], accept: Collection[str], newcomer: str = "") -> None:
         self.before: StateTree = {"kind": "", "numbers": {}, "objects": {}, "own": {}} | (before or {})
         self.mine = mine
         self.accept = accept
         self.seen: dict[str, Any] = {"kind": "", "numbers": {}, "objects": {}, "own": {}}
-        self.own = OwnState(self.before["own"], mine, self._has_a_state, accept)
+        self.own = OwnState(self.before["own"], mine, self._has_a_state, accept, newcomer)
         self._first: dict[str, Any] | None = None
         self._kind = ""
         self._reported: set[str] = set()
@@ -168,12 +170,13 @@ class OwnVariables:
         function, _, variable = name.rpartition(":")
         if variable in self.accept:
             return
-        raise CheckpointError(
+        text = (
             f"The variable {variable} of {function} was {_shown(there)} where the checkpoint was written and is {_shown(here)} now, since "
             "a resumed run calls the training function anew. Let loops count with worker.range(n), worker.enumerate(batches), "
             f"worker.batches(..., steps=n) or worker.clock, or keep it: own = worker.variables({_plain_name(variable)}=...), which takes "
             f"its value from this checkpoint. override=[{variable!r}] (--override {variable}) resumes with it as it is."
         )
+        raise refusal(self.own.newcomer, other_variable(name, _shown(there), _shown(here), text))
 
     def _objects(self) -> Iterator[tuple[str, KeptState]]:
         mine, met = set(self.mine()), set()
