@@ -8,6 +8,7 @@ optimizers) is not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any, ClassVar
 
@@ -66,6 +67,31 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Return what was counted since the last `stop` or `take`; counting continues."""
         counted, self.flops = self.flops, 0
         return counted
+
+
+@cache
+def _has_own_operations(kind: type[Tensor]) -> bool:
+    return kind.__torch_dispatch__ != Tensor.__torch_dispatch__
+
+
+class CounterOfThread(OperationCounter):  # type: ignore[no-untyped-call]
+    """The counter of a program that has its thread for itself: it counts all the time, below the modes of the program."""
+
+    is_on_top = True
+
+    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if any(map(_has_own_operations, types)):  # such as DTensor: it makes operations of plain tensors of it, which are counted
+            return NotImplemented
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+    def start(self) -> None:
+        """It counts already."""
+
+    def stop(self) -> int:
+        return self.take()
+
+    def refuse_if_covered(self) -> None:
+        """It need not stop."""
 
 
 def _product(out: Tensor, a: Tensor, *others: Any) -> int:

@@ -1,7 +1,4 @@
-"""A worker's blocking program as one of many in one thread: it runs in a greenlet and yields in `perform`.
-
-Greenlets may not be switched inside an autograd hook (it breaks autograd's thread-local state); after `backward` it is fine.
-"""
+"""A worker's blocking program as one of many in one process, of which one runs at a time: it yields in `perform`."""
 
 from __future__ import annotations
 
@@ -9,8 +6,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from copy import copy
 from typing import Any, TypeVar
-
-import greenlet  # type: ignore[import-untyped]
 
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.alignment import Alignment
@@ -24,8 +19,7 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.serial_queue import SerialQueue
 from polyrhythm.core.kernel.view import ViewChanged
 from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
-from polyrhythm.core.simulator.counting import OperationCounter
-from polyrhythm.core.simulator.isolation import ThreadState, refuse_unsafe_places
+from polyrhythm.core.simulator.carriers import Carrier, Killed
 from polyrhythm.core.simulator.rounds import Rounds
 from polyrhythm.core.simulator.shared_state import SharedState
 from polyrhythm.core.simulator.virtual_side import VirtualSide
@@ -37,19 +31,16 @@ _FORWARD = 1 / 3
 
 
 class Program:
-    """A `WorkerContext` and its greenlet. `counter` is None where the worker's steps were measured, so that no operations are counted."""
+    """A `WorkerContext`, and the carrier of its program. Where its steps were `measured`, no operations are counted."""
 
     __slots__ = (
         "_ahead",
-        "_counted",
-        "_counter",
-        "_counts",
-        "_greenlet",
+        "_carrier",
+        "_count",
         "_killed",
+        "_measured",
         "_randomness",
-        "_scheduler",
         "_shared",
-        "_state",
         "actor",
         "charged",
         "crew",
@@ -64,7 +55,12 @@ class Program:
     )
 
     def __init__(
-        self, actor: VirtualActor, body: Callable[[WorkerContext], Message | None], shared: SharedState, counter: OperationCounter | None
+        self,
+        actor: VirtualActor,
+        body: Callable[[WorkerContext], Message | None],
+        shared: SharedState,
+        measured: bool,
+        carried: Callable[[Callable[[], Message | None], str, bool], Carrier],
     ) -> None:
         self.actor = actor
         self.port: Port = actor.port
@@ -79,19 +75,15 @@ class Program:
         self._shared = shared
         self.rounds = shared.rounds.setdefault(0, Rounds())
         self.crew: CrewSide = FixedCrew() if shared.crew is None else VirtualSide(self, shared.crew, shared.rounds)
-        self._counter = counter
-        self._scheduler = greenlet.getcurrent()
-        self._greenlet = greenlet.greenlet(lambda _: body(self))
-        self._state = ThreadState()
+        self._measured = measured
+        self._carrier = carried(lambda: body(self), actor.name, not measured)
+        self._count = self._carrier.count
         self._randomness = copy(shared.drawing)
         self.charged = 0.0
         """The seconds that the program has computed and that the scheduler has not charged to its device."""
         self._ahead: tuple[float, float] | None = None
         """The seconds of the next step, and those of them that have passed, where its forward pass has had to wait."""
         self._killed = False
-        self._counts = True
-        self._counted = 0
-        """Whether the operations of the program are counted just now; what was, while that is interrupted."""
 
     @property
     def bytes_sent(self) -> int:
@@ -108,7 +100,7 @@ class Program:
         try:
             self._refuse()
             self._raise_interruption()
-            result: T = self._scheduler.switch(coroutine)
+            result: T = self._carrier.wait(coroutine)
         except BaseException:
             coroutine.close()  # an interruption may have come before its first step
             raise
@@ -119,12 +111,11 @@ class Program:
         if self._killed:
             coroutine.close()
         else:
-            counted = self._counted if self._counter is None or not self._counts else self._counter.flops
-            self.started.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._counter is None else counted))
+            self.started.append((coroutine, _FORWARD + (1 - _FORWARD) * done if self._measured else self._count.flops))
 
     def charge(self, samples: int) -> None:
         """Let the virtual seconds of a step pass: those that were measured, or those of the operations counted since the last charge."""
-        flops = 0 if self._counter is None else self._divide(self._counter.take())
+        flops = self._divide(self._count.take())
         if self._ahead is None:
             self._settle(self.actor.timing.step_seconds(flops, samples))
         else:
@@ -136,12 +127,11 @@ class Program:
 
     def discard(self) -> None:
         """Do not charge what was counted since the last charge."""
-        if self._counter is not None:
-            self._counter.take()
+        self._count.take()
 
     def reach(self, done: float) -> None:
         """Let the seconds of a part of the forward pass pass, where steps were measured: counted operations are charged when they are."""
-        if self._counter is None:
+        if self._measured:
             seconds, passed = self._ahead or (self.actor.timing.step_seconds(0, 0), 0.0)
             reached = max(passed, seconds * _FORWARD * done)
             self._ahead = (seconds, reached)
@@ -153,12 +143,7 @@ class Program:
 
     def free(self, compute: Callable[[], T]) -> T:
         """Call `compute`, and do not count its operations."""
-        counted = 0 if self._counter is None else self._counter.flops
-        try:
-            return compute()
-        finally:
-            if self._counter is not None:
-                self._counter.flops = counted
+        return self._count.free(compute)
 
     def write(self, deed: Callable[[], T]) -> T:
         """Call `deed` freely; a fault of the disk takes its seconds afterwards, and one that kills the writer comes before it continues."""
@@ -169,29 +154,11 @@ class Program:
         return result
 
     def uncounted(self, compute: Callable[[], T]) -> T:
-        """Call `compute` without counting, which makes torch fast again; the program's own dispatch mode, on top of ours, prevents that."""
-        counter = self._counter
-        if counter is None or not self._counts or not counter.is_on_top:
-            return compute()
-        self._counted, self._counts = counter.stop(), False
-        try:
-            return compute()
-        finally:
-            self._count_on(counter)
+        """Call `compute` without counting, which makes torch fast again."""
+        return self._count.uncounted(compute)
 
     def counted(self, compute: Callable[[], T]) -> T:
-        counter = self._counter
-        if counter is None or self._counts:
-            return compute()
-        self._count_on(counter)
-        try:
-            return compute()
-        finally:
-            self._counted, self._counts = counter.stop(), False
-
-    def _count_on(self, counter: OperationCounter) -> None:
-        counter.start()
-        counter.flops, self._counted, self._counts = self._counted, 0, True
+        return self._count.counted(compute)
 
     def agree(self, facts: Facts, remedy: str) -> None:
         self.rounds.agree(self.actor.name, facts, remedy)
@@ -219,22 +186,14 @@ class Program:
 
         A charge is returned as None: it is not a coroutine, because it must not wait for what was started.
         """
-        counter = self._counter
         self._load()
-        if counter is not None and self._counts:
-            counter.start()
+        self._count.start()
         try:
-            if error is None:
-                return self._greenlet.switch(value)
-            return self._greenlet.throw(type(error), error, error.__traceback__)
+            return self._carrier.run(value, error)
         finally:
-            if counter is not None:
-                flops = counter.stop() if self._counts else self._counted
-                self._counted = 0
-                if flops:
-                    self.charged += self.actor.timing.seconds(self._divide(flops))
-            self._state.save()
-            self.ended = self._greenlet.dead
+            if flops := self._count.stop():
+                self.charged += self.actor.timing.seconds(self._divide(flops))
+            self.ended = self._carrier.ended
 
     def take_started(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]:
         """The coroutines that the program has started since the last call, each with the part of the computing that came before it."""
@@ -246,7 +205,7 @@ class Program:
         self._killed = True
         if not self.ended:
             with suppress(Exception):
-                self.run(None, greenlet.GreenletExit())
+                self.run(None, Killed())
         for coroutine, _ in self.take_started():
             coroutine.close()
 
@@ -260,7 +219,7 @@ class Program:
         if seconds > 0 or self.started:
             self._refuse()
             self.charged += seconds
-            self._scheduler.switch(None)
+            self._carrier.wait(None)
 
     def _divide(self, flops: int) -> int:
         """Return `flops`, and turn the counts at which coroutines were started into parts of it."""
@@ -270,10 +229,8 @@ class Program:
 
     def _refuse(self) -> None:
         if self._killed:
-            raise greenlet.GreenletExit
-        refuse_unsafe_places()
-        if self._counter is not None and self._counts:
-            self._counter.refuse_if_covered()
+            raise Killed
+        self._carrier.refuse()
 
     def _load(self) -> None:
         """Put the program's own state on the thread; random states only if another program has run since."""
@@ -282,7 +239,6 @@ class Program:
             drawing.save()
             mine.load(drawing)
             self._shared.drawing = mine
-        self._state.load()
 
 
 async def _pause(port: Port, seconds: float) -> None:

@@ -11,7 +11,7 @@ from polyrhythm.core.kernel.names import is_worker, rank_of, server, worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View
 from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
-from polyrhythm.core.simulator.counting import OperationCounter
+from polyrhythm.core.simulator.carriers import ThreadCarrier, greenlets
 from polyrhythm.core.simulator.fault_injection import FaultInjection
 from polyrhythm.core.simulator.program import Program
 from polyrhythm.core.simulator.randomness import Randomness
@@ -51,7 +51,7 @@ class Staff:
             stopped=scheduler.stopped,
             stop=VirtualStop(job.grace),
         )
-        self._counter = OperationCounter()
+        self._carried = ThreadCarrier if job.threads else greenlets()
 
     def place(self, name: str) -> VirtualActor:
         """Make an actor, which has nothing to do yet."""
@@ -96,5 +96,5 @@ class Staff:
     def _employ(self, actor: VirtualActor) -> None:
         machines = self.machines.machines
         measured = machines[rank_of(actor.name) % len(machines)].measured
-        actor.program = Program(actor, self.job.program, self.shared, None if measured else self._counter)
+        actor.program = Program(actor, self.job.program, self.shared, measured, self._carried)
         self.follow(actor)
