@@ -6,6 +6,7 @@ which fails with a sentence when a new torch has dropped one.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
@@ -182,3 +183,55 @@ def number_collectives(group: Any) -> None:
 def timeout_of(group: Any) -> float:
     """The seconds that a group of gloo allows for a collective to which none were given."""
     return float(group.options._timeout.total_seconds())
+
+
+def factor_of(op: Any) -> float | Tensor:
+    """The factor of a PREMUL_SUM, which `ReduceOp` shows in its pickled state alone."""
+    factor: float | Tensor = op.__getstate__()[1]
+    return factor
+
+
+@contextmanager
+def isolated_threads() -> Iterator[None]:
+    """`_set_thread_isolation_mode`: functional collectives find a group by its name among those of the calling thread."""
+    private: Any = torch._C._distributed_c10d
+    private._set_thread_isolation_mode(True)
+    try:
+        yield
+    finally:
+        private._set_thread_isolation_mode(False)
+
+
+def name_only_backend(rank: int, size: int) -> Any:
+    """A backend that raises an error for each collective: torch's C++ code looks for one where it asks a group for its name."""
+    fake: Any = torch._C._distributed_c10d.FakeProcessGroup
+    options = fake.Options()
+    options.error_on_collective = True
+    return fake._create_internal(rank, size, options)
+
+
+def set_group_names(group: Any, name: str, description: str) -> None:
+    """`_set_group_name` and `_set_group_desc`, as torch does for each group that it makes."""
+    group._set_group_name(name)
+    group._set_group_desc(description)
+
+
+def register_group(group: Any, backend: str, store: Any, name: str, tag: str | None) -> None:
+    """`_register_pg_in_world`: make a group known to torch.distributed under its name and tag."""
+    known: Any = torch.distributed.distributed_c10d
+    tags = {"add_to_default_tag": True} if not tag else {"pg_tag": f"user:{tag}"}
+    known._register_pg_in_world(group, backend_name=backend, store=store, group_name=name, backend_config=f"cpu:{backend}", **tags)
+
+
+WorldState: Any = _needed(torch.distributed.distributed_c10d, "_World")
+"""The class of `_world`, the groups of a process."""
+
+
+def module_state(given: tuple[Any, ...] = ()) -> tuple[Any, ...]:
+    """The variables of torch's modules that belong to one rank: DTensor's random tracker. With `given`, set them so."""
+    random = sys.modules.get("torch.distributed.tensor._random")  # importing it takes seconds
+    if random is None:
+        return (None,)
+    if given:
+        (random._rng_tracker,) = given  # type: ignore[attr-defined]
+    return (random._rng_tracker,)

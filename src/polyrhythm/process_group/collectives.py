@@ -20,7 +20,7 @@ _FEW_BYTES = 64 * 1024
 """Up to so many bytes of half precision everyone adds up everything: one round less."""
 
 
-class Collectives:
+class MemoryCollectives:
     """The collectives of `group`, in shared memory."""
 
     def __init__(self, group: MemoryGroup) -> None:
@@ -30,32 +30,32 @@ class Collectives:
     def reduce_all(self, tensors: Sequence[Tensor], how: Reduction) -> None:
         """Each of `tensors` becomes its reduction over the ranks."""
         for tensor in tensors:
-            flat = _flat(tensor)
+            flat = how.scaled(flattened(tensor))
             self._reduce(flat, flat, how)
-            _put(tensor, flat)
+            put_back(tensor, flat)
 
     def reduce_to(self, tensors: Sequence[Tensor], how: Reduction, root: int) -> None:
         """Reduce `tensors` at rank `root` only; the other ranks keep theirs."""
         for tensor in tensors:
-            flat = _flat(tensor)
+            flat = how.scaled(flattened(tensor))
             total = flat if self._rank == root else torch.empty_like(flat)
             self._reduce(flat, total, how)
             if self._rank == root:
-                _put(tensor, total)
+                put_back(tensor, total)
 
     def broadcast(self, tensors: Sequence[Tensor], root: int) -> None:
         """Each of `tensors` becomes what it is at rank `root`."""
         for tensor in tensors:
-            flat = _flat(tensor)
+            flat = flattened(tensor)
             self._group.broadcast(flat, root)
-            _put(tensor, flat)
+            put_back(tensor, flat)
 
     def gather_flat(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
         """For each pair (output, input): everyone's input, one after another in rank order, into the output."""
         for output, own in pairs:
-            whole = _flat(output)
-            self._group.gather(_flat(own), whole)
-            _put(output, whole)
+            whole = flattened(output)
+            self._group.gather(flattened(own), whole)
+            put_back(output, whole)
 
     def gather_lists(self, lists: Sequence[Sequence[Tensor]], owns: Sequence[Tensor]) -> None:
         """For each list of P outputs and its input: rank r's input into output r. Inputs may differ in size between ranks."""
@@ -64,12 +64,12 @@ class Collectives:
                 self._spread(self._everyones(own), outputs)
             else:
                 for rank, output in enumerate(outputs):
-                    piece = _flat(own) if rank == self._rank else _flat(output)
+                    piece = flattened(own) if rank == self._rank else flattened(output)
                     self._group.broadcast(piece, rank)
-                    _put(output, piece)
+                    put_back(output, piece)
 
-    def gather_to(self, outputs: Sequence[Tensor], own: Tensor) -> None:
-        """Rank r's `own` into output r of the one rank that has any."""
+    def gather_to(self, outputs: Sequence[Tensor], own: Tensor, root: int) -> None:
+        """Rank r's `own` into output r of the root, the one rank that has any."""
         everyones = self._everyones(own)
         if outputs:
             self._spread(everyones, outputs)
@@ -77,7 +77,7 @@ class Collectives:
     def scatter(self, output: Tensor, pieces: Sequence[Tensor], root: int) -> None:
         """Piece r of rank `root`, the one that has any, into rank r's `output`."""
         if self._rank == root:
-            whole = torch.cat([_flat(piece).view(-1) for piece in pieces])
+            whole = torch.cat([flattened(piece).view(-1) for piece in pieces])
         else:
             whole = torch.empty(self._ranks * output.numel(), dtype=output.dtype)
         self._group.broadcast(whole, root)
@@ -86,16 +86,17 @@ class Collectives:
     def scatter_reduced(self, pairs: Sequence[tuple[Tensor, Tensor]], how: Reduction) -> None:
         """For each pair (output, input of P times its size): part `rank` of the reduced input into the output."""
         for output, own in pairs:
-            part = _flat(output)
-            self._group.reduce_scatter(_flat(own), part, how.operation, how.divisor(self._ranks))
-            _put(output, part)
+            part = flattened(output)
+            self._group.reduce_scatter(how.scaled(flattened(own)), part, how.operation, how.divisor(self._ranks))
+            put_back(output, part)
 
     def scatter_reduced_list(self, output: Tensor, owns: Sequence[Tensor], how: Reduction) -> None:
         """Input `rank` of P, reduced, into `output`. Inputs may differ in size."""
-        whole = torch.cat([_flat(own).view(-1) for own in owns])
+        whole = torch.cat([flattened(own).view(-1) for own in owns])
         if all(own.numel() == output.numel() for own in owns):
             self.scatter_reduced([(output, whole)], how)
         else:
+            whole = how.scaled(whole)
             self._reduce(whole, whole, how)
             output.detach().copy_(torch.split(whole, [own.numel() for own in owns])[self._rank].view(output.shape))
 
@@ -109,9 +110,9 @@ class Collectives:
         sizes = self._sizes(owns)
         all_sizes = sizes.view(-1).tolist()
         if all_sizes.count(all_sizes[0]) == len(all_sizes) and all(each.numel() == owns[0].numel() for each in outputs):
-            received = _flat(output)
-            self._group.exchange(as_bytes(_flat(own)), as_bytes(received))
-            _put(output, received)
+            received = flattened(output)
+            self._group.exchange(as_bytes(flattened(own)), as_bytes(received))
+            put_back(output, received)
         else:
             self._exchange_buffers(sizes, outputs, owns)
 
@@ -144,7 +145,7 @@ class Collectives:
         most = int(sizes.max())
         buffers, received = (torch.empty(self._ranks, most, dtype=torch.uint8) for _ in range(2))
         for buffer, own in zip(buffers, owns, strict=True):
-            buffer[: own.numel() * own.element_size()] = as_bytes(_flat(own))
+            buffer[: own.numel() * own.element_size()] = as_bytes(flattened(own))
         self._group.exchange(buffers, received)
         if room != sizes[:, self._rank].tolist():
             raise CompositionError(
@@ -156,7 +157,7 @@ class Collectives:
 
     def _everyones(self, own: Tensor) -> Tensor:
         whole = torch.empty(self._ranks * own.numel(), dtype=own.dtype)
-        self._group.gather(_flat(own), whole)
+        self._group.gather(flattened(own), whole)
         return whole.view(self._ranks, -1)
 
     def _spread(self, everyones: Tensor, outputs: Sequence[Tensor]) -> None:
@@ -164,11 +165,11 @@ class Collectives:
             output.detach().copy_(piece.view(output.shape))
 
 
-def _flat(tensor: Tensor) -> Tensor:
+def flattened(tensor: Tensor) -> Tensor:
     """The numbers of `tensor` one after another: itself where it is so, else a copy. Autograd does not see what happens to it."""
     return tensor.detach().contiguous()
 
 
-def _put(tensor: Tensor, flat: Tensor) -> None:
+def put_back(tensor: Tensor, flat: Tensor) -> None:
     if flat.data_ptr() != tensor.data_ptr():
         tensor.detach().copy_(flat.view(tensor.shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from torch.distributed import ReduceOp
 
 from polyrhythm.core.shared_memory import Operation
+from polyrhythm.core.torch_private import factor_of
 from polyrhythm.errors import CompositionError
 
 _BITWISE = {Operation.AND, Operation.OR, Operation.XOR}
@@ -16,10 +18,23 @@ _BITWISE = {Operation.AND, Operation.OR, Operation.XOR}
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The operation on two numbers, and whether to divide by the number of ranks in the end."""
+    """The operation on two numbers, whether to divide by the number of ranks in the end, and by what each rank multiplies its numbers."""
 
     operation: Operation
     mean: bool
+    factor: float | Tensor | None = None
+
+    def __str__(self) -> str:
+        """The name that torch has for it."""
+        return "AVG" if self.mean else self.operation.name if self.factor is None else f"PREMUL_SUM by {self.factor}"
+
+    def scaled(self, own: Tensor) -> Tensor:
+        """What a rank contributes."""
+        return own if self.factor is None else own * self.factor
+
+    def finish(self, total: Tensor, ranks: int) -> Tensor:
+        """The result, of the operation over all ranks."""
+        return total / ranks if self.mean else total
 
     def divisor(self, ranks: int) -> float:
         """The divisor of the result: the number of ranks for a mean, else 1."""
@@ -50,15 +65,29 @@ _REDUCTIONS = {
 
 
 def reduction(op: ReduceOp) -> Reduction:
-    """Raises CompositionError for PREMUL_SUM, which gloo does not know either."""
+    """The reduction that torch's `op` is. Raises CompositionError for an operation that torch has added since."""
     kind = op.op  # type: ignore[attr-defined]
-    found = _REDUCTIONS.get(kind.value)
-    if found is None:
-        raise CompositionError(
-            f"The backend polyrhythm has no {kind}: multiply the tensor first and use ReduceOp.SUM; with fully_shard call "
-            "set_force_sum_reduction_for_comms(True)."
-        )
-    return found
+    if (found := _REDUCTIONS.get(kind.value)) is not None:
+        return found
+    if kind == ReduceOp.PREMUL_SUM:
+        return Reduction(Operation.SUM, False, factor_of(op))
+    raise CompositionError(f"The backend polyrhythm has no reduction {kind}: use another, and compute the rest in the script.")
+
+
+_APPLIED: dict[Operation, Callable[[Tensor, Tensor], Tensor]] = {
+    Operation.SUM: torch.add,
+    Operation.PRODUCT: torch.mul,
+    Operation.MINIMUM: torch.minimum,
+    Operation.MAXIMUM: torch.maximum,
+    Operation.AND: torch.bitwise_and,
+    Operation.OR: torch.bitwise_or,
+    Operation.XOR: torch.bitwise_xor,
+}
+
+
+def apply(operation: Operation, a: Tensor, b: Tensor) -> Tensor:
+    """`operation` on two tensors, element by element."""
+    return _APPLIED[operation](a, b)
 
 
 def as_bytes(tensor: Tensor) -> Tensor:

@@ -32,8 +32,13 @@ class CollectiveCall:
 
     def __str__(self) -> str:
         """The collective and its outputs: "all_reduce of float32 [16]"."""
-        shapes = [f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in _tensors(self.outputs)]
-        return f"{self.name} of {', '.join(shapes[:_SHOWN])}{', ...' if len(shapes) > _SHOWN else ''}" if shapes else self.name
+        return f"{self.name} of {shown(self.outputs)}" if any(True for _ in _tensors(self.outputs)) else self.name
+
+
+def shown(outputs: Any) -> str:
+    """The types and shapes of tensors: "float32 [16], int64 [2, 3]"."""
+    shapes = [f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in _tensors(outputs)]
+    return f"{', '.join(shapes[:_SHOWN])}{', ...' if len(shapes) > _SHOWN else ''}"
 
 
 def _tensors(outputs: Any) -> Iterator[Tensor]:

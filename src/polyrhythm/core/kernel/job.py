@@ -49,6 +49,9 @@ class WorkerContext(Protocol):
     def crew(self) -> CrewSide:
         """The changes of the run's crew."""
 
+    def time(self) -> float:
+        """The seconds of the run so far, with what the program has computed since it last waited."""
+
     def charge(self, samples: int) -> None:
         """A step over `samples` samples was computed: where time is virtual, its duration passes now."""
 

@@ -8,14 +8,14 @@ optimizers) is not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from math import prod
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
 from polyrhythm.core.torch_private import dispatch_mode
 from polyrhythm.errors import WorkloadError
@@ -69,19 +69,16 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return counted
 
 
-@cache
-def _has_own_operations(kind: type[Tensor]) -> bool:
-    return kind.__torch_dispatch__ != Tensor.__torch_dispatch__
-
-
 class CounterOfThread(OperationCounter):  # type: ignore[no-untyped-call]
     """The counter of a program that has its thread for itself: it counts all the time, below the modes of the program."""
 
     is_on_top = True
 
     def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if any(map(_has_own_operations, types)):  # such as DTensor: it makes operations of plain tensors of it, which are counted
+        if any(map(is_traceable_wrapper_subclass_type, types)):  # such as DTensor: it makes operations of plain tensors, which are counted
             return NotImplemented
+        if FakeTensor in types:  # only its shape is wanted
+            return func(*args, **(kwargs or {}))
         return super().__torch_dispatch__(func, types, args, kwargs)
 
     def start(self) -> None:

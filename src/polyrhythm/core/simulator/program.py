@@ -95,6 +95,10 @@ class Program:
         """Virtual workers compute on the CPU, one at a time."""
         return "cpu"
 
+    def time(self) -> float:
+        """The virtual seconds of the run, with what was computed since the scheduler last saw it."""
+        return self.port.now() + self.charged + self.actor.timing.seconds(self._count.flops)
+
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block the program until `coroutine` has ended; meanwhile others run."""
         try:

@@ -13,6 +13,7 @@ from polyrhythm.core.kernel.view import View
 from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
 from polyrhythm.core.simulator.carriers import ThreadCarrier, greenlets
 from polyrhythm.core.simulator.fault_injection import FaultInjection
+from polyrhythm.core.simulator.process_state import ProcessState
 from polyrhythm.core.simulator.program import Program
 from polyrhythm.core.simulator.randomness import Randomness
 from polyrhythm.core.simulator.requested_stop import VirtualStop
@@ -47,7 +48,7 @@ class Staff:
         self.shared = SharedState(
             scheduler.record,
             scheduler.mailroom,
-            Randomness() if separate_randomness else None,
+            ProcessState() if job.threads else Randomness() if separate_randomness else None,
             stopped=scheduler.stopped,
             stop=VirtualStop(job.grace),
         )

@@ -46,6 +46,10 @@ class NodeContext:
         """The torch device of this worker."""
         return self._node.device
 
+    def time(self) -> float:
+        """The seconds since the run began."""
+        return self.port.now()
+
     def charge(self, samples: int) -> None:
         """Nothing: real time has passed."""
 

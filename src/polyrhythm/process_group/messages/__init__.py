@@ -1,0 +1,1 @@
+"""The process group whose members exchange messages."""

@@ -1,0 +1,51 @@
+"""What a member of a process group issues: compared with what the others issue, and named with its line where they differ."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from polyrhythm.errors import RunError
+
+_TORCH = str(Path(torch.__file__).parent)
+_OURS = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`what` all members must issue alike ("all_reduce SUM of float32 [16]"), the group's name and size, and where this one did."""
+
+    what: str
+    group: str
+    number: int
+    where: str
+
+    @property
+    def signature(self) -> str:
+        """What travels with each message."""
+        return f"{self.what}\n{self.where}"
+
+    def compare(self, theirs: str, rank: int, source: int) -> None:
+        """Raise RunError if the member of rank `source` has issued something else."""
+        what, _, where = theirs.partition("\n")
+        if what != self.what:
+            raise RunError(
+                f"The ranks of {self.group} disagree at collective {self.number}: rank {rank} issues {self.what} at {self.where}, "
+                f"and rank {source} {what} at {where}. All ranks must issue the same collectives in the same order."
+            )
+
+
+def line_of_caller() -> str:
+    """The line of the user's code that issues a collective: the innermost that is neither torch's nor ours."""
+    frame: FrameType | None = sys._getframe(1)
+    innermost = frame
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith((_TORCH, _OURS, "<frozen")):
+            return f"{Path(name).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "the backward pass" if innermost is not None else ""

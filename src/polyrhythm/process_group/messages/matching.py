@@ -1,0 +1,92 @@
+"""The receives of a member of a process group, matched with what comes: by source and tag, in the order in which both came, as in MPI."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.errors import RunError
+from polyrhythm.process_group.messages.calls import Call
+from polyrhythm.process_group.messages.collectives import Doing
+from polyrhythm.process_group.messages.message_work import MessageWork
+from polyrhythm.process_group.work_queue import shown
+
+
+class ReceiveWork(MessageWork):
+    """A receive; `source` is the rank of the sender, once it is known."""
+
+    def __init__(self, context: WorkerContext, call: Call, outputs: list[Tensor]) -> None:
+        MessageWork.__init__(self, context, call, outputs)
+        self.outputs = outputs
+        self.source = -1
+
+    def _source_rank(self) -> int:
+        """The sender's rank in the group, which torch asks for after a receive from anyone."""
+        return self.source
+
+    source_rank = _source_rank
+
+
+@dataclass(slots=True, eq=False)
+class _Posted:
+    source: int | None
+    tag: int
+    come: Latch = field(default_factory=Latch)
+    message: Message | None = None
+
+    def takes(self, message: Message) -> bool:
+        source, tag = message.numbers
+        return self.tag == tag and self.source in (None, source)
+
+
+class Matching:
+    """The receives that wait, and the messages that no receive has waited for."""
+
+    def __init__(self, port: Port, topic: str) -> None:
+        self._port = port
+        self._topic = topic
+        self._posted: list[_Posted] = []
+        self._early: list[Message] = []
+
+    async def listen(self) -> None:
+        """Match what comes, as long as the member lives."""
+        while (delivery := await self._port.receive(self._topic)) is not None:
+            message = delivery.message
+            for posted in self._posted:
+                if posted.takes(message):
+                    self._posted.remove(posted)
+                    posted.message = message
+                    posted.come.open()
+                    break
+            else:
+                self._early.append(message)
+
+    def take(self, source: int | None, tag: int, work: ReceiveWork) -> Doing:
+        """Receive into the outputs of `work`; it is posted at once, so that receives are matched in the order of the calls."""
+        posted = _Posted(source, tag)
+        early = next((message for message in self._early if posted.takes(message)), None)
+        if early is None:
+            self._posted.append(posted)
+        else:
+            self._early.remove(early)
+            posted.message = early
+            posted.come.open()
+        return self._received(posted, work)
+
+    async def _received(self, posted: _Posted, work: ReceiveWork) -> None:
+        await self._port.wait(posted.come)
+        message = posted.message
+        assert message is not None
+        work.source = int(message.numbers[0])
+        if [value.numel() for value in message.tensors] != [output.numel() for output in work.outputs]:
+            raise RunError(
+                f"A receive of {shown(work.outputs)} at {work.call.where} got {message.text} from rank {work.source}: both must have as "
+                "many elements, and sends and receives the same order."
+            )
+        for output, value in zip(work.outputs, message.tensors, strict=True):
+            output.detach().copy_(value.view(output.shape))

@@ -1,0 +1,129 @@
+"""The `Work` of a collective that is made of messages: the program waits for it in the runtime, so that others continue meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch.autograd import Variable
+from torch.futures import Future
+
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.torch_private import backward_pass
+from polyrhythm.process_group.messages.calls import Call
+from polyrhythm.process_group.messages.collectives import Doing
+
+_UNLIMITED = timedelta(0)
+_POLL_SECONDS = 1e-5
+"""The virtual time that a look at an unfinished collective takes: a loop of looks must come to its end."""
+
+
+class MessageWork(dist.Work):
+    """What a program has issued. Its callbacks are called when the program waits for it, in its own thread."""
+
+    def __init__(self, context: WorkerContext, call: Call, outputs: Any) -> None:
+        dist.Work.__init__(self)
+        self.call = call
+        self.done = Latch()
+        """Opened when it is done, well or not."""
+        self._context = context
+        self._outputs = outputs
+        self._error: BaseException | None = None
+        self._future: AwaitedFuture | None = None
+
+    async def carry(self, doing: Doing) -> None:
+        """Do it; an error is kept for those who wait."""
+        try:
+            await doing
+        except Exception as error:
+            self._error = error
+        self.done.open()
+
+    def wait(self, timeout: timedelta = _UNLIMITED) -> bool:
+        """Return when it is done; raises its error."""
+        if not self.done.is_open:
+            self._context.perform(waited(self._context.port, self.done, self.call))
+        if self._future is not None:
+            self._future.complete()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self) -> bool:
+        """True if it is done; a look that finds it unfinished takes some virtual time."""
+        if not self.done.is_open:
+            self._context.perform(_looked(self._context.port))
+        return self.done.is_open
+
+    def is_success(self) -> bool:
+        """True if it is done without an error."""
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        """The error, if there was one."""
+        return self._error
+
+    def result(self) -> Any:
+        """The outputs; waits for them."""
+        self.wait()
+        return self._outputs
+
+    def synchronize(self) -> None:
+        """Wait until it is done."""
+        self.wait()
+
+    def get_future(self) -> Future[Any]:
+        """The outputs, when they are there.
+
+        Within a backward pass the caller may be C++, whose wait would let nobody continue: it is completed at the end of the pass, before.
+        """
+        if self._future is None:
+            self._future = AwaitedFuture(self.wait, lambda: self._outputs)
+            if backward_pass() >= 0:
+                Variable._execution_engine.queue_callback(self._future.settle)
+        return self._future
+
+
+class AwaitedFuture(Future[Any]):
+    """A future whose wait is the runtime's."""
+
+    def __new__(cls, await_it: Callable[[], bool], value: Callable[[], Any]) -> AwaitedFuture:
+        return super().__new__(cls)
+
+    def __init__(self, await_it: Callable[[], bool], value: Callable[[], Any]) -> None:
+        super().__init__()
+        self._await_it = await_it
+        self._value = value
+        self._completed = False
+
+    def wait(self) -> Any:
+        """The value, when it is there; raises the error."""
+        self._await_it()
+        return self._value()
+
+    def settle(self) -> None:
+        """Wait, and call what is chained; an error is passed on through the future."""
+        try:
+            self._await_it()
+        except Exception as error:
+            self._completed = True
+            self.set_exception(error)
+
+    def complete(self) -> None:
+        """It is done: call what is chained."""
+        if not self._completed:
+            self._completed = True
+            self.set_result(self._value())
+
+
+async def waited(port: Port, latch: Latch, call: Call | None = None) -> None:
+    """Wait for the latch of `call`."""
+    await port.wait(latch)
+
+
+async def _looked(port: Port) -> None:
+    await port.sleep(_POLL_SECONDS)

@@ -1,0 +1,1 @@
+"""Programs of torch.distributed, unchanged, as the workers of a run in virtual time."""

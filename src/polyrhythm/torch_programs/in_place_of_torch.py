@@ -1,0 +1,119 @@
+"""What stands in torch's place while ranks share a process: the state of torch.distributed, its groups and its stores, by thread.
+
+`running` puts it there for the time of a run. Threads that are no rank find what was there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from polyrhythm.core.torch_private import isolated_threads, register_group, set_group_names
+from polyrhythm.errors import CompositionError
+from polyrhythm.process_group.messages.message_group import MessageGroup
+from polyrhythm.torch_programs.meeting import MeetingStore
+from polyrhythm.torch_programs.ranks import current
+from polyrhythm.torch_programs.world import WorldByThread
+
+_BACKENDS = ("gloo", "nccl", "mpi", "polyrhythm", "undefined")
+
+
+def backends_of(backend: str) -> str:
+    """The backend of tensors on the CPU, of "gloo" or "cpu:gloo,cuda:nccl". Raises CompositionError for one that has no counterpart."""
+    name = str(backend or "gloo").lower()
+    parts = dict(part.split(":", 1) for part in name.split(",") if ":" in part)
+    found = parts.get("cpu", name if not parts else next(iter(parts.values())))
+    if found not in _BACKENDS:
+        raise CompositionError(f"The backend {backend!r} has no counterpart in virtual time: give one of {', '.join(_BACKENDS[:-1])}.")
+    return "gloo" if found == "undefined" else found
+
+
+def make_group(
+    group_size: int,
+    group_rank: int,
+    global_ranks_in_group: list[int],
+    backend: Any,
+    store: Any,
+    group_name: Any,
+    backend_options: Any = None,
+    timeout: timedelta | None = None,
+    pg_tag: str | None = None,
+    device_id: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, Any]:
+    """A group, as torch's `_new_process_group_helper`, whose parameters these are, for the rank that calls it."""
+    rank = current()
+    assert rank is not None
+    if group_name in c10d._world.pg_names.values():
+        raise ValueError(f"A group of the name {group_name!r} exists: give another name.")
+    if global_ranks_in_group and rank.rank not in global_ranks_in_group:
+        return c10d.GroupMember.NON_GROUP_MEMBER, None
+    found = backends_of(backend)
+    prefixed = dist.PrefixStore(f"{group_name}/", store)  # type: ignore[attr-defined]
+    members = global_ranks_in_group or list(range(group_size))
+    group = MessageGroup(prefixed, rank.context, str(group_name), members, group_rank, timeout or timedelta(minutes=30))
+    set_group_names(group, str(group_name), group_desc or "undefined")
+    register_group(group, found, prefixed, str(group_name), pg_tag)
+    return group, prefixed
+
+
+def _by_rank(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """`ours` for ranks, `theirs` for other threads."""
+
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        return (theirs if current() is None else ours)(*args, **kwargs)
+
+    return chosen
+
+
+def _store_at(kind: str, *address: object) -> MeetingStore:
+    rank = current()
+    assert rank is not None
+    return MeetingStore(rank.context, rank.meeting.values((kind, *address)))
+
+
+def _tcp(host_name: str, port: int, *others: Any, timeout: timedelta | None = None, **more: Any) -> MeetingStore:
+    store = _store_at("tcp", port)
+    store.host, store.port = host_name, port  # type: ignore[attr-defined]
+    if timeout is not None:
+        store.set_timeout(timeout)
+    return store
+
+
+def _file(path: str, *others: Any) -> MeetingStore:
+    store = _store_at("file", path)
+    store.path = path  # type: ignore[attr-defined]
+    return store
+
+
+def _hash() -> MeetingStore:
+    rank = current()
+    assert rank is not None
+    return MeetingStore(rank.context, type(rank.meeting)().values(()))
+
+
+@contextmanager
+def running() -> Iterator[None]:
+    """Put it in torch's place for the time of a run."""
+    stores: dict[str, Callable[..., Any]] = {"TCPStore": _tcp, "FileStore": _file, "HashStore": _hash}
+    with ExitStack() as undo:
+        undo.enter_context(isolated_threads())
+
+        def put(where: Any, name: str, value: Any) -> None:
+            before = getattr(where, name)
+            setattr(where, name, value)
+            undo.callback(setattr, where, name, before)
+
+        put(c10d, "_world", WorldByThread(c10d._world))
+        put(c10d, "_new_process_group_helper", _by_rank(make_group, c10d._new_process_group_helper))
+        for kind, make in stores.items():
+            for where in (dist, c10d, import_module("torch.distributed.rendezvous")):
+                if hasattr(where, kind):
+                    put(where, kind, _by_rank(make, getattr(where, kind)))
+        yield

@@ -1,0 +1,159 @@
+"""The stores in which the ranks of a program find each other, and how one waits there for another."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from torch.distributed import Store  # type: ignore[attr-defined]
+
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.message import ASIDE, Message
+from polyrhythm.core.kernel.port import Port
+
+_DEFAULT = timedelta(seconds=300)
+_TOPIC = ASIDE + "store/"
+"""Messages under it are not counted, and take no virtual time."""
+
+
+class MeetingPlace:
+    """The values of all stores of a run, by their address, such as ("tcp", "127.0.0.1", 29500)."""
+
+    def __init__(self) -> None:
+        self._stores: dict[tuple[object, ...], Values] = defaultdict(Values)
+
+    def values(self, address: tuple[object, ...]) -> Values:
+        """Those at `address`; the first who asks makes them."""
+        return self._stores[address]
+
+
+class Values:
+    """The values of one store, and who waits for a key."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, bytes] = {}
+        self.queues: dict[str, list[bytes]] = defaultdict(list)
+        self._waiting: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        self._numbers = itertools.count()
+
+    async def arrived(self, port: Port, key: str, seconds: float) -> bool:
+        """Wait until somebody sets `key`: False if that takes longer."""
+        topic = f"{_TOPIC}{next(self._numbers)}"
+        self._waiting[key].append((port.name, topic))
+        return await port.receive(topic, timeout=seconds) is not None
+
+    async def announce(self, port: Port, key: str) -> None:
+        """Wake those who wait for `key`."""
+        for name, topic in self._waiting.pop(key, ()):
+            await port.send(name, Message(topic))
+
+
+class MeetingStore(Store):
+    """A store of torch.distributed whose waits let the other ranks continue."""
+
+    def __init__(self, context: WorkerContext, values: Values, timeout: timedelta = _DEFAULT) -> None:
+        super().__init__()
+        self._context = context
+        self._values = values
+        self._limit = timeout
+
+    def set(self, key: str, value: Any) -> None:
+        """Set `key`."""
+        self._put(key, _bytes(value))
+
+    def get(self, key: str) -> bytes:
+        """The value of `key`, when somebody has set it. Raises DistStoreError after the timeout."""
+        self.wait([key])
+        return self._values.known[key]
+
+    def add(self, key: str, value: int) -> int:
+        """Add to a number, and return it."""
+        total = int(self._values.known.get(key, b"0")) + value
+        self._put(key, str(total).encode())
+        return total
+
+    def compare_set(self, key: str, expected_value: Any, desired_value: Any) -> bytes:
+        """Set `key` if its value is the expected one, or if it has none and nothing is expected; returns its value."""
+        known, expected = self._values.known.get(key), _bytes(expected_value)
+        if known == expected or (known is None and not expected):
+            self._put(key, _bytes(desired_value))
+        return self._values.known.get(key, expected)
+
+    def check(self, keys: list[str]) -> bool:
+        """True if all are set."""
+        return all(key in self._values.known for key in keys)
+
+    def delete_key(self, key: str) -> bool:
+        """Remove `key`; True if it was there."""
+        return self._values.known.pop(key, None) is not None
+
+    def num_keys(self) -> int:
+        """The number of keys."""
+        return len(self._values.known)
+
+    def list_keys(self) -> list[str]:
+        """All keys."""
+        return list(self._values.known)
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        """The values of several keys."""
+        return [self.get(key) for key in keys]
+
+    def multi_set(self, keys: list[str], values: Sequence[Any]) -> None:
+        """Set several keys."""
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+    def append(self, key: str, value: Any) -> None:
+        """Append to the value of `key`."""
+        self._put(key, self._values.known.get(key, b"") + _bytes(value))
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        """Return when all are set. Raises DistStoreError after the timeout."""
+        from torch.distributed import DistStoreError
+
+        seconds = (timeout or self._limit).total_seconds()
+        port = self._context.port
+        for key in keys:
+            while key not in self._values.known:
+                if not self._context.perform(self._values.arrived(port, key, seconds)):
+                    raise DistStoreError(f"wait timeout after {1000 * seconds:.0f}ms, keys: {key}")
+
+    def queue_push(self, key: str, value: Any) -> None:
+        """Append to the queue `key`."""
+        self._values.queues[key].append(_bytes(value))
+        self._context.perform(self._values.announce(self._context.port, f"queue {key}"))
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """Take the oldest of the queue `key`."""
+        while block and not self._values.queues[key]:
+            self._context.perform(self._values.arrived(self._context.port, f"queue {key}", self._limit.total_seconds()))
+        return self._values.queues[key].pop(0)
+
+    def queue_len(self, key: str) -> int:
+        """The length of the queue `key`."""
+        return len(self._values.queues[key])
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set how long waits last."""
+        self._limit = timeout
+
+    @property
+    def timeout(self) -> timedelta:
+        """How long waits last."""
+        return self._limit
+
+    def has_extended_api(self) -> bool:
+        """True: it has `append` and the calls for several keys."""
+        return True
+
+    def _put(self, key: str, value: bytes) -> None:
+        self._values.known[key] = value
+        self._context.perform(self._values.announce(self._context.port, key))
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
