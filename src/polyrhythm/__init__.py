@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from polyrhythm.tools.planner.table import plan_text as plan_text
     from polyrhythm.tools.recipes.recipe import lint_recipe as lint_recipe
     from polyrhythm.tools.recipes.recipe_check import check_recipe as check_recipe
+    from polyrhythm.torch_programs.simulate import simulate as simulate
     from polyrhythm.workloads.load import load_workload as load_workload
 
 _PACKAGES = (
@@ -83,6 +84,7 @@ _PLACES = {
     "tools.planner.table": "plan_text",
     "tools.recipes.recipe": "lint_recipe",
     "tools.recipes.recipe_check": "check_recipe",
+    "torch_programs.simulate": "simulate",
     "workloads.load": "load_workload",
 }
 _HOMES = {name: f"polyrhythm.{place}" for place, names in _PLACES.items() for name in names.split()}

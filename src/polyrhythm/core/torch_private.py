@@ -107,6 +107,20 @@ dispatch_mode: Callable[[], Any] = _needed(torch.utils._python_dispatch, "_get_c
 """The innermost dispatch mode of the thread: one that a user enters inside of ours must see the calls, and ours not."""
 
 
+wraps_tensors: Callable[[type], bool] = _needed(torch.utils._python_dispatch, "is_traceable_wrapper_subclass_type")
+"""True for a class of tensors, such as DTensor, that makes operations of plain tensors of each of its own."""
+
+
+def has_shapes_only(kind: type) -> bool:
+    """True for FakeTensor: DTensor asks for the shape of a result with it, and nothing is computed."""
+    return issubclass(kind, torch._subclasses.FakeTensor)
+
+
+def at_end_of_backward(call: Callable[[], None]) -> None:
+    """`queue_callback`: make `call` at the end of the backward pass that is under way, in the order of these calls."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
 def without_dispatch() -> AbstractContextManager[Any]:
     """`_DisableTorchDispatch`: dispatch modes do not see what is done here, such as taking numpy's view of a tensor."""
     mode: AbstractContextManager[Any] = torch._C._DisableTorchDispatch()

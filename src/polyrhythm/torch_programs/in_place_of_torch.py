@@ -1,6 +1,6 @@
 """What stands in torch's place while ranks share a process: the state of torch.distributed, its groups and its stores, by thread.
 
-`running` puts it there for the time of a run. Threads that are no rank find what was there before.
+`groups_of_ranks` puts it there for the time of a run. Threads that are no rank find what was there before.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _hash() -> MeetingStore:
 
 
 @contextmanager
-def running() -> Iterator[None]:
+def groups_of_ranks() -> Iterator[None]:
     """Put it in torch's place for the time of a run."""
     stores: dict[str, Callable[..., Any]] = {"TCPStore": _tcp, "FileStore": _file, "HashStore": _hash}
     with ExitStack() as undo:

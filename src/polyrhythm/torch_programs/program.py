@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.torch_programs.meeting import MeetingPlace
 from polyrhythm.torch_programs.ranks import Rank, being
+from polyrhythm.torch_programs.steps import Steps
 from polyrhythm.torch_programs.world import RankWorld
 
 Main = Callable[[], Any]
+_PORT = 29500
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +30,14 @@ class Script:
     path: Path
     arguments: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return " ".join([str(self.path), *self.arguments])
+
     def __call__(self) -> None:
+        """Run it, as the module `__main__` of the rank."""
         main = types.ModuleType("__main__")
         main.__file__ = str(self.path)
-        main.__builtins__ = __builtins__  # type: ignore[attr-defined]
+        main.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = main
         sys.argv = [str(self.path), *self.arguments]
         sys.path.insert(0, str(self.path.resolve().parent))
@@ -44,38 +51,42 @@ class Function:
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
 
+    def __str__(self) -> str:
+        return str(getattr(self.function, "__qualname__", self.function))
+
     def __call__(self) -> None:
+        """Call it."""
         self.function(*self.arguments)
 
 
-def job_of(main: Main, ranks: int, seed: int, hosts: Sequence[str] = ()) -> Job:
-    """`ranks` copies of `main`, in the environment that torchrun would give them, on one host each."""
+def job_of(main: Main, ranks: int, seed: int, timeline: bool = False) -> Job:
+    """`ranks` copies of `main`, in the environment that torchrun would give them, each on a host of its own."""
     meeting = MeetingPlace()
 
-    def program(context: WorkerContext) -> None:
+    def program(context: WorkerContext) -> Message:
         number = rank_of(context.port.name)
         os.environ.update(environment(number, ranks))
         sys.argv, sys.path = list(sys.argv), list(sys.path)
-        with being(Rank(number, ranks, context, meeting, RankWorld())):
+        steps = Steps(context)
+        with being(Rank(number, ranks, context, meeting, RankWorld(), steps)):
             try:
                 main()
             except SystemExit as end:
                 if end.code not in (None, 0):
                     raise
+        return steps.result()
 
-    return Job(ranks, 0, program, _nothing, lambda name: True, seed=seed, threads=True)
+    return Job(ranks, 0, program, _nothing, lambda name: True, seed=seed, timeline=timeline, threads=True)
 
 
 def environment(rank: int, ranks: int) -> dict[str, str]:
-    """The variables that torchrun sets, with each rank on its own host."""
-    numbers = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "GROUP_RANK": rank, "GROUP_WORLD_SIZE": ranks}
-    numbers |= {"ROLE_RANK": rank, "ROLE_WORLD_SIZE": ranks, "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0}
-    places = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none", "OMP_NUM_THREADS": "1"}
-    return {**{name: str(number) for name, number in numbers.items()}, **places}
+    """The variables that torchrun sets, for ranks that each have a host."""
+    of_rank = {"RANK": rank, "GROUP_RANK": rank, "ROLE_RANK": rank, "LOCAL_RANK": 0}
+    of_all = {"WORLD_SIZE": ranks, "GROUP_WORLD_SIZE": ranks, "ROLE_WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": 1, "OMP_NUM_THREADS": 1}
+    elastic = {"TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0, "TORCHELASTIC_RUN_ID": "none"}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _PORT}
+    return {name: str(value) for name, value in {**of_rank, **of_all, **elastic, **place}.items()}
 
 
 async def _nothing(port: Port, record: Any) -> None:
     """No servers."""
-
-
-__all__ = ["Function", "Script", "environment", "job_of"]

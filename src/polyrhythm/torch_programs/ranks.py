@@ -14,13 +14,15 @@ from polyrhythm.torch_programs.meeting import MeetingPlace
 
 @dataclass(slots=True, eq=False)
 class Rank:
-    """Rank `rank` of `size`, the program of `context`; `meeting` is what all ranks of the run share. `world` is torch's own state of it."""
+    """Rank `rank` of `size`, the program of `context`; `meeting` is what all ranks of the run share. `world` is torch's own state of it,
+    `steps` counts those of its optimizers."""
 
     rank: int
     size: int
     context: WorkerContext
     meeting: MeetingPlace
     world: Any
+    steps: Any
 
 
 _here = threading.local()

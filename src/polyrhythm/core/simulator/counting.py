@@ -14,10 +14,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from polyrhythm.core.torch_private import dispatch_mode
+from polyrhythm.core.torch_private import dispatch_mode, has_shapes_only, wraps_tensors
 from polyrhythm.errors import WorkloadError
 
 aten = torch.ops.aten
@@ -75,9 +74,9 @@ class CounterOfThread(OperationCounter):  # type: ignore[no-untyped-call]
     is_on_top = True
 
     def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if any(map(is_traceable_wrapper_subclass_type, types)):  # such as DTensor: it makes operations of plain tensors, which are counted
+        if any(map(wraps_tensors, types)):  # such as DTensor: it makes operations of plain tensors, which are counted
             return NotImplemented
-        if FakeTensor in types:  # only its shape is wanted
+        if any(map(has_shapes_only, types)):
             return func(*args, **(kwargs or {}))
         return super().__torch_dispatch__(func, types, args, kwargs)
 

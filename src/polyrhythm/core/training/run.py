@@ -6,7 +6,7 @@ Users call `run`; the command line, the planner and the measurements call `attem
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from polyrhythm import systems
 from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
 from polyrhythm.core.kernel.crew import Crew
-from polyrhythm.core.kernel.events import Overwritten
-from polyrhythm.core.kernel.job import Ending, Runtime, Work
+from polyrhythm.core.kernel.events import Overwritten, Recorder
+from polyrhythm.core.kernel.job import Ending, Runtime
 from polyrhythm.core.kernel.stopping import stoppable, stops_reported
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
@@ -138,14 +138,14 @@ def attempt(
     notes = {**recorded_checkpoints(wanted, strategy, training.workers, here), **(notes or {})}
     outcome = Outcome(summary, settings=recorded_settings(train, strategy, runtime, notes))
     with stoppable():
-        return _carry_out(work, runtime, Log(outcome, directory, watch, loggers, wanted))
+        return carry_out(lambda record: runtime.execute(work, record), Log(outcome, directory, watch, loggers, wanted))
 
 
-def _carry_out(work: Work, runtime: Runtime, log: Log) -> Attempt:
-    """Run `work` until it ends, fails or is interrupted; its record is completed in every case."""
+def carry_out(execute: Callable[[Recorder], Ending], log: Log) -> Attempt:
+    """Call `execute`, which runs until it ends, fails or is interrupted; its record is completed in every case."""
     error: PolyrhythmError | None = None
     try:
-        conclude(log.outcome, runtime.execute(work, log.record))
+        conclude(log.outcome, execute(log.record))
     except PolyrhythmError as problem:
         error = problem
     except Exception as problem:  # of the system: no process, no memory, no file left

@@ -40,9 +40,7 @@ class MessageGroup(PythonGroup[Doing]):
     receives besides. `within` are the seconds after which a wait fails.
     """
 
-    def __init__(
-        self, store: Store, context: WorkerContext, name: str, members: Sequence[int], rank: int, within: timedelta
-    ) -> None:
+    def __init__(self, store: Store, context: WorkerContext, name: str, members: Sequence[int], rank: int, within: timedelta) -> None:
         PythonGroup.__init__(self, store, rank, len(members))
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, name_only_backend(rank, len(members)))
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)

@@ -7,13 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
-from torch.autograd import Variable
 from torch.futures import Future
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.port import Port
-from polyrhythm.core.torch_private import backward_pass
+from polyrhythm.core.torch_private import at_end_of_backward, backward_pass
 from polyrhythm.process_group.messages.calls import Call
 from polyrhythm.process_group.messages.collectives import Doing
 
@@ -84,7 +83,7 @@ class MessageWork(dist.Work):
         if self._future is None:
             self._future = AwaitedFuture(self.wait, lambda: self._outputs)
             if backward_pass() >= 0:
-                Variable._execution_engine.queue_callback(self._future.settle)
+                at_end_of_backward(self._future.settle)
         return self._future
 
 
