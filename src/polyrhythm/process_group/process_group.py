@@ -6,7 +6,7 @@ What is not here (send and receive), and sums of sparse tensors, go to the gloo 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.distributed.distributed_c10d import AllreduceOptions, ProcessGroupGlo
 from polyrhythm.core.shared_memory import MemoryGroup
 from polyrhythm.core.torch_private import backward_pass, timeout_of
 from polyrhythm.process_group.collectives import MemoryCollectives
-from polyrhythm.process_group.python_group import Collectives, IssueOptions, PythonGroup
+from polyrhythm.process_group.python_group import Issue, IssueOptions, PythonGroup
 from polyrhythm.process_group.rendezvous import SharedMembership
 from polyrhythm.process_group.watchdog import Watchdog
 from polyrhythm.process_group.work_queue import CollectiveCall, WorkQueue
@@ -61,11 +61,11 @@ class PolyrhythmGroup(PythonGroup[None]):
             self._memory.lose(rank)
         self.shutdown()
 
-    def _issue(self, name: str, do: Callable[[Collectives[None]], None], outputs: Any, opts: IssueOptions) -> dist.Work:
+    def _issue(self, issue: Issue[None], opts: IssueOptions) -> dist.Work:
         seconds = opts.timeout.total_seconds()
         if seconds <= 0:  # not given
             seconds = timeout_of(self._gloo)
-        call = CollectiveCall(lambda: do(self._collectives), name, outputs, seconds)
+        call = CollectiveCall(lambda: issue.do(self._collectives), issue.name, issue.outputs, seconds)
         return self._queue.later(call) if opts.asyncOp and not _called_by_a_hook() else self._queue.now(call)
 
 

@@ -11,9 +11,11 @@ is not a dense tensor on the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import (  # type: ignore[attr-defined]
@@ -32,6 +34,7 @@ from torch.distributed.distributed_c10d import (  # type: ignore[attr-defined]
 
 from polyrhythm.process_group import check
 from polyrhythm.process_group.operations import Reduction, reduction
+from polyrhythm.process_group.work_queue import shown
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -84,6 +87,24 @@ class Collectives(Protocol[R_co]):
         """Done when all have come."""
 
 
+@dataclass(frozen=True, slots=True)
+class Issue(Generic[R]):
+    """A collective that a rank issues: its usual name, how it is done, what it writes to, and what all ranks must give alike."""
+
+    name: str
+    do: Callable[[Collectives[R]], R]
+    outputs: Any
+    alike: Sequence[Any]
+
+    def __str__(self) -> str:
+        """The name and what must be alike: "all_reduce SUM float32 [16]"."""
+        return " ".join([self.name, *filter(None, map(_shown, self.alike))])
+
+
+def _shown(part: Any) -> str:
+    return f"root {part}" if isinstance(part, int) else str(part) if isinstance(part, Reduction | torch.dtype) else shown(part)
+
+
 class PythonGroup(dist.ProcessGroup, Generic[R]):
     """Rank `rank` of `size` members; a class of groups says in `_issue` how a collective is done."""
 
@@ -95,8 +116,8 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
         """The store of the members' rendezvous."""
         return self._store
 
-    def _issue(self, name: str, do: Callable[[Collectives[R]], R], outputs: Any, opts: IssueOptions) -> dist.Work:
-        """Have `do` done with the collectives of the group, in turn; `name` and `outputs` describe it."""
+    def _issue(self, issue: Issue[R], opts: IssueOptions) -> dist.Work:
+        """Have it done with the collectives of the group, in turn."""
         raise NotImplementedError
 
     def _sum_sparse(self, tensors: list[Tensor], opts: AllreduceOptions) -> dist.Work:
@@ -112,7 +133,7 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
         check.dense(*tensors)
         how = reduction(opts.reduceOp)
         check.reducible(tensors, how)
-        return self._issue("all_reduce", lambda made: made.reduce_all(tensors, how), tensors, opts)
+        return self._issue(Issue("all_reduce", lambda made: made.reduce_all(tensors, how), tensors, (how, tensors)), opts)
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: AllreduceCoalescedOptions) -> dist.Work:
         """Reduce several tensors over all ranks, in place."""
@@ -124,14 +145,14 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
         check.dense(*tensors)
         check.reducible(tensors, how)
         check.root(root, self.size())
-        return self._issue("reduce", lambda made: made.reduce_to(tensors, how, root), tensors, opts)
+        return self._issue(Issue("reduce", lambda made: made.reduce_to(tensors, how, root), tensors, (how, root, tensors)), opts)
 
     def broadcast(self, tensors: list[Tensor], opts: BroadcastOptions) -> dist.Work:
         """Copy the root's tensors to all ranks, in place."""
         root = opts.rootRank
         check.dense(*tensors)
         check.root(root, self.size())
-        return self._issue("broadcast", lambda made: made.broadcast(tensors, root), tensors, opts)
+        return self._issue(Issue("broadcast", lambda made: made.broadcast(tensors, root), tensors, (root, tensors)), opts)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
         """Gather everyone's input into the list of outputs; sizes may differ between ranks."""
@@ -139,7 +160,7 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
             check.dense(own, *each)
             check.one_for_each(each, own, self.size())
         given = outputs[0] if len(outputs) == 1 else outputs  # as gloo's futures
-        return self._issue("all_gather", lambda made: made.gather_lists(outputs, inputs), given, opts)
+        return self._issue(Issue("all_gather", lambda made: made.gather_lists(outputs, inputs), given, outputs), opts)
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
         """Gather several inputs, into outputs given rank by rank."""
@@ -161,7 +182,9 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
         if opts.rootRank == self.rank():
             check.one_for_each(room, inputs[0], self.size())
             check.equal(room, inputs[0])
-        return self._issue("gather", lambda made: made.gather_to(room, inputs[0], opts.rootRank), room, opts)
+        return self._issue(
+            Issue("gather", lambda made: made.gather_to(room, inputs[0], opts.rootRank), room, (opts.rootRank, inputs)), opts
+        )
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: ScatterOptions) -> dist.Work:
         """Piece r of the root's list into rank r's output."""
@@ -172,7 +195,7 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
         if root == self.rank():
             check.one_for_each(pieces, outputs[0], self.size())
             check.equal(pieces, outputs[0])
-        return self._issue("scatter", lambda made: made.scatter(outputs[0], pieces, root), outputs, opts)
+        return self._issue(Issue("scatter", lambda made: made.scatter(outputs[0], pieces, root), outputs, (root, outputs)), opts)
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: ReduceScatterOptions) -> dist.Work:
         """The reduction of everyone's piece `rank` into the output; pieces may differ in size."""
@@ -180,7 +203,9 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
         check.dense(*outputs, *inputs[0])
         check.reducible(outputs, how)
         check.one_for_each(inputs[0], outputs[0], self.size())
-        return self._issue("reduce_scatter", lambda made: made.scatter_reduced_list(outputs[0], inputs[0], how), outputs, opts)
+        return self._issue(
+            Issue("reduce_scatter", lambda made: made.scatter_reduced_list(outputs[0], inputs[0], how), outputs, (how, inputs[0])), opts
+        )
 
     def reduce_scatter_single(self, output: Tensor, own: Tensor, opts: ReduceScatterOptions) -> dist.Work:
         """Part `rank` of the reduction into the output."""
@@ -199,18 +224,20 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
             check.parts(own, output, 1)
         check.one_for_each([output], own, 1)
         received, sent = check.rows(output, output_splits, self.size()), check.rows(own, input_splits, self.size())
-        return self._issue("all_to_all", lambda made: made.exchange_rows((output, own), received, sent), [output], opts)
+        return self._issue(
+            Issue("all_to_all", lambda made: made.exchange_rows((output, own), received, sent), [output], (own.dtype,)), opts
+        )
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: AllToAllOptions) -> dist.Work:
         """Tensor k to rank k; sizes may differ."""
         check.dense(*outputs, *inputs)
         check.one_for_each(outputs, inputs[0], self.size())
         check.one_for_each(inputs, inputs[0], self.size())
-        return self._issue("all_to_all", lambda made: made.exchange_lists(outputs, inputs), outputs, opts)
+        return self._issue(Issue("all_to_all", lambda made: made.exchange_lists(outputs, inputs), outputs, (inputs[0].dtype,)), opts)
 
     def barrier(self, opts: BarrierOptions | None = None) -> dist.Work:
         """Return when all have come."""
-        return self._issue("barrier", lambda made: made.barrier(), [], opts or BarrierOptions())
+        return self._issue(Issue("barrier", lambda made: made.barrier(), [], ()), opts or BarrierOptions())
 
     # C++ and older Python code know these names
     _allgather_base = all_gather_single
@@ -223,7 +250,7 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
         for output, own in pairs:
             check.dense(output, own)
             check.parts(output, own, self.size())
-        return self._issue("all_gather", lambda made: made.gather_flat(pairs), outputs, opts)
+        return self._issue(Issue("all_gather", lambda made: made.gather_flat(pairs), outputs, outputs), opts)
 
     def _scatter_reduced(self, pairs: list[tuple[Tensor, Tensor]], outputs: Any, opts: ReduceScatterOptions) -> dist.Work:
         how = reduction(opts.reduceOp)
@@ -231,4 +258,4 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
             check.dense(output, own)
             check.parts(own, output, self.size())
             how.check(own)
-        return self._issue("reduce_scatter", lambda made: made.scatter_reduced(pairs, how), outputs, opts)
+        return self._issue(Issue("reduce_scatter", lambda made: made.scatter_reduced(pairs, how), outputs, (how, outputs)), opts)

@@ -57,7 +57,7 @@ def make_group(
     found = backends_of(backend)
     prefixed = dist.PrefixStore(f"{group_name}/", store)  # type: ignore[attr-defined]
     members = global_ranks_in_group or list(range(group_size))
-    group = MessageGroup(prefixed, rank.context, str(group_name), members, group_rank, timeout or timedelta(minutes=30))
+    group = MessageGroup(prefixed, rank.desk, str(group_name), members, group_rank, timeout or timedelta(minutes=30))
     set_group_names(group, str(group_name), group_desc or "undefined")
     register_group(group, found, prefixed, str(group_name), pg_tag)
     return group, prefixed

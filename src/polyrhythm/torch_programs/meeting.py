@@ -13,6 +13,7 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import ASIDE, Message
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.process_group.messages.desk import Desk, Ledger
 
 _DEFAULT = timedelta(seconds=300)
 _TOPIC = ASIDE + "store/"
@@ -24,6 +25,9 @@ class MeetingPlace:
 
     def __init__(self) -> None:
         self._stores: dict[tuple[object, ...], Values] = defaultdict(Values)
+        self.ledger: Ledger = {}
+        self.desks: dict[int, Desk] = {}
+        """Those of the ranks that have begun."""
 
     def values(self, address: tuple[object, ...]) -> Values:
         """Those at `address`; the first who asks makes them."""

@@ -14,6 +14,7 @@ from polyrhythm.core.kernel.job import Job, WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.torch_programs.meeting import MeetingPlace
 from polyrhythm.torch_programs.ranks import Rank, being
 from polyrhythm.torch_programs.steps import Steps
@@ -59,21 +60,22 @@ class Function:
         self.function(*self.arguments)
 
 
-def job_of(main: Main, ranks: int, seed: int, timeline: bool = False) -> Job:
+def job_of(main: Main, ranks: int, seed: int, meeting: MeetingPlace, timeline: bool = False) -> Job:
     """`ranks` copies of `main`, in the environment that torchrun would give them, each on a host of its own."""
-    meeting = MeetingPlace()
 
     def program(context: WorkerContext) -> Message:
         number = rank_of(context.port.name)
         os.environ.update(environment(number, ranks))
         sys.argv, sys.path = list(sys.argv), list(sys.path)
-        steps = Steps(context)
-        with being(Rank(number, ranks, context, meeting, RankWorld(), steps)):
+        steps, desk = Steps(context), Desk(context, meeting.ledger)
+        meeting.desks[number] = desk
+        with being(Rank(number, ranks, context, meeting, RankWorld(), steps, desk)):
             try:
                 main()
             except SystemExit as end:
                 if end.code not in (None, 0):
                     raise
+        desk.ended = True
         return steps.result()
 
     return Job(ranks, 0, program, _nothing, lambda name: True, seed=seed, timeline=timeline, threads=True)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.torch_programs.meeting import MeetingPlace
 
 
 @dataclass(slots=True, eq=False)
 class Rank:
     """Rank `rank` of `size`, the program of `context`; `meeting` is what all ranks of the run share. `world` is torch's own state of it,
-    `steps` counts those of its optimizers."""
+    `steps` counts those of its optimizers, and it issues collectives at its `desk`."""
 
     rank: int
     size: int
@@ -23,6 +24,7 @@ class Rank:
     meeting: MeetingPlace
     world: Any
     steps: Any
+    desk: Desk
 
 
 _here = threading.local()

@@ -16,9 +16,11 @@ from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.core.training.log import Log
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.run import Attempt, carry_out
-from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.errors import CompositionError, DeadlockError, WorkloadError
+from polyrhythm.process_group.messages.desk import explained
 from polyrhythm.torch_programs.clocks import virtual_clocks
 from polyrhythm.torch_programs.in_place_of_torch import groups_of_ranks
+from polyrhythm.torch_programs.meeting import MeetingPlace
 from polyrhythm.torch_programs.program import Function, Main, Script, job_of
 from polyrhythm.torch_programs.steps import steps_counted
 
@@ -88,11 +90,16 @@ def attempt_program(
         raise CompositionError(f"ranks={ranks} is no number of ranks: give 1 or more.")
     summary = Summary(SYSTEM, ranks, on.kind, on.network_name, on.seed)
     outcome = Outcome(summary, settings={"program": str(main), "runtime": repr(on), **(notes or {})})
-    job = job_of(main, ranks, on.seed, timeline)
+    meeting = MeetingPlace()
+    job = job_of(main, ranks, on.seed, meeting, timeline)
 
     def execute(record: Recorder) -> Ending:
         with groups_of_ranks(), virtual_clocks(), steps_counted():
-            return on.execute(job, record)
+            try:
+                return on.execute(job, record)
+            except DeadlockError as problem:
+                when, _, what = str(problem).partition(": ")
+                raise DeadlockError(f"{when}: {explained(meeting.desks) or what}.") from None
 
     with stoppable():
         return carry_out(execute, Log(outcome, directory, watch))

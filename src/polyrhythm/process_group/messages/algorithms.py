@@ -52,7 +52,7 @@ class Party:
         """What the member of rank `source` has sent. Raises RunError if it has issued another collective."""
         delivery = await self.port.receive(f"{self.topic}/{part}/{source}", self.members[source])
         assert delivery is not None
-        self.call.compare(delivery.message.text, self.rank, source)
+        self.call.compare(delivery.message.text, self.call.ranks[self.rank], self.call.ranks[source])
         return delivery.message.tensors
 
 

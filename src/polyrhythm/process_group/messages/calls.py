@@ -9,6 +9,7 @@ from types import FrameType
 
 import torch
 
+from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.errors import RunError
 
 _TORCH = str(Path(torch.__file__).parent)
@@ -17,12 +18,22 @@ _OURS = str(Path(__file__).resolve().parents[2])
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`what` all members must issue alike ("all_reduce SUM of float32 [16]"), the group's name and size, and where this one did."""
+    """`what` all members must issue alike ("all_reduce SUM float32 [16]"), in which group of `members`, and where this one did.
+
+    `number` is the number of collectives that the group has issued before, and this one if it is one.
+    """
 
     what: str
     group: str
+    members: tuple[str, ...]
     number: int
     where: str
+    collective: bool = True
+
+    @property
+    def ranks(self) -> list[int]:
+        """The members, by their ranks in the whole job."""
+        return [rank_of(name) for name in self.members]
 
     @property
     def signature(self) -> str:
@@ -30,11 +41,11 @@ class Call:
         return f"{self.what}\n{self.where}"
 
     def compare(self, theirs: str, rank: int, source: int) -> None:
-        """Raise RunError if the member of rank `source` has issued something else."""
+        """Raise RunError if this is of `rank`, and `source`, another rank of the whole job, has issued something else."""
         what, _, where = theirs.partition("\n")
         if what != self.what:
             raise RunError(
-                f"The ranks of {self.group} disagree at collective {self.number}: rank {rank} issues {self.what} at {self.where}, "
+                f"The ranks of group {self.group!r} disagree at collective {self.number}: rank {rank} issues {self.what} at {self.where}, "
                 f"and rank {source} {what} at {where}. All ranks must issue the same collectives in the same order."
             )
 

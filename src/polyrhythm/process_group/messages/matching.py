@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from torch import Tensor
 
-from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.errors import RunError
 from polyrhythm.process_group.messages.calls import Call
 from polyrhythm.process_group.messages.collectives import Doing
+from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.process_group.messages.message_work import MessageWork
 from polyrhythm.process_group.work_queue import shown
 
@@ -20,8 +22,8 @@ from polyrhythm.process_group.work_queue import shown
 class ReceiveWork(MessageWork):
     """A receive; `source` is the rank of the sender, once it is known."""
 
-    def __init__(self, context: WorkerContext, call: Call, outputs: list[Tensor]) -> None:
-        MessageWork.__init__(self, context, call, outputs)
+    def __init__(self, desk: Desk, call: Call, outputs: list[Tensor]) -> None:
+        MessageWork.__init__(self, desk, call, outputs)
         self.outputs = outputs
         self.source = -1
 
@@ -66,7 +68,7 @@ class Matching:
             else:
                 self._early.append(message)
 
-    def take(self, source: int | None, tag: int, work: ReceiveWork) -> Doing:
+    def take(self, source: int | None, tag: int, work: ReceiveWork) -> Callable[[], Doing]:
         """Receive into the outputs of `work`; it is posted at once, so that receives are matched in the order of the calls."""
         posted = _Posted(source, tag)
         early = next((message for message in self._early if posted.takes(message)), None)
@@ -76,7 +78,7 @@ class Matching:
             self._early.remove(early)
             posted.message = early
             posted.come.open()
-        return self._received(posted, work)
+        return partial(self._received, posted, work)
 
     async def _received(self, posted: _Posted, work: ReceiveWork) -> None:
         await self._port.wait(posted.come)

@@ -6,19 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import AllreduceOptions, Store
 
-from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import worker
-from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.torch_private import name_only_backend
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group import check
@@ -26,10 +24,11 @@ from polyrhythm.process_group.collectives import flattened
 from polyrhythm.process_group.messages.algorithms import Party
 from polyrhythm.process_group.messages.calls import Call, line_of_caller
 from polyrhythm.process_group.messages.collectives import Doing, MessageCollectives
+from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.process_group.messages.matching import Matching, ReceiveWork
-from polyrhythm.process_group.messages.message_work import MessageWork, waited
+from polyrhythm.process_group.messages.message_work import MessageWork
 from polyrhythm.process_group.messages.roll_call import roll_call
-from polyrhythm.process_group.python_group import Collectives, IssueOptions, PythonGroup
+from polyrhythm.process_group.python_group import Issue, IssueOptions, PythonGroup
 from polyrhythm.process_group.work_queue import shown
 
 
@@ -40,11 +39,12 @@ class MessageGroup(PythonGroup[Doing]):
     receives besides. `within` are the seconds after which a wait fails.
     """
 
-    def __init__(self, store: Store, context: WorkerContext, name: str, members: Sequence[int], rank: int, within: timedelta) -> None:
+    def __init__(self, store: Store, desk: Desk, name: str, members: Sequence[int], rank: int, within: timedelta) -> None:
         PythonGroup.__init__(self, store, rank, len(members))
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, name_only_backend(rank, len(members)))
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
-        self._context = context
+        self._desk = desk
+        self._port = desk.port
         self._name = name
         self._members = tuple(worker(each) for each in members)
         self._within = within
@@ -61,14 +61,14 @@ class MessageGroup(PythonGroup[Doing]):
         """Send a tensor to a member; done when it has left."""
         check.dense(*tensors)
         check.root(to, self.size())
-        port, name, topic = self._context.port, self._members[to], f"{self._topic}/to"
+        port, name, topic = self._port, self._members[to], f"{self._topic}/to"
         message = Message(topic, (self.rank(), tag), shown(tensors), tuple(flattened(tensor).view(-1).clone() for tensor in tensors))
 
         async def deliver() -> None:
             await port.send(name, message)
             await port.flush(name)
 
-        return self._begin(MessageWork(self._context, self._call(f"send to {to} of {shown(tensors)}"), tensors), deliver())
+        return self._begin(MessageWork(self._desk, self._alone(f"send to {to} of {shown(tensors)}"), tensors), deliver)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> dist.Work:
         """Receive a tensor of a member into the given one."""
@@ -83,12 +83,12 @@ class MessageGroup(PythonGroup[Doing]):
         """Return when all have come. Raises RunError at rank 0, which names those who have not within `timeout`."""
         seconds = (timeout or self._within).total_seconds()
         call = self._call("monitored_barrier")
-        self._context.perform(roll_call(self._party(call), seconds, wait_all_ranks))
+        self._desk.perform(roll_call(self._party(call), seconds, wait_all_ranks), call)
 
     def shutdown(self) -> None:
         """Wait for what was issued."""
         if not self._last.is_open:
-            self._context.perform(waited(self._context.port, self._last))
+            self._desk.wait(self._last, self._call("shutdown"))
 
     def abort(self) -> None:
         """Nothing is left to give back."""
@@ -102,25 +102,25 @@ class MessageGroup(PythonGroup[Doing]):
     def _receive(self, tensors: list[Tensor], source: int | None, tag: int) -> dist.Work:
         check.dense(*tensors)
         if self._matching is None:
-            self._matching = Matching(self._context.port, f"{self._topic}/to")
-            self._context.perform(_spawned(self._context.port, self._matching.listen()))
+            self._matching = Matching(self._port, f"{self._topic}/to")
+            self._desk.begin(self._matching.listen())
         whom = "anyone" if source is None else source
-        work = ReceiveWork(self._context, self._call(f"receive from {whom} of {shown(tensors)}"), tensors)
+        work = ReceiveWork(self._desk, self._alone(f"receive from {whom} of {shown(tensors)}"), tensors)
         return self._begin(work, self._matching.take(source, tag, work))
 
-    def _issue(self, name: str, do: Callable[[Collectives[Doing]], Doing], outputs: Any, opts: IssueOptions) -> dist.Work:
+    def _issue(self, issue: Issue[Doing], opts: IssueOptions) -> dist.Work:
         self._issued += 1
-        described = f"{name} of {shown(outputs)}" if shown(outputs) else name
-        call = self._call(described)
-        work = MessageWork(self._context, call, outputs)
+        call = self._call(str(issue))
+        self._desk.issue(call)
+        work = MessageWork(self._desk, call, issue.outputs)
         before, self._last = self._last, work.done
-        doing = do(MessageCollectives(self._party(call)))
+        party = self._party(call)
 
         async def in_turn() -> None:
-            await self._context.port.wait(before)
-            await doing
+            await self._port.wait(before)
+            await issue.do(MessageCollectives(party))
 
-        self._begin(work, in_turn())
+        self._begin(work, in_turn)
         if not opts.asyncOp:
             work.wait()
         return work
@@ -128,20 +128,19 @@ class MessageGroup(PythonGroup[Doing]):
     def _sum_sparse(self, tensors: list[Tensor], opts: AllreduceOptions) -> dist.Work:
         raise CompositionError("all_reduce was given a sparse tensor, which groups of several hosts do not sum: give tensor.to_dense().")
 
-    def _begin(self, work: MessageWork, doing: Doing) -> MessageWork:
+    def _begin(self, work: MessageWork, do: Callable[[], Doing]) -> MessageWork:
         """Start it after what was computed so far; the program continues."""
-        self._context.perform(_spawned(self._context.port, work.carry(doing)))
+        self._desk.begin(work.carry(do))
         return work
 
     def _call(self, what: str) -> Call:
-        return Call(what, f"group {self._name!r}", self._issued, line_of_caller())
+        return Call(what, self._name, self._members, self._issued, line_of_caller())
+
+    def _alone(self, what: str) -> Call:
+        return replace(self._call(what), collective=False)
 
     def _party(self, call: Call) -> Party:
-        return Party(self._context.port, self._members, self.rank(), f"{self._topic}/{self._issued}", call)
-
-
-async def _spawned(port: Port, doing: Doing) -> None:
-    await port.spawn("collective", doing)
+        return Party(self._port, self._members, self.rank(), f"{self._topic}/{self._issued}", call)
 
 
 def _open() -> Latch:

@@ -9,35 +9,32 @@ from typing import Any
 import torch.distributed as dist
 from torch.futures import Future
 
-from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.latch import Latch
-from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.torch_private import at_end_of_backward, backward_pass
 from polyrhythm.process_group.messages.calls import Call
 from polyrhythm.process_group.messages.collectives import Doing
+from polyrhythm.process_group.messages.desk import Desk
 
 _UNLIMITED = timedelta(0)
-_POLL_SECONDS = 1e-5
-"""The virtual time that a look at an unfinished collective takes: a loop of looks must come to its end."""
 
 
 class MessageWork(dist.Work):
     """What a program has issued. Its callbacks are called when the program waits for it, in its own thread."""
 
-    def __init__(self, context: WorkerContext, call: Call, outputs: Any) -> None:
+    def __init__(self, desk: Desk, call: Call, outputs: Any) -> None:
         dist.Work.__init__(self)
         self.call = call
         self.done = Latch()
         """Opened when it is done, well or not."""
-        self._context = context
+        self._desk = desk
         self._outputs = outputs
         self._error: BaseException | None = None
         self._future: AwaitedFuture | None = None
 
-    async def carry(self, doing: Doing) -> None:
+    async def carry(self, do: Callable[[], Doing]) -> None:
         """Do it; an error is kept for those who wait."""
         try:
-            await doing
+            await do()
         except Exception as error:
             self._error = error
         self.done.open()
@@ -45,7 +42,7 @@ class MessageWork(dist.Work):
     def wait(self, timeout: timedelta = _UNLIMITED) -> bool:
         """Return when it is done; raises its error."""
         if not self.done.is_open:
-            self._context.perform(waited(self._context.port, self.done, self.call))
+            self._desk.wait(self.done, self.call)
         if self._future is not None:
             self._future.complete()
         if self._error is not None:
@@ -55,7 +52,7 @@ class MessageWork(dist.Work):
     def is_completed(self) -> bool:
         """True if it is done; a look that finds it unfinished takes some virtual time."""
         if not self.done.is_open:
-            self._context.perform(_looked(self._context.port))
+            self._desk.look()
         return self.done.is_open
 
     def is_success(self) -> bool:
@@ -117,12 +114,3 @@ class AwaitedFuture(Future[Any]):
         if not self._completed:
             self._completed = True
             self.set_result(self._value())
-
-
-async def waited(port: Port, latch: Latch, call: Call | None = None) -> None:
-    """Wait for the latch of `call`."""
-    await port.wait(latch)
-
-
-async def _looked(port: Port) -> None:
-    await port.sleep(_POLL_SECONDS)

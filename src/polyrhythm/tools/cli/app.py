@@ -20,6 +20,7 @@ from polyrhythm.tools.cli.parsing import StrictCommand
 from polyrhythm.tools.cli.plan import plan
 from polyrhythm.tools.cli.report import report
 from polyrhythm.tools.cli.run import run
+from polyrhythm.tools.cli.simulate import simulate
 from polyrhythm.tools.cli.systems import systems
 from polyrhythm.tools.cli.trace import trace
 from polyrhythm.tools.cli.workloads import workloads
@@ -53,8 +54,9 @@ for command in _COMMANDS:
     app.command(cls=StrictCommand)(command)
 for installed in entry_points(group="polyrhythm.commands"):  # verbs of other distributions: `reproduce` is one
     app.command(installed.name, cls=StrictCommand)(installed.load())
-# what follows the command of the lab's hosts is theirs, also where it looks like an option of ours
-app.command(context_settings={"allow_interspersed_args": False})(lab)
+# what follows a command of the user's is its own, also where it looks like an option of ours
+for command in (lab, simulate):
+    app.command(context_settings={"allow_interspersed_args": False})(command)
 
 
 def _show_version(wanted: bool) -> None:

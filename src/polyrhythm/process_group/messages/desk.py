@@ -1,0 +1,94 @@
+"""The place from which one rank issues collectives, and where it is written what it waits for: a deadlock can then be explained."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.latch import Latch
+from polyrhythm.core.kernel.names import rank_of
+from polyrhythm.process_group.messages.calls import Call
+
+T = TypeVar("T")
+_POLL_SECONDS = 1e-5
+"""The virtual time that a look at an unfinished collective takes: a loop of looks must come to its end."""
+
+
+Ledger = dict[tuple[str, int], tuple[int, Call]]
+"""Of each collective, by group and number, the rank that issued it first, and what it issued; ranks of one process share it."""
+
+
+class Desk:
+    """That of the rank whose program has `context`."""
+
+    def __init__(self, context: WorkerContext, ledger: Ledger) -> None:
+        self._context = context
+        self._ledger = ledger
+        self.port = context.port
+        self.rank = rank_of(context.port.name)
+        self.waits: Call | None = None
+        """What the rank waits for just now."""
+        self.counts: dict[str, int] = {}
+        """The number of collectives that it has issued, by group."""
+        self.ended = False
+
+    def issue(self, call: Call) -> None:
+        """The rank issues a collective. Raises RunError if another rank of this process has issued a different one in its place."""
+        self.counts[call.group] = call.number
+        rank, first = self._ledger.setdefault((call.group, call.number), (self.rank, call))
+        first.compare(call.signature, rank, self.rank)
+
+    def begin(self, doing: Coroutine[Effect[Any], Any, None]) -> None:
+        """Start it after what was computed so far; the program continues."""
+        try:
+            self._context.perform(_spawned(self, doing))
+        except BaseException:
+            doing.close()
+            raise
+
+    def wait(self, latch: Latch, call: Call) -> None:
+        """Wait until the latch of `call` is open."""
+        self.perform(_opened(self, latch), call)
+
+    def look(self) -> None:
+        """Let some time pass for a look at something unfinished."""
+        self._context.perform(_passed(self))
+
+    def perform(self, doing: Coroutine[Effect[Any], Any, T], call: Call) -> T:
+        """Wait for it, which is `call`."""
+        before, self.waits = self.waits, call
+        result = self._context.perform(doing)
+        self.waits = before
+        return result
+
+
+async def _spawned(desk: Desk, doing: Coroutine[Effect[Any], Any, None]) -> None:
+    await desk.port.spawn("collective", doing)
+
+
+async def _opened(desk: Desk, latch: Latch) -> None:
+    await desk.port.wait(latch)
+
+
+async def _passed(desk: Desk) -> None:
+    await desk.port.sleep(_POLL_SECONDS)
+
+
+def explained(desks: Mapping[int, Desk]) -> str:
+    """What each rank waits for, and for whom, in a sentence; "" where none waits."""
+    waiting = [desk for desk in desks.values() if desk.waits is not None]
+    return "; ".join(_wait(desk, desk.waits, desks) for desk in waiting if desk.waits is not None)
+
+
+def _wait(desk: Desk, call: Call, desks: Mapping[int, Desk]) -> str:
+    others = [desks[rank] for rank in call.ranks if rank != desk.rank and rank in desks]
+    behind = [other for other in others if other.counts.get(call.group, 0) < call.number]
+    whom = f", to which {_names(behind)} not come" if call.collective and behind else ""
+    return f"rank {desk.rank} waits in {call.what} at {call.where}{whom}"
+
+
+def _names(desks: list[Desk]) -> str:
+    shown = ", ".join(f"{desk.rank}{' (ended)' if desk.ended else ''}" for desk in desks)
+    return f"rank{'s' * (len(desks) > 1)} {shown} ha{'ve' if len(desks) > 1 else 's'}"
