@@ -319,6 +319,69 @@ def test_layers_with_statistics_of_batches_have_one_class() -> None:
     assert not isinstance(nn.LayerNorm(1), torch_private.NormBase)
 
 
+@uses("factor_of", "ReduceOp.__getstate__")
+def test_the_factor_of_a_scaled_sum_is_read() -> None:
+    assert torch_private.factor_of(dist._make_nccl_premul_sum(0.5)) == 0.5
+
+
+@uses("isolated_threads", "_set_thread_isolation_mode")
+@uses("name_only_backend", "FakeProcessGroup")
+@uses("set_group_names", "_set_group_name")
+@uses("register_group", "_register_pg_in_world")
+@uses("groups_made_by", "_new_process_group_helper")
+@uses("WorldState", "_World")
+def test_a_group_is_made_in_the_place_of_torchs_and_is_known_by_its_names() -> None:
+    def make(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        group = dist.ProcessGroup(0, 1)
+        group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, torch_private.name_only_backend(0, 1))
+        group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+        torch_private.set_group_names(group, "here", "of a test")
+        torch_private.register_group(group, "gloo", args[4], "here", None)
+        return group, args[4]
+
+    class World(torch_private.WorldState):
+        pg_map, pg_names, pg_group_ranks, pg_backend_config = {}, {}, {}, {}
+        tags_to_pg, pg_to_tag, group_count = {}, {}, 0
+
+    with torch_private.isolated_threads(), torch_private.groups_made_by(lambda own: World(), lambda theirs: make):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        assert (dist.get_backend(), dist.group.WORLD.group_name, dist.group.WORLD.group_desc) == ("gloo", "here", "of a test")
+        with pytest.raises(RuntimeError):
+            dist.ProcessGroup.allreduce(dist.group.WORLD, [torch.ones(1)])
+        dist.destroy_process_group()
+    assert not dist.is_initialized()
+
+
+@uses("module_state", "_rng_tracker")
+def test_the_random_tracker_of_dtensor_is_taken_and_put_back() -> None:
+    from torch.distributed.tensor import _random
+
+    assert torch_private.module_state() == (_random._rng_tracker,)
+    assert torch_private.module_state(("other",)) == ("other",) == (_random._rng_tracker,)
+    torch_private.module_state((None,))
+
+
+@uses("at_end_of_backward", "Variable._execution_engine.queue_callback")
+def test_calls_are_made_at_the_end_of_a_backward_pass() -> None:
+    made: list[int] = []
+    x = torch.ones(1, requires_grad=True)
+    x.register_hook(lambda gradient: torch_private.at_end_of_backward(lambda: made.append(1)))
+    x.sum().backward()
+    assert made == [1]
+
+
+@uses("wraps_tensors", "is_traceable_wrapper_subclass_type")
+@uses("has_shapes_only", "FakeTensor")
+def test_classes_of_tensors_are_known() -> None:
+    from torch._subclasses import FakeTensor
+    from torch.distributed.tensor import DTensor
+
+    assert torch_private.wraps_tensors(DTensor)
+    assert not torch_private.wraps_tensors(torch.Tensor)
+    assert torch_private.has_shapes_only(FakeTensor)
+    assert not torch_private.has_shapes_only(torch.Tensor)
+
+
 def test_every_function_has_a_test() -> None:
     tree = ast.parse(inspect.getsource(torch_private))
     functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}

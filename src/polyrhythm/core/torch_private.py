@@ -216,6 +216,18 @@ def isolated_threads() -> Iterator[None]:
         private._set_thread_isolation_mode(False)
 
 
+@contextmanager
+def groups_made_by(world: Callable[[Any], Any], make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Iterator[None]:
+    """Put others in the place of `_world`, the groups of this process, and of `_new_process_group_helper`, which makes one."""
+    known: Any = torch.distributed.distributed_c10d
+    before = known._world, known._new_process_group_helper
+    known._world, known._new_process_group_helper = world(before[0]), make(before[1])
+    try:
+        yield
+    finally:
+        known._world, known._new_process_group_helper = before
+
+
 def name_only_backend(rank: int, size: int) -> Any:
     """A backend that raises an error for each collective: torch's C++ code looks for one where it asks a group for its name."""
     fake: Any = torch._C._distributed_c10d.FakeProcessGroup

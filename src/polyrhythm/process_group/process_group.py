@@ -17,6 +17,7 @@ from torch.distributed.distributed_c10d import AllreduceOptions, ProcessGroupGlo
 
 from polyrhythm.core.shared_memory import MemoryGroup
 from polyrhythm.core.torch_private import backward_pass, timeout_of
+from polyrhythm.process_group import python_group
 from polyrhythm.process_group.collectives import MemoryCollectives
 from polyrhythm.process_group.python_group import Issue, IssueOptions, PythonGroup
 from polyrhythm.process_group.rendezvous import SharedMembership
@@ -69,6 +70,10 @@ class PolyrhythmGroup(PythonGroup[None]):
         return self._queue.later(call) if opts.asyncOp and not _called_by_a_hook() else self._queue.now(call)
 
 
+_METHODS = (__name__, python_group.__name__)
+"""The modules in which the methods are that torch calls."""
+
+
 def _called_by_a_hook() -> bool:
     """True if Python code within a backward pass calls, through the functions of torch.distributed.
 
@@ -81,6 +86,6 @@ def _called_by_a_hook() -> bool:
 def _caller_module() -> str:
     """The module whose Python code called a method of the group; "" where C++ did, in a separate thread."""
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__") == __name__:
+    while frame is not None and frame.f_globals.get("__name__") in _METHODS:
         frame = frame.f_back
     return "" if frame is None else str(frame.f_globals.get("__name__"))

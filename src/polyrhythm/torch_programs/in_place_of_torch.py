@@ -14,7 +14,7 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from polyrhythm.core.torch_private import isolated_threads, register_group, set_group_names
+from polyrhythm.core.torch_private import groups_made_by, isolated_threads, register_group, set_group_names
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group.messages.message_group import MessageGroup
 from polyrhythm.torch_programs.meeting import MeetingStore
@@ -50,7 +50,7 @@ def make_group(
     """A group, as torch's `_new_process_group_helper`, whose parameters these are, for the rank that calls it."""
     rank = current()
     assert rank is not None
-    if group_name in c10d._world.pg_names.values():
+    if group_name in rank.world.pg_names.values():
         raise ValueError(f"A group of the name {group_name!r} exists: give another name.")
     if global_ranks_in_group and rank.rank not in global_ranks_in_group:
         return c10d.GroupMember.NON_GROUP_MEMBER, None
@@ -104,14 +104,13 @@ def groups_of_ranks() -> Iterator[None]:
     stores: dict[str, Callable[..., Any]] = {"TCPStore": _tcp, "FileStore": _file, "HashStore": _hash}
     with ExitStack() as undo:
         undo.enter_context(isolated_threads())
+        undo.enter_context(groups_made_by(WorldByThread, lambda theirs: _by_rank(make_group, theirs)))
 
         def put(where: Any, name: str, value: Any) -> None:
             before = getattr(where, name)
             setattr(where, name, value)
             undo.callback(setattr, where, name, before)
 
-        put(c10d, "_world", WorldByThread(c10d._world))
-        put(c10d, "_new_process_group_helper", _by_rank(make_group, c10d._new_process_group_helper))
         for kind, make in stores.items():
             for where in (dist, c10d, import_module("torch.distributed.rendezvous")):
                 if hasattr(where, kind):

@@ -25,7 +25,7 @@ class MeetingPlace:
 
     def __init__(self) -> None:
         self._stores: dict[tuple[object, ...], Values] = defaultdict(Values)
-        self.ledger: Ledger = {}
+        self.ledger = Ledger()
         self.desks: dict[int, Desk] = {}
         """Those of the ranks that have begun."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -16,8 +17,21 @@ _POLL_SECONDS = 1e-5
 """The virtual time that a look at an unfinished collective takes: a loop of looks must come to its end."""
 
 
-Ledger = dict[tuple[str, int], tuple[int, Call]]
-"""Of each collective, by group and number, the rank that issued it first, and what it issued; ranks of one process share it."""
+class Ledger:
+    """What the ranks of one process have issued: of each collective, by group and number, who was first, until all have."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, int], tuple[int, Call]] = {}
+        self._others: Counter[tuple[str, int]] = Counter()
+
+    def compare(self, rank: int, call: Call) -> None:
+        """Compare with the rank that was first. Raises RunError if it has issued another."""
+        key = (call.group, call.number)
+        first, its_call = self._first.setdefault(key, (rank, call))
+        its_call.compare(call.signature, first, rank)
+        self._others[key] += 1
+        if self._others[key] == len(call.members):
+            del self._first[key], self._others[key]
 
 
 class Desk:
@@ -37,8 +51,7 @@ class Desk:
     def issue(self, call: Call) -> None:
         """The rank issues a collective. Raises RunError if another rank of this process has issued a different one in its place."""
         self.counts[call.group] = call.number
-        rank, first = self._ledger.setdefault((call.group, call.number), (self.rank, call))
-        first.compare(call.signature, rank, self.rank)
+        self._ledger.compare(self.rank, call)
 
     def begin(self, doing: Coroutine[Effect[Any], Any, None]) -> None:
         """Start it after what was computed so far; the program continues."""
