@@ -96,13 +96,21 @@ class Issue(Generic[R]):
     outputs: Any
     alike: Sequence[Any]
 
-    def __str__(self) -> str:
-        """The name and what must be alike: "all_reduce SUM float32 [16]"."""
-        return " ".join([self.name, *filter(None, map(_shown, self.alike))])
+    @property
+    def kind(self) -> str:
+        """The name, and what must be alike but tensors: "all_reduce SUM"."""
+        return " ".join([self.name, *(_shown(part) for part in self.alike if isinstance(part, int | Reduction))])
+
+    @property
+    def of(self) -> str:
+        """The tensors, or the type of their elements: "float32 [16]"."""
+        return " ".join(_shown(part) for part in self.alike if not isinstance(part, int | Reduction))
 
 
 def _shown(part: Any) -> str:
-    return f"root {part}" if isinstance(part, int) else str(part) if isinstance(part, Reduction | torch.dtype) else shown(part)
+    if isinstance(part, torch.dtype):
+        return str(part).removeprefix("torch.")
+    return f"root {part}" if isinstance(part, int) else str(part) if isinstance(part, Reduction) else shown(part)
 
 
 class PythonGroup(dist.ProcessGroup, Generic[R]):
@@ -160,7 +168,7 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
             check.dense(own, *each)
             check.one_for_each(each, own, self.size())
         given = outputs[0] if len(outputs) == 1 else outputs  # as gloo's futures
-        return self._issue(Issue("all_gather", lambda made: made.gather_lists(outputs, inputs), given, outputs), opts)
+        return self._issue(Issue("all_gather", lambda made: made.gather_lists(outputs, inputs), given, (outputs,)), opts)
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
         """Gather several inputs, into outputs given rank by rank."""
@@ -250,7 +258,7 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
         for output, own in pairs:
             check.dense(output, own)
             check.parts(output, own, self.size())
-        return self._issue(Issue("all_gather", lambda made: made.gather_flat(pairs), outputs, outputs), opts)
+        return self._issue(Issue("all_gather", lambda made: made.gather_flat(pairs), outputs, (outputs,)), opts)
 
     def _scatter_reduced(self, pairs: list[tuple[Tensor, Tensor]], outputs: Any, opts: ReduceScatterOptions) -> dist.Work:
         how = reduction(opts.reduceOp)

@@ -34,6 +34,12 @@ def backends_of(backend: str) -> str:
     return "gloo" if found == "undefined" else found
 
 
+def axis_of(description: str | None) -> str:
+    """The mesh axis in a group's description, which DeviceMesh calls "mesh_tp"; else the description itself."""
+    text = (description or "").removeprefix("mesh_")
+    return {"default_pg": "all ranks", "undefined": "", "dim_0": ""}.get(text, text)
+
+
 def make_group(
     group_size: int,
     group_rank: int,
@@ -57,7 +63,7 @@ def make_group(
     found = backends_of(backend)
     prefixed = dist.PrefixStore(f"{group_name}/", store)  # type: ignore[attr-defined]
     members = global_ranks_in_group or list(range(group_size))
-    group = MessageGroup(prefixed, rank.desk, str(group_name), members, group_rank, timeout or timedelta(minutes=30))
+    group = MessageGroup(prefixed, rank.desk, str(group_name), axis_of(group_desc), members, group_rank, timeout or timedelta(minutes=30))
     set_group_names(group, str(group_name), group_desc or "undefined")
     register_group(group, found, prefixed, str(group_name), pg_tag)
     return group, prefixed

@@ -83,6 +83,22 @@ class Progressed(Event, frozen=True):
     seconds: float
 
 
+class Communicated(Event, frozen=True):
+    """A collective, a send or a receive of a group of torch.distributed ended, which took `seconds` since the rank issued it.
+
+    `what` is "all_reduce SUM", of tensors in `of` such as "float32 [16]"; `axis` is the mesh axis of the group, or how torch describes it;
+    `where` is the line of the program. The rank has sent `nbytes` for it, and its program has waited for `waited` of the seconds.
+    """
+
+    what: str
+    of: str
+    axis: str
+    where: str
+    nbytes: int
+    seconds: float
+    waited: float
+
+
 class Stalled(Event, frozen=True):
     """A gradient that some workers had ready had not come at `missing` after `seconds`."""
 
@@ -232,6 +248,7 @@ AnyEvent = (
     | Delivered
     | Carried
     | Progressed
+    | Communicated
     | Stalled
     | Stepped
     | Reported

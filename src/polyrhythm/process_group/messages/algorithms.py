@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.process_group.messages.calls import Call
 from polyrhythm.process_group.operations import Reduction, apply
@@ -29,15 +29,24 @@ _FEW_BYTES = 4096
 """Up to so many bytes a sum needs one exchange of all with all: a ring would take 2 (P - 1) latencies."""
 
 
+@dataclass(slots=True)
+class Tally:
+    """The bytes that a member has sent for one collective."""
+
+    nbytes: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One member, that of `rank`, in one collective of a group: `call` is what it issues, `topic` that of its messages."""
+    """One member, that of `rank`, in one collective of a group: `call` is what it issues, `topic` that of its messages, and
+    `tally` counts what it sends."""
 
     port: Port
     members: tuple[str, ...]
     rank: int
     topic: str
     call: Call
+    tally: Tally
 
     @property
     def size(self) -> int:
@@ -46,7 +55,9 @@ class Party:
 
     async def send(self, to: int, part: str, *tensors: Tensor) -> None:
         """Send to the member of rank `to`."""
-        await self.port.send(self.members[to], Message(f"{self.topic}/{part}/{self.rank}", text=self.call.signature, tensors=tensors))
+        message = Message(f"{self.topic}/{part}/{self.rank}", text=self.call.signature, tensors=tensors)
+        self.tally.nbytes += wire_bytes(message)
+        await self.port.send(self.members[to], message)
 
     async def receive(self, source: int, part: str) -> tuple[Tensor, ...]:
         """What the member of rank `source` has sent. Raises RunError if it has issued another collective."""

@@ -18,17 +18,25 @@ _OURS = str(Path(__file__).resolve().parents[2])
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`what` all members must issue alike ("all_reduce SUM float32 [16]"), in which group of `members`, and where this one did.
+    """What all members must issue alike: `kind` ("all_reduce SUM") `of` tensors ("float32 [16]"); in which group, and where this one did.
 
     `number` is the number of collectives that the group has issued before, and this one if it is one.
     """
 
-    what: str
+    kind: str
+    of: str
     group: str
     members: tuple[str, ...]
     number: int
     where: str
+    axis: str = ""
+    """The mesh axis of the group, or how torch describes it."""
     collective: bool = True
+
+    @property
+    def what(self) -> str:
+        """The whole."""
+        return f"{self.kind} {self.of}".rstrip()
 
     @property
     def ranks(self) -> list[int]:

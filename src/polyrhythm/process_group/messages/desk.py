@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.events import Communicated
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.names import rank_of
@@ -47,11 +48,23 @@ class Desk:
         self.counts: dict[str, int] = {}
         """The number of collectives that it has issued, by group."""
         self.ended = False
+        self._blocked: Call | None = None
+        self._since = 0.0
 
     def issue(self, call: Call) -> None:
         """The rank issues a collective. Raises RunError if another rank of this process has issued a different one in its place."""
         self.counts[call.group] = call.number
         self._ledger.compare(self.rank, call)
+
+    def record(self, call: Call, nbytes: int, since: float) -> None:
+        """The rank has done `call`, which it issued at `since`, and has sent `nbytes` for it."""
+        now = self.port.now()
+        waited = now - max(since, self._since) if self._blocked is call else 0.0
+        self._context.record(Communicated(now, self.port.name, call.kind, call.of, call.axis, call.where, nbytes, now - since, waited))
+
+    def block(self, call: Call) -> None:
+        """The program waits for `call` from now on: what it has computed before is charged."""
+        self._blocked, self._since = call, self.port.now()
 
     def begin(self, doing: Coroutine[Effect[Any], Any, None]) -> None:
         """Start it after what was computed so far; the program continues."""
@@ -63,7 +76,7 @@ class Desk:
 
     def wait(self, latch: Latch, call: Call) -> None:
         """Wait until the latch of `call` is open."""
-        self.perform(_opened(self, latch), call)
+        self.perform(_opened(self, latch, call), call)
 
     def look(self) -> None:
         """Let some time pass for a look at something unfinished."""
@@ -81,7 +94,8 @@ async def _spawned(desk: Desk, doing: Coroutine[Effect[Any], Any, None]) -> None
     await desk.port.spawn("collective", doing)
 
 
-async def _opened(desk: Desk, latch: Latch) -> None:
+async def _opened(desk: Desk, latch: Latch, call: Call) -> None:
+    desk.block(call)
     await desk.port.wait(latch)
 
 

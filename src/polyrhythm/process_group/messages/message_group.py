@@ -15,13 +15,13 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import AllreduceOptions, Store
 
 from polyrhythm.core.kernel.latch import Latch
-from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.torch_private import name_only_backend
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group import check
 from polyrhythm.process_group.collectives import flattened
-from polyrhythm.process_group.messages.algorithms import Party
+from polyrhythm.process_group.messages.algorithms import Party, Tally
 from polyrhythm.process_group.messages.calls import Call, line_of_caller
 from polyrhythm.process_group.messages.collectives import Doing, MessageCollectives
 from polyrhythm.process_group.messages.desk import Desk
@@ -33,19 +33,19 @@ from polyrhythm.process_group.work_queue import shown
 
 
 class MessageGroup(PythonGroup[Doing]):
-    """The member of rank `rank` of `members`, the ranks of the whole job; `name` is the group's in torch.
+    """The member of rank `rank` of `members`, the ranks of the whole job; `name` is the group's in torch, `axis` its mesh axis.
 
     Collectives of a group are done one after another, in the order in which they were issued, while the program computes; sends and
     receives besides. `within` are the seconds after which a wait fails.
     """
 
-    def __init__(self, store: Store, desk: Desk, name: str, members: Sequence[int], rank: int, within: timedelta) -> None:
+    def __init__(self, store: Store, desk: Desk, name: str, axis: str, members: Sequence[int], rank: int, within: timedelta) -> None:
         PythonGroup.__init__(self, store, rank, len(members))
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, name_only_backend(rank, len(members)))
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._desk = desk
         self._port = desk.port
-        self._name = name
+        self._name, self._axis = name, axis
         self._members = tuple(worker(each) for each in members)
         self._within = within
         self._issued = 0
@@ -64,11 +64,14 @@ class MessageGroup(PythonGroup[Doing]):
         port, name, topic = self._port, self._members[to], f"{self._topic}/to"
         message = Message(topic, (self.rank(), tag), shown(tensors), tuple(flattened(tensor).view(-1).clone() for tensor in tensors))
 
+        work = MessageWork(self._desk, self._alone(f"send to {to}", shown(tensors)), tensors)
+        work.tally.nbytes = wire_bytes(message)
+
         async def deliver() -> None:
             await port.send(name, message)
             await port.flush(name)
 
-        return self._begin(MessageWork(self._desk, self._alone(f"send to {to} of {shown(tensors)}"), tensors), deliver)
+        return self._begin(work, deliver)
 
     def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> dist.Work:
         """Receive a tensor of a member into the given one."""
@@ -83,7 +86,7 @@ class MessageGroup(PythonGroup[Doing]):
         """Return when all have come. Raises RunError at rank 0, which names those who have not within `timeout`."""
         seconds = (timeout or self._within).total_seconds()
         call = self._call("monitored_barrier")
-        self._desk.perform(roll_call(self._party(call), seconds, wait_all_ranks), call)
+        self._desk.perform(roll_call(self._party(call, Tally()), seconds, wait_all_ranks), call)
 
     def shutdown(self) -> None:
         """Wait for what was issued."""
@@ -105,16 +108,16 @@ class MessageGroup(PythonGroup[Doing]):
             self._matching = Matching(self._port, f"{self._topic}/to")
             self._desk.begin(self._matching.listen())
         whom = "anyone" if source is None else source
-        work = ReceiveWork(self._desk, self._alone(f"receive from {whom} of {shown(tensors)}"), tensors)
+        work = ReceiveWork(self._desk, self._alone(f"receive from {whom}", shown(tensors)), tensors)
         return self._begin(work, self._matching.take(source, tag, work))
 
     def _issue(self, issue: Issue[Doing], opts: IssueOptions) -> dist.Work:
         self._issued += 1
-        call = self._call(str(issue))
+        call = self._call(issue.kind, issue.of)
         self._desk.issue(call)
         work = MessageWork(self._desk, call, issue.outputs)
         before, self._last = self._last, work.done
-        party = self._party(call)
+        party = self._party(call, work.tally)
 
         async def in_turn() -> None:
             await self._port.wait(before)
@@ -133,14 +136,14 @@ class MessageGroup(PythonGroup[Doing]):
         self._desk.begin(work.carry(do))
         return work
 
-    def _call(self, what: str) -> Call:
-        return Call(what, self._name, self._members, self._issued, line_of_caller())
+    def _call(self, kind: str, of: str = "") -> Call:
+        return Call(kind, of, self._name, self._members, self._issued, line_of_caller(), self._axis)
 
-    def _alone(self, what: str) -> Call:
-        return replace(self._call(what), collective=False)
+    def _alone(self, kind: str, of: str) -> Call:
+        return replace(self._call(kind, of), collective=False)
 
-    def _party(self, call: Call) -> Party:
-        return Party(self._port, self._members, self.rank(), f"{self._topic}/{self._issued}", call)
+    def _party(self, call: Call, tally: Tally) -> Party:
+        return Party(self._port, self._members, self.rank(), f"{self._topic}/{self._issued}", call, tally)
 
 
 def _open() -> Latch:

@@ -11,6 +11,7 @@ from torch.futures import Future
 
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.torch_private import at_end_of_backward, backward_pass
+from polyrhythm.process_group.messages.algorithms import Tally
 from polyrhythm.process_group.messages.calls import Call
 from polyrhythm.process_group.messages.collectives import Doing
 from polyrhythm.process_group.messages.desk import Desk
@@ -30,13 +31,16 @@ class MessageWork(dist.Work):
         self._outputs = outputs
         self._error: BaseException | None = None
         self._future: AwaitedFuture | None = None
+        self.tally = Tally()
 
     async def carry(self, do: Callable[[], Doing]) -> None:
         """Do it; an error is kept for those who wait."""
+        since = self._desk.port.now()
         try:
             await do()
         except Exception as error:
             self._error = error
+        self._desk.record(self.call, self.tally.nbytes, since)
         self.done.open()
 
     def wait(self, timeout: timedelta = _UNLIMITED) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,14 @@ from polyrhythm.tools.cli.failures import exit_code, guarded, notice, show_error
 from polyrhythm.tools.cli.groups import PrintOptions, grouped
 from polyrhythm.tools.cli.options import DeviceName, Fault, Faults, NetworkName, Out, Seed, Workers
 
+if TYPE_CHECKING:
+    from polyrhythm.core.records.outcome import Outcome
+
 Command = Annotated[list[str], typer.Argument(metavar="[--] SCRIPT [ARGUMENT ...]", help="The script and its arguments.")]
 Timeline = Annotated[bool, typer.Option("--timeline", help="Record every message too, for `polyrhythm trace` and `diagnose`.")]
+
+
+_LINES = 12
 
 
 @guarded
@@ -56,5 +62,28 @@ def simulate(
         raise typer.Exit(exit_code(tried.error))
     if not shown.as_json:
         print_outcomes([tried.outcome])
+        _show_communication(tried.outcome)
     if kept is not None:
         notice(f"the record of the run is in {kept}; `polyrhythm report {quote(str(kept))}` draws it")
+
+
+def _show_communication(outcome: Outcome) -> None:
+    """Print what each rank communicated, by mesh axis and line."""
+    from rich.table import Table
+
+    from polyrhythm.tools.cli.output import console
+    from polyrhythm.tools.report.communication import communication_table
+    from polyrhythm.tools.report.series import series_of
+
+    found = communication_table(series_of([outcome])[0], _LINES)
+    if not found.rows:
+        return
+    shown = Table(*found.columns, box=None, pad_edge=False, header_style="bold")
+    for row in found.rows:
+        shown.add_row(*row)
+    out = console()
+    out.print()
+    out.print("For each rank, what it waited for longest first:")
+    out.print(shown)
+    if found.remark:
+        out.print(found.remark)

@@ -11,6 +11,7 @@ from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.tools.report import panels
 from polyrhythm.tools.report.adjustments import decided
 from polyrhythm.tools.report.chart import over_bytes, over_time
+from polyrhythm.tools.report.communication import CommunicationTable, communication_tables
 from polyrhythm.tools.report.each_worker import WorkerTable, each_worker
 from polyrhythm.tools.report.grid import Grid
 from polyrhythm.tools.report.panels import Panel
@@ -25,6 +26,7 @@ _CHARTED_METRICS = 2
 _POINTS = 8_000
 _DECIDED_LINES = 24
 _WORKERS = 16
+_LINES = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Section:
     cells: Sheet
     shares: Panel | None
     workers: list[WorkerTable]
+    communication: list[CommunicationTable]
     runs: list[tuple[str, dict[str, str]]]
 
 
@@ -104,6 +107,7 @@ def _section(group: list[Series], target: Target | None, most: int) -> Section:
         sheet(group, target),
         panels.shared_out(shares) if shares else None,
         each_worker(group, _WORKERS),
+        communication_tables(group, _LINES),
         [(one.label, _facts(one)) for one in group],
     )
 

@@ -21,6 +21,7 @@ from polyrhythm.core.kernel.events import (
     Agreed,
     AnyEvent,
     Carried,
+    Communicated,
     Computed,
     CrewChanged,
     Delivered,
@@ -114,7 +115,7 @@ def _run(outcome: Outcome, process: int, threads: Iterator[int], tracks: Tracks)
             ends[event.actor] = max(begin, end)
             what = "computing" if isinstance(event, Computed) else "waiting"
             yield {"ph": "X", "name": what, "cat": what, "ts": begin, "dur": round(max(0.0, end - begin), 3), **place}
-        elif isinstance(event, Progressed | Delivered):
+        elif isinstance(event, Progressed | Communicated | Delivered):
             yield tracks.span(event)
         elif not isinstance(event, Started):
             name, arguments = _instant(event)
