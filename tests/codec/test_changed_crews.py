@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from polyrhythm.codec import MEMBERS, ErrorFeedback, Identity, LowRank, MomentumCorrection, Striped, TopK
 from polyrhythm.core.kernel.group import Group
-from polyrhythm.core.protocols.codec import Codec, inherited, taken_over
+from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, inherited, taken_over
+from polyrhythm.core.protocols.requests import CollectiveRequest
 from polyrhythm.core.tensors import State
 
 from .aggregation import LAYOUT, CollectiveClient, normal, same_bits
@@ -87,6 +90,38 @@ def test_the_owner_of_another_stripe_sends_what_it_kept_of_its_old_one() -> None
     client.contexts.reverse()
     client.states.reverse()
     rounds(client, 50)
+
+
+@pytest.mark.parametrize("codec", [each for each in MEMBERS if not each.traits.recodes], ids=str)
+def test_what_is_kept_is_known_when_all_was_sent_before_the_others_have_responded(codec: Codec) -> None:
+    """A worker that is interrupted in an exchange which the others complete has the residual that it would have had."""
+    before = crew(codec, 3)
+    rounds(before, 0)
+    values = [normal(77 + rank, LAYOUT.numel) for rank in range(3)]
+
+    def aggregations() -> list[Aggregation]:
+        client = crew(codec, 3, before.states)
+        client.clock = before.clock
+        contexts = map(client.at_this_clock, client.contexts)
+        return [codec.aggregate(*each) for each in zip(values, [LAYOUT] * 3, before.states, contexts, strict=True)]
+
+    complete, interrupted = aggregations(), aggregations()[1]
+    responses: list[Any] = [None] * 3
+    ended = list[Aggregated]()
+    request: Any = None
+    while True:
+        requests = list[CollectiveRequest]()
+        for aggregation, response in zip(complete, responses, strict=True):
+            try:
+                requests.append(aggregation.send(response))
+            except StopIteration as end:
+                ended.append(end.value)
+        if ended:
+            break
+        request, responses = interrupted.send(responses[1]), before._respond(requests)
+    with pytest.raises(StopIteration) as caught:
+        interrupted.send(request.repeated(before.contexts[1].group))
+    assert same_bits(codec.residual(caught.value.value.state, LAYOUT), codec.residual(ended[1].state, LAYOUT))
 
 
 def test_a_codec_that_keeps_nothing_refuses_to_inherit() -> None:

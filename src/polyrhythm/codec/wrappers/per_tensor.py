@@ -53,6 +53,7 @@ class PerTensor:
             keeps=inner.keeps or rest.keeps,
             takes=(inner.takes | rest.takes) - {ControlledSetting.NBYTES},
             divides=inner.divides or rest.divides,
+            recodes=inner.recodes or rest.recodes,
         )
 
     @property

@@ -49,7 +49,7 @@ class Striped:
     def traits(self) -> CodecTraits:
         """The inner codec's traits, for collectives only, because stripes need all workers."""
         inner = self.inner.traits
-        return replace(inner, requires=inner.requires | {Capability.COLLECTIVES}, verbatim=False)
+        return replace(inner, requires=inner.requires | {Capability.COLLECTIVES}, verbatim=False, recodes=True)
 
     def initial(self, layout: Layout) -> State:
         """Nothing yet: the number of stripes is known when the first aggregation starts."""

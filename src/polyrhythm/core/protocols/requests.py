@@ -47,6 +47,10 @@ class AllReduceRequest:
         """Start the all-reduce with `operations`."""
         return operations.all_reduce(self.value)
 
+    def repeated(self, group: Group) -> Tensor:
+        """The result if all of `group` had made this request."""
+        return self.value * group.size
+
 
 @dataclass(frozen=True, slots=True)
 class AllGatherRequest:
@@ -58,6 +62,10 @@ class AllGatherRequest:
         """Start the all-gather with `operations`."""
         return operations.all_gather(self.packet)
 
+    def repeated(self, group: Group) -> list[Packet]:
+        """The result if all of `group` had made this request."""
+        return [self.packet] * group.size
+
 
 @dataclass(frozen=True, slots=True)
 class AllToAllRequest:
@@ -68,6 +76,10 @@ class AllToAllRequest:
     def perform(self, operations: CollectiveOperations) -> Operation:
         """Start the all-to-all with `operations`."""
         return operations.all_to_all(self.packets)
+
+    def repeated(self, group: Group) -> list[Packet]:
+        """The result if all of `group` had made this request."""
+        return [self.packets[group.rank]] * group.size
 
 
 CollectiveRequest = AllReduceRequest | AllGatherRequest | AllToAllRequest

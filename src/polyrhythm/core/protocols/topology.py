@@ -157,15 +157,24 @@ class Channel(Protocol):
         """
 
 
+def kept_back(channel: Channel, numel: int) -> Tensor:
+    """What `channel` has not sent of the values that it was given (numel,).
+
+    Where each receiver is kept something else, the mean over receivers. Of an exchange that was interrupted at this worker, and that the
+    others have completed, all was sent.
+    """
+    kept = [residual for _, residual in channel.states()]
+    return torch.cat(kept).view(-1, numel).mean(0) if kept else torch.zeros(numel)
+
+
 def residual_left(channel: Channel, state: StateTree, numel: int) -> Tensor:
-    """The residual (numel,) of a worker that has left, for `inherit`; where each receiver is kept something else, the mean over receivers.
+    """The residual (numel,) of a worker that has left, for `inherit`, as `kept_back` has it.
 
     `state` is what its channel exported. `channel` is any other of the topology, and has that state afterwards.
     """
     if state is not None:
         channel.take_over(state, own=True)
-        if kept := [residual for _, residual in channel.states()]:
-            return torch.cat(kept).view(-1, numel).mean(0)
+        return kept_back(channel, numel)
     return torch.zeros(numel)
 
 

@@ -67,6 +67,7 @@ class CodecTraits:
     kept then adds up to that. `keeps`: what is not sent is kept and sent later. `takes`: the settings that a controller may change.
     `ranged`: a packet is the start of a range (1,) and its values, and all else is NO_GRADIENT; such packets are added up without being
     decoded. `divides`: a total is not the sum of what all have sent, but of each of its components the mean over those that have sent it.
+    `recodes`: sums are encoded once more by one worker for all, whose residual has what it could not send of them.
     """
 
     payloads: frozenset[Payload]
@@ -79,6 +80,7 @@ class CodecTraits:
     takes: frozenset[ControlledSetting] = frozenset()
     ranged: bool = False
     divides: bool = False
+    recodes: bool = False
 
     def __post_init__(self) -> None:
         _only_capabilities("CodecTraits", requires=self.requires)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from torch import Tensor
+
 from polyrhythm.core.trees import StateTree
+
+Kept = Sequence[Sequence[Tensor]]
+"""What each channel of each part of a replica has not sent (numel,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +19,7 @@ class HandOver:
 
     `furthest` is the number of steps of the worker that has taken most: where each has weights of its own and all exchange at the same
     steps, the others take theirs up to that one alone. `used` is what each member of the view before has used of the data, and `donor` the
-    worker whose position those have who have joined.
+    worker whose position those have who have joined. `kept` is what this worker's replicas had not sent where the `state` is a donor's.
     """
 
     state: StateTree
@@ -23,6 +28,7 @@ class HandOver:
     furthest: int = 0
     used: Mapping[str, StateTree] = field(default_factory=dict)
     donor: str = ""
+    kept: Sequence[Kept] = ()
 
     def of_replica(self, number: int) -> HandOver:
         """What the replica of that number continues from."""

@@ -17,7 +17,7 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Merged, Overwritten
 from polyrhythm.core.protocols.common_state import Donor
 from polyrhythm.core.protocols.responses import Response
-from polyrhythm.core.protocols.topology import Channel, InitialState, residual_left
+from polyrhythm.core.protocols.topology import Channel, InitialState
 from polyrhythm.core.strategy.deferral.deferral import Deferral
 from polyrhythm.core.strategy.deferral.overlap import Overlap
 from polyrhythm.core.strategy.gradients import Parameters
@@ -26,6 +26,7 @@ from polyrhythm.core.strategy.local_part import LocalPart
 from polyrhythm.core.strategy.other_model import refuse_other_model
 from polyrhythm.core.strategy.part_seat import PartSeat
 from polyrhythm.core.strategy.payloads import PAYLOADS
+from polyrhythm.core.strategy.residuals import inherit, residuals_left
 from polyrhythm.core.strategy.strategy_plan import PlannedExchange
 from polyrhythm.core.strategy.watching.drift import end_alike
 from polyrhythm.core.trees import StateTree
@@ -224,22 +225,16 @@ class Part:
     def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = (), donor: Donor | None = None) -> None:
         """Continue from a state that was exported among other workers, as `CommonState.take_over` does, after `establish`."""
         refuse_other_model(state["layout"], self.local.shapes)
-        kept = [self._residuals(each) for each in left]
+        kept = [residuals_left(self.channels, self.local, each) for each in left]
         self.local.take_over(state, own)
         if state["channel"] is None and donor is not None:  # another worker has exchanged for its group
             state, own = donor(), False
         self.channel.take_over(state["channel"], own)
         for residuals in kept:
-            for channel, residual in zip(self.channels, residuals, strict=True):
-                channel.inherit(residual)
+            inherit(self.channels, residuals)
         for each in left:
             self.local.inherit(each)
         self.local.writes.note(resumed=True)
-
-    def _residuals(self, state: StateTree) -> list[Tensor]:
-        """What each of a worker's channels kept back (numel,), from its exported state; the channels here have that state afterwards."""
-        exported = [*(each["channel"] for each in state["inner"]), *state["local"]["beside"], state["channel"]]
-        return [residual_left(*each, self.local.parameters.layout.numel) for each in zip(self.channels, exported, strict=True)]
 
     def _exchange(self) -> PendingExchange:
         """The exchange of a step: in place, where gradients are exchanged and the channel can, or as a vector."""

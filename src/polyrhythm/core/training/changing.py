@@ -18,7 +18,7 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View, ViewChange, ViewChanged
 from polyrhythm.core.protocols.deals import earlier, used_at
-from polyrhythm.core.strategy.hand_over import HandOver
+from polyrhythm.core.strategy.hand_over import HandOver, Kept
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.regrouping import NONE
 from polyrhythm.core.trees import StateTree, copied, separate, unite
@@ -147,6 +147,9 @@ class Regrouped(Protocol):
     def export(self) -> StateTree:
         """All that a newcomer needs."""
 
+    def kept_back(self) -> Sequence[Kept]:
+        """What each replica has not sent, once the others have completed the exchange that is under way here."""
+
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Continue among the workers of `plan` from what is `handed` over."""
 
@@ -165,11 +168,12 @@ class _Carried:
     state: StateTree = None
     own: bool = True
     left: list[StateTree] = field(default_factory=list)
+    kept: Sequence[Kept] = ()
 
-    def take(self, state: StateTree) -> None:
-        """Continue from the state of a donor."""
+    def take(self, state: StateTree, kept: Sequence[Kept]) -> None:
+        """Continue from the state of a donor, and send later what this worker has `kept` back."""
         self.facts = structs.replace(self.facts, progress=tuple(state["progress"]))
-        self.state, self.own = state, False
+        self.state, self.own, self.kept = state, False, kept
 
 
 @dataclass(slots=True)
@@ -247,12 +251,12 @@ class ChangingCrew:
             context.perform(give(port, [name for name in verdict.takers if name not in beginners], _STATE, carried.state))
             context.perform(give(port, beginners, _STATE, between))
         elif port.name in verdict.takers:
-            carried.take(context.perform(taken(port, verdict.donor, _STATE)))
+            carried.take(context.perform(taken(port, verdict.donor, _STATE)), self.worker.kept_back() if carried.own else carried.kept)
         self.plan = self.plan.changed(view.members, context.crew.locations(view.members))
         carried.left += [context.perform(taken(port, name, _LEFT)) for name in leavers if port.name == view.first]
         if change.joined:
             self.cut = carried.state
-        handed = HandOver(carried.state, carried.own, carried.left, verdict.furthest, verdict.used, verdict.donor)
+        handed = HandOver(carried.state, carried.own, carried.left, verdict.furthest, verdict.used, verdict.donor, carried.kept)
         self.worker.regroup(self.plan, handed)
 
     def _facts(self) -> Facts:

@@ -11,7 +11,8 @@ from functools import partial
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.view import ViewChange
-from polyrhythm.core.strategy.hand_over import HandOver
+from polyrhythm.core.strategy.hand_over import HandOver, Kept
+from polyrhythm.core.strategy.residuals import inherit, residuals_kept
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.checkpoint_plan import manifest_of
 from polyrhythm.core.training.checkpointing import Checkpointing
@@ -90,6 +91,10 @@ class Regrouping:
         """The state of the worker, whose tensors the next view does not change."""
         return copied({**self.state.export(), "position": self.state.position.export_request(), "calls": self.calls.export()})
 
+    def kept_back(self) -> list[Kept]:
+        """What each replica has not sent, once the others have completed the exchange that is under way here."""
+        return [[residuals_kept(part.channels, part.local) for part in replica.parts] for replica in self.models.replicas]
+
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Continue among the workers of `plan`."""
         self.place(plan)
@@ -97,6 +102,11 @@ class Regrouping:
         if self.begins and not handed.own:
             self.state.hand(handed.state)
         self.models.regroup(plan, handed)
+        for replica, kept in zip(
+            self.models.replicas, handed.kept, strict=False
+        ):  # a newcomer that was interrupted attaches the others later
+            for part, residuals in zip(replica.parts, kept, strict=True):
+                inherit(part.channels, residuals)
         self.together.regroup(collectives(plan.strategy, self.context.port, self.models.view), group, replicas)
         self.data.regroup(replicas, handed.used, handed.donor)
         if not handed.own:

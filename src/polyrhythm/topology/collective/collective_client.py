@@ -13,7 +13,7 @@ from torch import Tensor
 from polyrhythm.core.protocols.algorithm import Algorithm, AnyReduction, all_gather, all_to_all
 from polyrhythm.core.protocols.codec import Aggregated, Aggregation, Codec, taken_over
 from polyrhythm.core.protocols.context import ExchangeContext
-from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.requests import CollectiveRequest, Packet
 from polyrhythm.core.protocols.topology import WorkerEndpoint
 from polyrhythm.core.protocols.weights import WeightsView
 from polyrhythm.core.tensors import Layout, State
@@ -38,6 +38,8 @@ class CollectiveClient:
         self.weights: Callable[[], Tensor]
         self.held: WeightsView
         self.state: State = {}
+        self.interrupted: tuple[Aggregation, CollectiveRequest] | None = None
+        """An aggregation that was broken off in that request."""
         self.requests = 0
 
     def open(self, layout: Layout, weights: Callable[[], Tensor], held: WeightsView) -> None:
@@ -68,7 +70,21 @@ class CollectiveClient:
 
     def begin(self, value: Tensor, clock: int) -> Aggregation:
         """The requests that a sum takes, for a caller that performs them itself."""
-        return self.codec.aggregate(value, self.layout, self.state, self.context.at(clock, self.weights, self.held.factors))
+        return self._watched(self.codec.aggregate(value, self.layout, self.state, self.context.at(clock, self.weights, self.held.factors)))
+
+    def _watched(self, aggregation: Aggregation) -> Aggregation:
+        response: Any = None
+        while True:
+            try:
+                request = aggregation.send(response)
+            except StopIteration as end:
+                aggregated: Aggregated = end.value
+                return aggregated
+            try:
+                response = yield request
+            except GeneratorExit:
+                self.interrupted = aggregation, request
+                raise
 
     def end(self, aggregated: Aggregated) -> Tensor:
         """Keep the codec's state after an aggregation, and return its sum."""
@@ -98,8 +114,22 @@ class CollectiveClient:
         return (names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")) if names else "nothing"
 
     def states(self) -> list[tuple[State, Tensor]]:
-        """The codec's state and its residual (numel,); none before `open`."""
+        """The codec's state and its residual (numel,), for an interrupted sum as if it had come; none before `open`."""
+        self._settle()
         return [(self.state, self.codec.residual(self.state, self.layout))] if self.layout.names else []
+
+    def _settle(self) -> None:
+        """Take an interrupted sum for one that the others have completed: all was sent, and what is kept does not depend on the others."""
+        if self.interrupted is None:
+            return
+        (aggregation, request), self.interrupted = self.interrupted, None
+        if self.codec.traits.recodes:  # what was kept of the sums is not known without them
+            self.state = self.codec.joined(self.state, self.layout)
+            return
+        try:
+            aggregation.send(request.repeated(self.group))
+        except StopIteration as end:
+            self.state = end.value.state
 
     def export(self) -> StateTree:
         return {"requests": self.requests, "codec": self.state}
