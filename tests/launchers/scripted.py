@@ -146,6 +146,7 @@ class Scripted:
     threads: int = 1
     timeout: float | None = None
     echoes: bool = False
+    starts_alone: bool = True
     losses_to_come: list[Loss] = field(default_factory=list)
     started: list[int] = field(default_factory=list)
     seen: list[tuple[str, Beginning]] = field(default_factory=list)

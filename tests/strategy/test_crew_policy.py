@@ -7,7 +7,7 @@ import pytest
 from polyrhythm import systems
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.protocols.capability import Capability
-from polyrhythm.core.strategy.crew_policy import CrewPolicy, OnJoin, OnLoss
+from polyrhythm.core.strategy.crew_policy import CrewPolicy, OnLoss
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.tools.cli.presets import published
 
@@ -22,7 +22,7 @@ def test_those_that_tolerate_a_loss_continue_and_the_others_re_form(name: str) -
     expected = OnLoss.END if alone else OnLoss.CONTINUE if strategy.tolerates_loss else OnLoss.REFORM
     assert policy.worker is expected
     assert policy.first is (OnLoss.END if alone else OnLoss.REFORM)
-    assert (policy.join is None) == alone
+    assert policy.joins is not alone
 
 
 @EVERY
@@ -31,7 +31,7 @@ def test_a_collective_in_lockstep_re_forms_and_lets_workers_join_at_a_cut(name: 
     levels = [level for _, exchange in strategy.exchanges for level in exchange.levels]
     if strategy.workers(2) > 1 and all(Capability.COLLECTIVES in level.topology.traits.provides for level in levels):
         policy = CrewPolicy.of(strategy)
-        assert (policy.worker, policy.join, policy.server) == (OnLoss.REFORM, OnJoin.AT_A_CUT, None)
+        assert (policy.worker, policy.joins, policy.server) == (OnLoss.REFORM, True, None)
 
 
 @EVERY
@@ -41,12 +41,6 @@ def test_servers_are_in_the_policy_where_the_plan_has_some_and_their_loss_is_as_
     assert (policy.server is None) == (not plan.servers)
     for server in plan.servers:
         assert plan.essential(server) == (policy.server is OnLoss.END)
-
-
-@EVERY
-def test_a_worker_joins_at_once_only_where_the_others_would_continue_without_it(name: str) -> None:
-    policy = CrewPolicy.of(systems.find(name))
-    assert policy.join is not OnJoin.AT_ONCE or policy.worker is OnLoss.CONTINUE
 
 
 @EVERY

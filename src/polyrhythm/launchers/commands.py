@@ -5,7 +5,6 @@ engines make `CommandTasks`, which gives tasks their order in an environment var
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from shutil import which
 
@@ -18,15 +17,23 @@ from polyrhythm.launchers.protocol import Loss, TaskOrder
 
 ORDER = "POLYRHYTHM_TASK"
 """The environment variable with a task's order, as JSON."""
-TASK = (sys.executable, "-m", "polyrhythm.launchers")
-"""The command of a task."""
+KEEP = "keep"
+"""The argument of a task that starts another process in the place of its own when that is lost (`keeper`)."""
+FIRST_RANK = "POLYRHYTHM_FIRST_RANK"
+"""The environment variable with the rank of the first task of a host, where its command counts from 0."""
 _ENDING_SECONDS = 10.0
+
+
+def task_arguments(order: TaskOrder) -> list[str]:
+    """The arguments of Python for a task."""
+    return ["-m", "polyrhythm.launchers", *([KEEP] if order.changes else [])]
 
 
 class CommandTasks:
     """The tasks that `command` starts; if it ends before them, all are lost. Its output is this process's.
 
     `restarts_itself` says that the command starts lost tasks again by itself. When it is asked to end, it has `ending_seconds` to do so.
+    Where the crew replaces a lost task, that starts its own process again.
     """
 
     def __init__(
@@ -43,6 +50,7 @@ class CommandTasks:
         self._workers = order.workers
         self._environment = {**os.environ, **environment, ORDER: msgspec.json.encode(order).decode()}
         self._restarts_itself = restarts_itself
+        self._kept = order.replaces
         self._ending_seconds = ending_seconds
         self._reported = False
         self._process = self._started()
@@ -56,7 +64,9 @@ class CommandTasks:
         return [Loss(None, f"{self._command[0]} {exit_phrase(status)}")]
 
     def restart(self, ranks: list[int]) -> list[int]:
-        """Begin the command anew, with all tasks."""
+        """Begin the command anew, with all tasks, unless they are kept."""
+        if self._kept and self._process.status is None:
+            return ranks
         if not self._restarts_itself or self._process.status is not None:
             self._process.end(self._ending_seconds)
             self._process, self._reported = self._started(), False

@@ -2,8 +2,9 @@
 
 A run is attempted until it ends well, until it fails for a reason that another attempt would meet again, or until no restart is left. An
 attempt begins when every task has connected, and is over when each has ended, has failed or was lost. After a loss the engine starts the
-lost tasks again, those that are left stay, and the next attempt continues from the newest checkpoint. The record has all attempts, one
-after the other: their seconds and bytes are those of the run, and steps after a checkpoint that were lost are in it twice.
+lost tasks again, those that are left stay, and the next attempt continues from the newest checkpoint. Where the crew changes, a loss
+ends no attempt while others are left to continue. The record has all attempts, one after the other: their seconds and bytes are those of
+the run, and steps after a checkpoint that were lost are in it twice.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.kernel.stopping import notify
 from polyrhythm.core.processes.runtime import failure
 from polyrhythm.core.processes.runtime.whole_run import of_whole_run
-from polyrhythm.core.processes.store.store_server import StoreServer
 from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.errors import NoProgressError, PolyrhythmError, RunError, TamperedError, WorkerFailed, sentence
 from polyrhythm.launchers import messages
-from polyrhythm.launchers.messages import Beginning
+from polyrhythm.launchers.attempt import FixedAttempt, TaskAttempt
+from polyrhythm.launchers.crew_attempt import CrewAttempt
 from polyrhythm.launchers.packing import packed
 from polyrhythm.launchers.protocol import Launcher, Tasks
 from polyrhythm.launchers.roster import Roster, WorkerTask
@@ -46,12 +47,11 @@ class Driver:
         self._loop = EventLoop()
         self._roster = Roster(self._loop, engine.driver_address(), work.workers, self)
         self._tasks: Tasks | None = None
-        self._store: StoreServer | None = None
-        self._attempt = 0
+        self._attempt: TaskAttempt | None = None
+        self._attempts = 0
         self._began = 0
         self._restarts = engine.restarts
-        self._outcomes: dict[int, Ending | PolyrhythmError] = {}
-        self._lost: dict[int, WorkerFailed] = {}  # since the last start, in the order in which they fell
+        self._lost: dict[int, WorkerFailed] = {}  # not started again yet, in the order in which they fell
         self._failed: PolyrhythmError | None = None  # with which the last attempt has ended, until what it needs is started again
         self._traffic: dict[int, tuple[int, int]] = {}
         self._clock = RunClock()
@@ -64,7 +64,7 @@ class Driver:
     def execute(self) -> Ending:
         """Have the engine start the tasks, and see the run to its end."""
         try:
-            self._tasks = self._engine.start(self._roster.order(self._engine.echoes))
+            self._tasks = self._engine.start(self._roster.order(self._engine.echoes, self._work.crew))
             self._await_tasks()
             self._look()
             self._loop.run()
@@ -78,8 +78,9 @@ class Driver:
         return ending
 
     def _ending(self) -> Ending:
-        ending = self._outcomes[0]
-        assert isinstance(ending, Ending)
+        assert self._attempt is not None
+        ending = self._attempt.ending
+        assert ending is not None
         return replace(
             ending,
             seconds=self._clock.of_run(ending.seconds),
@@ -90,9 +91,11 @@ class Driver:
     # What the roster reports
 
     def registered(self, task: WorkerTask) -> None:
-        """The next attempt begins when all are there."""
+        """The next attempt begins when all are there; in one that is under way others may come."""
         task.send(self._packed)
-        if not self._under_way and self._failed is None and not self._roster.absent:
+        if self._under_way and self._attempt is not None:
+            self._attempt.came(task)
+        elif self._failed is None and not self._roster.absent:
             self._begin()
 
     def received(self, task: WorkerTask, message: Message) -> None:
@@ -104,22 +107,34 @@ class Driver:
                 stream, _, text = message.text.partition("\n")
                 print(text, end="", file=sys.stderr if stream == "stderr" else sys.stdout, flush=True)
             case "ended":
-                self._conclude(task, messages.ending(task.name, message))
+                self._conclude(task, messages.ending(task.worker, message))
             case "failed":
-                self._conclude(task, failure.rebuild(message))
+                self._fail(task, failure.rebuild(message))
+            case "entered" | "door" if self._attempt is not None:
+                self._attempt.received(task, message)
 
     def lost(self, task: WorkerTask, reason: str) -> None:
         """A loss ends a worker's part in the attempt; whenever it comes, the task is started again before the next."""
-        why = self._lost.setdefault(task.rank, WorkerFailed(task.name, reason))
-        if self._under_way and task.rank not in self._outcomes:
-            self._record(Faulted(self._clock.latest, task.name, reason))
-            self._conclude(task, why)
+        why = self._lost.setdefault(task.rank, WorkerFailed(task.worker, reason))
+        if self._under_way and self._attempt is not None:
+            if self._attempt.takes_part(task):
+                self._record(Faulted(self._clock.latest, task.worker, reason))
+                self._conclude(task, why)
+            self._attempt.fell(task)
+
+    def _fail(self, task: WorkerTask, problem: PolyrhythmError) -> None:
+        """`problem` has ended the part of a task; it may be that the others continue without it, and it was sent that."""
+        if not self._work.crew.fixed and isinstance(problem, WorkerFailed) and problem.actor == task.member and not problem.trace:
+            self._record(Faulted(self._clock.latest, task.member, problem.reason))
+        self._conclude(task, problem)
 
     def _receive_events(self, task: WorkerTask, message: Message) -> None:
         nbytes, count = map(int, message.numbers)
         self._traffic[task.rank] = (nbytes, count)
         total = self._before[0] + sum(sent for sent, _ in self._traffic.values())
         for event in self._decoder.decode(message.tensors[0].numpy().data):
+            if self._attempt is None or not self._attempt.admits(event):
+                continue
             event = msgspec.structs.replace(event, time=self._clock.of_run(event.time))
             if isinstance(event, Evaluated):
                 event = msgspec.structs.replace(event, since=self._clock.of_run(event.since))
@@ -128,37 +143,38 @@ class Driver:
     # Attempts
 
     def _begin(self) -> None:
-        self._under_way, self._attempt, self._began = True, self._attempt + 1, self._roster.arrivals
-        sent = [self._before, *self._traffic.values()]
-        self._before = sum(nbytes for nbytes, _ in sent), sum(count for _, count in sent)
-        self._outcomes, self._lost, self._traffic = {}, {}, {}
+        self._under_way, self._attempts, self._began = True, self._attempts + 1, self._roster.arrivals
+        for rank in list(self._traffic):
+            self._count(rank)
+        self._lost = {rank: why for rank, why in self._lost.items() if not self._roster.tasks[rank].here}
         self._clock.begin_attempt()
-        if self._store is not None:
-            self._store.close()
-        self._store = StoreServer(self._roster.ip, len(self._roster.tasks), self._roster.secret, rounds=1)
-        for task in self._roster.tasks:
-            beginning = Beginning(self._attempt, *self._store.address, self._attempt > 1)
-            task.send(Message("begin", text=msgspec.json.encode(beginning).decode()))
+        if self._attempt is not None:
+            self._attempt.close()
+        crew = self._work.crew
+        if crew.fixed:
+            self._attempt = FixedAttempt(self._roster, self._attempts)
+        else:
+            self._attempt = CrewAttempt(self._roster, self._attempts, crew, self._engine.starts_alone)
+
+    def _count(self, rank: int) -> None:
+        """What the task has sent is not in the totals that are to come."""
+        nbytes, count = self._traffic.pop(rank, (0, 0))
+        self._before = self._before[0] + nbytes, self._before[1] + count
 
     def _conclude(self, task: WorkerTask, outcome: Ending | PolyrhythmError) -> None:
         """The part of `task` in this attempt has ended so."""
-        if not self._under_way:
+        attempt = self._attempt
+        if not self._under_way or attempt is None or not attempt.takes_part(task):
             return
-        self._outcomes.setdefault(task.rank, outcome)
-        if self._store is not None and not isinstance(outcome, Ending):
-            self._store.give_up(outcome)  # those who are still joining would wait for this one
-        if len(self._outcomes) < len(self._roster.tasks):
+        if not self._work.crew.fixed and not isinstance(outcome, Ending):
+            self._count(task.rank)
+        attempt.conclude(task, outcome)
+        if not attempt.over:
             return
-        if isinstance(self._outcomes[0], Ending):
+        if attempt.ending is not None:
             self._loop.stop()
         else:
-            self._under_way, self._failed = False, self._cause()
-
-    def _cause(self) -> PolyrhythmError:
-        """Why the attempt failed: the first loss, else the first error of a worker that does not report another one's."""
-        errors = {rank: outcome for rank, outcome in self._outcomes.items() if isinstance(outcome, PolyrhythmError)}
-        own = {rank: error for rank, error in errors.items() if not isinstance(error, WorkerFailed) or error.actor == worker(rank)}
-        return next(iter([*(errors.get(rank, why) for rank, why in self._lost.items()), *own.values(), *errors.values()]))
+            self._under_way, self._failed = False, attempt.cause(self._lost)
 
     def _start_again(self, cause: PolyrhythmError) -> None:
         """Have the lost tasks started again, all at once, if another attempt may end otherwise."""
@@ -191,16 +207,33 @@ class Driver:
         for loss in self._tasks.losses():
             self._roster.lose(self._roster.tasks if loss.rank is None else [self._roster.tasks[loss.rank]], loss.reason)
         self._roster.look()
+        if self._under_way and self._attempt is not None:
+            self._attempt.look()
+            self._replace(self._attempt.replaceable(self._lost))
         if not self._under_way and self._error is None and (why := self._failed or next(iter(self._lost.values()), None)) is not None:
             self._start_again(why)
         if not self._under_way and self._error is None and self._roster.absent and time.monotonic() > self._deadline:
+            self._give_up()
+        self._loop.after(_LOOK_SECONDS, self._look)
+
+    def _replace(self, ranks: list[int]) -> None:
+        """Have lost tasks started again, while the others continue."""
+        for rank in ranks:
+            del self._lost[rank]
+        if ranks and self._tasks is not None:
+            self._tasks.restart(ranks)
+
+    def _give_up(self) -> None:
+        """Some have not come in time: a crew that changes begins without them, if it has its least."""
+        if len(self._roster.tasks) - len(self._roster.absent) >= self._work.crew.least:
+            self._begin()
+        else:
             names = ", ".join(task.name for task in self._roster.absent)
             self._error = RunError(
                 f"{names} did not reach the driver at {self._roster.ip}:{self._roster.port} within {self._engine.startup:g} seconds: see "
                 "what the engine reports of its tasks; if it has no room for all of them yet, give a longer startup=."
             )
             self._loop.stop()
-        self._loop.after(_LOOK_SECONDS, self._look)
 
     def _close(self, seconds: float) -> None:
         """End all tasks, which have so many seconds to leave, and give everything back."""
@@ -209,8 +242,8 @@ class Driver:
             if self._tasks is not None:
                 self._tasks.close(seconds)
         finally:
-            if self._store is not None:
-                self._store.close()
+            if self._attempt is not None:
+                self._attempt.close()
             self._roster.close()
             self._loop.close()
 

@@ -23,7 +23,7 @@ from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.core.processes.transport.wire import Frame, Tally, packed
 from polyrhythm.errors import RunError
 from polyrhythm.launchers.messages import Beginning
-from polyrhythm.launchers.protocol import DRIVER, TaskOrder
+from polyrhythm.launchers.protocol import DRIVER, NO_DRIVER, TaskOrder
 
 _REACHING_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
@@ -37,7 +37,7 @@ Traffic = Callable[[], tuple[int, int]]
 
 def exit_at_once() -> None:
     """End this process, whatever it is doing."""
-    os._exit(1)
+    os._exit(NO_DRIVER)
 
 
 class DriverLink:
@@ -57,6 +57,8 @@ class DriverLink:
         self._work: Message | None = None
         self._encoder = msgspec.msgpack.Encoder()
         self._over = False
+        self._door: tuple[str, int] | None = None
+        self._vain = False
         self._deadline = time.monotonic() + _REACHING_SECONDS
         self._reached = Completion()
         self._loop = EventLoop()
@@ -85,6 +87,15 @@ class DriverLink:
     def next_attempt(self) -> Beginning | None:
         """Wait for the next attempt at the run; None when the run is over."""
         return self._attempts.get()
+
+    def door(self) -> tuple[str, int] | None:
+        """The address at which the first member of a crew that changes has its door, if that is known.
+
+        Raises RunError when the attempt is over.
+        """
+        if self._vain:
+            raise RunError("The attempt is over: nobody is left who could admit this worker.")
+        return self._door
 
     def follow(self, traffic: Traffic) -> None:
         """Have `traffic` say how many bytes and messages the worker has sent."""
@@ -160,9 +171,14 @@ class DriverLink:
             case "work":
                 self._work = message
             case "begin":
+                self._door, self._vain = None, False
                 self._attempts.put(msgspec.json.decode(message.text, type=Beginning))
+            case "door":
+                self._door = message.text, int(message.numbers[0])
+            case "over":
+                self._vain = True
             case "stop":
-                self._over = True
+                self._over = self._vain = True
                 self._attempts.put(None)
 
     def _lost(self, link: FrameLink, why: Exception | None) -> None:

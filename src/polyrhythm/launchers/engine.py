@@ -24,8 +24,13 @@ class EngineRuntime:
 
     @property
     def changes_crew(self) -> bool:
-        """An engine starts one number of tasks."""
-        return False
+        """Workers find each other by the driver, also those that come later."""
+        return True
+
+    @property
+    def starts_alone(self) -> bool:
+        """Most engines start a task again, or a task starts its process again."""
+        return True
 
     def locations(self, workers: int) -> None:
         """Known when the engine has placed the tasks."""

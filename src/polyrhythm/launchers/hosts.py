@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from shlex import join, quote
 from shutil import which
@@ -11,7 +12,7 @@ import msgspec
 
 from polyrhythm.core.processes.runtime.failure import exit_phrase
 from polyrhythm.errors import CompositionError
-from polyrhythm.launchers.commands import ORDER
+from polyrhythm.launchers.commands import FIRST_RANK, ORDER
 from polyrhythm.launchers.program import CommandProcess
 from polyrhythm.launchers.protocol import Loss, TaskOrder
 
@@ -38,13 +39,11 @@ class HostTasks:
     """
 
     def __init__(self, reached: Mapping[str, Sequence[str]], commands: Commands, order: TaskOrder, environment: Mapping[str, str]) -> None:
-        for words in reached.values():
-            if which(words[0]) is None:
-                raise CompositionError(f"There is no command {words[0]!r} here: install it, or give another with reach=.")
+        _refuse_missing(reached)
         self._reached = reached
         self._commands = commands
         self._order = order
-        self._settings = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
+        self._environment = environment
         self._reported = False
         self._programs = self._started()
 
@@ -74,9 +73,70 @@ class HostTasks:
             program.end(_ENDING_SECONDS)
 
     def _started(self) -> dict[str, CommandProcess]:
-        given = msgspec.json.encode(self._order) + b"\n"
-        started = {}
-        for (host, words), command in zip(self._reached.items(), self._commands(), strict=True):
-            script = _WRAPPER.format(order=ORDER, settings=self._settings, command=join(command))
-            started[host] = CommandProcess([*words, f"sh -c {quote(script)}"], os.environ, given)
-        return started
+        hosts = zip(self._reached.items(), self._commands(), strict=True)
+        return {host: _start(words, command, self._order, self._environment) for (host, words), command in hosts}
+
+
+class SeparateHosts:
+    """The tasks of a crew that changes, those of each host started by a `command` of its own, which others do not depend on.
+
+    Each host has as many of the ranks, in the order of the hosts.
+    """
+
+    def __init__(
+        self, reached: Mapping[str, Sequence[str]], command: Sequence[str], order: TaskOrder, environment: Mapping[str, str]
+    ) -> None:
+        _refuse_missing(reached)
+        self._reached = reached
+        self._command = command
+        self._order = order
+        self._environment = environment
+        self._share = order.workers // len(reached)
+        self._ended: set[int] = set()
+        self._programs = [self._started(host) for host in range(len(reached))]
+
+    def losses(self) -> list[Loss]:
+        """The tasks of hosts whose commands have ended."""
+        ended = {host: each.status for host, each in enumerate(self._programs) if each.status is not None and host not in self._ended}
+        self._ended |= set(ended)
+        names = list(self._reached)
+        return [
+            Loss(rank, f"the command on {names[host]} {exit_phrase(status)}")
+            for host, status in ended.items()
+            for rank in self._ranks(host)
+        ]
+
+    def restart(self, ranks: list[int]) -> list[int]:
+        """Begin the commands anew that have ended; the others start these tasks again by themselves."""
+        hosts = sorted({rank // self._share for rank in ranks} & self._ended)
+        for host in hosts:
+            self._programs[host] = self._started(host)
+        self._ended -= set(hosts)
+        return sorted({*ranks, *(rank for host in hosts for rank in self._ranks(host))})
+
+    def close(self, seconds: float) -> None:
+        """End the commands when their tasks have ended, or after so many seconds."""
+        deadline = time.monotonic() + seconds
+        for program in self._programs:
+            program.wait(max(0.0, deadline - time.monotonic()))
+            program.end(_ENDING_SECONDS)
+
+    def _ranks(self, host: int) -> range:
+        return range(host * self._share, (host + 1) * self._share)
+
+    def _started(self, host: int) -> CommandProcess:
+        environment = {**self._environment, FIRST_RANK: str(host * self._share)}
+        return _start(list(self._reached.values())[host], self._command, self._order, environment)
+
+
+def _refuse_missing(reached: Mapping[str, Sequence[str]]) -> None:
+    for words in reached.values():
+        if which(words[0]) is None:
+            raise CompositionError(f"There is no command {words[0]!r} here: install it, or give another with reach=.")
+
+
+def _start(words: Sequence[str], command: Sequence[str], order: TaskOrder, environment: Mapping[str, str]) -> CommandProcess:
+    """`command` on the host that `words` reach."""
+    settings = " ".join(f"{name}={quote(value)}" for name, value in environment.items())
+    script = _WRAPPER.format(order=ORDER, settings=settings, command=join(command))
+    return CommandProcess([*words, f"sh -c {quote(script)}"], os.environ, msgspec.json.encode(order) + b"\n")

@@ -20,6 +20,8 @@ from polyrhythm.launchers.protocol import TaskOrder, Tasks
 from polyrhythm.launchers.submission import SECRET, Submission, WorkerCommand
 
 _PORT = 29400
+_LOSSES = 1000
+"""So many pods for each worker may fail in a crew that changes, whose driver decides what follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Kubernetes(EngineRuntime):
         """Create the Job, and a Secret with the order."""
         name = _named("polyrhythm")
         environment = [from_secret(ORDER, name, "order"), *ranks(order.workers)]
-        job = indexed_job(self._pods(name, order.workers), [self.python, "-m", "polyrhythm.launchers"], environment)
+        job = indexed_job(self._pods(name, order.workers, order.changes), [self.python, "-m", "polyrhythm.launchers"], environment)
         return PodTasks(self._kubectl, name, order.workers, [secret(name, {"order": msgspec.json.encode(order).decode()}), job])
 
     def submission(self, job: WorkerCommand) -> Submission:
@@ -80,11 +82,11 @@ class Kubernetes(EngineRuntime):
     def _kubectl(self) -> Kubectl:
         return Kubectl(self.kubectl, self.context, self.namespace)
 
-    def _pods(self, name: str, workers: int) -> Pods:
+    def _pods(self, name: str, workers: int, changes: bool = False) -> Pods:
         if self.restarts < 0:
             raise CompositionError(f"Kubernetes(restarts={self.restarts}) is negative: give 0 for none.")
         # where one pod fails, the others fail with it if they have joined by themselves
-        failures = self.restarts * workers
+        failures = _LOSSES * workers if changes else self.restarts * workers
         return Pods(
             name, self.image, workers, self.cpus, self.memory, self.gpus, self.threads, failures, claim=self.claim, mount=self.mount
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from polyrhythm.core.settings import checked
 from polyrhythm.launchers.addresses import outward_address
-from polyrhythm.launchers.commands import ORDER, TASK, CommandTasks
+from polyrhythm.launchers.commands import ORDER, CommandTasks, task_arguments
 from polyrhythm.launchers.engine import EngineRuntime
 from polyrhythm.launchers.protocol import TaskOrder, Tasks
 from polyrhythm.launchers.submission import SECRET, Submission, WorkerCommand, command_line
@@ -45,7 +45,7 @@ class Mpi(EngineRuntime):
 
     def start(self, order: TaskOrder) -> Tasks:
         """Have the launcher start all workers."""
-        return CommandTasks(self._command(order.workers, ORDER, TASK), order, self._environment)
+        return CommandTasks(self._command(order.workers, ORDER, [sys.executable, *task_arguments(order)]), order, self._environment)
 
     def submission(self, job: WorkerCommand) -> Submission:
         """The launcher's command line; it starts nothing again after a loss. Several hosts need MASTER_ADDR, by the launcher's options."""

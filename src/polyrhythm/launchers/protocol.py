@@ -12,12 +12,15 @@ import msgspec
 
 DRIVER = "driver"
 """The name of the driver to its tasks."""
+NO_DRIVER = 69
+"""The exit code of a task that has lost its driver, or cannot reach it (EX_UNAVAILABLE of sysexits.h)."""
 
 
 class TaskOrder(msgspec.Struct, frozen=True):
     """All that a task must know to reach its driver: an address, and the secret of the run, in hexadecimal.
 
-    `echoes` is whether the task sends what it prints to the driver, which an engine may do by itself.
+    `echoes` is whether the task sends what it prints to the driver, which an engine may do by itself. Where the crew `changes`, the loss of
+    one task is not that of the others; the crew `replaces` it where the engine can start it again.
     """
 
     host: str
@@ -25,6 +28,8 @@ class TaskOrder(msgspec.Struct, frozen=True):
     secret: str
     workers: int
     echoes: bool = False
+    changes: bool = False
+    replaces: bool = False
 
     def __repr__(self) -> str:
         """A representation without the secret, which must not come into a log."""
@@ -58,6 +63,10 @@ class Launcher(Protocol):
     @property
     def restarts(self) -> int:
         """The number of times that a run which lost a task begins again, from its newest checkpoint."""
+
+    @property
+    def starts_alone(self) -> bool:
+        """True if it can start one task again while the others stay."""
 
     @property
     def startup(self) -> float:

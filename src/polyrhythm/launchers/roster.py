@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.processes.transport.addresses import listen_on
@@ -27,18 +28,27 @@ _REASON_SECONDS = 2.0
 
 @dataclass(slots=True)
 class WorkerTask:
-    """The task of `rank`: its connection while there is one, what it announced, when its connection ended, the number of its arrival."""
+    """The task of `rank`: its connection while there is one, what it announced, when its connection ended, the number of its arrival.
+
+    `member` is the name of its worker in a crew that changes, once it has entered that.
+    """
 
     rank: int
     link: FrameLink | None = None
     registered: bool = False
     silent_since: float | None = None
     arrival: int = 0
+    member: str = ""
 
     @property
     def name(self) -> str:
         """The name of the task's worker."""
         return worker(self.rank)
+
+    @property
+    def worker(self) -> str:
+        """The name of its worker in the run."""
+        return self.member or self.name
 
     @property
     def here(self) -> bool:
@@ -85,9 +95,9 @@ class Roster:
         factory = ConnectionFactory(loop, Credentials(DRIVER, self.secret), self._wiring, Tally())
         self._reception = Reception(factory, [listener], self._admit, self._by_name.__contains__)
 
-    def order(self, echoes: bool) -> TaskOrder:
+    def order(self, echoes: bool, crew: Crew) -> TaskOrder:
         """The order with which tasks are started: the driver's address, the secret and the number of tasks."""
-        return TaskOrder(self.ip, self.port, self.secret.hex(), len(self.tasks), echoes)
+        return TaskOrder(self.ip, self.port, self.secret.hex(), len(self.tasks), echoes, not crew.fixed, not crew.fixed and crew.replace)
 
     @property
     def absent(self) -> list[WorkerTask]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from polyrhythm.core.settings import checked
 from polyrhythm.launchers.addresses import outward_address
 from polyrhythm.launchers.batch_script import batch_script
-from polyrhythm.launchers.commands import TASK, CommandTasks
+from polyrhythm.launchers.commands import CommandTasks, task_arguments
 from polyrhythm.launchers.engine import EngineRuntime
 from polyrhythm.launchers.protocol import TaskOrder, Tasks
 from polyrhythm.launchers.submission import Submission, WorkerCommand
@@ -44,8 +45,10 @@ class Slurm(EngineRuntime):
 
     def start(self, order: TaskOrder) -> Tasks:
         """Have srun start all tasks."""
-        command = ["srun", f"--ntasks={order.workers}", "--export=ALL", "--kill-on-bad-exit=1", "--wait=30", *self.options, *TASK]
-        return CommandTasks(command, order, {"OMP_NUM_THREADS": str(self.threads)})
+        # in a crew that changes neither a lost task nor a lost node ends the step
+        end = ["--kill-on-bad-exit=0", "--wait=0", "--no-kill"] if order.changes else ["--kill-on-bad-exit=1", "--wait=30"]
+        command = ["srun", f"--ntasks={order.workers}", "--export=ALL", *end, *self.options]
+        return CommandTasks([*command, sys.executable, *task_arguments(order)], order, {"OMP_NUM_THREADS": str(self.threads)})
 
     def submission(self, job: WorkerCommand) -> Submission:
         """A batch script for sbatch, whose own options are then `options`; `driver` and `startup` do not matter."""

@@ -11,14 +11,13 @@ from shlex import split
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.launchers.addresses import outward_address
-from polyrhythm.launchers.commands import CommandTasks
+from polyrhythm.launchers.commands import CommandTasks, task_arguments
 from polyrhythm.launchers.engine import EngineRuntime
-from polyrhythm.launchers.hosts import HostTasks
+from polyrhythm.launchers.hosts import HostTasks, SeparateHosts
 from polyrhythm.launchers.protocol import TaskOrder, Tasks
 from polyrhythm.launchers.submission import Submission, WorkerCommand, command_line
 
 _AGENT = ("-m", "torch.distributed.run")
-_TASK = ("-m", "polyrhythm.launchers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,12 @@ class Torchrun(EngineRuntime):
 
     def start(self, order: TaskOrder) -> Tasks:
         """Start torchrun's agents: one here, or one on each of the hosts."""
+        task = task_arguments(order)
         if not self.hosts:
-            return CommandTasks(self._alone(order.workers, _TASK), order, self._environment, restarts_itself=True)
-        return HostTasks(self._reached(), lambda: self._together(order.workers), order, self._environment)
+            return CommandTasks(self._alone(order.workers, task), order, self._environment, restarts_itself=True)
+        if order.changes:
+            return SeparateHosts(self._reached(), self._alone(self._share(order.workers), task), order, self._environment)
+        return HostTasks(self._reached(), lambda: self._together(order.workers, task), order, self._environment)
 
     def submission(self, job: WorkerCommand) -> Submission:
         """The agent's command line."""
@@ -79,15 +81,21 @@ class Torchrun(EngineRuntime):
     def _reached(self) -> dict[str, list[str]]:
         return {host: [word.replace("{host}", host) for word in split(self.reach)] for host in self.hosts}
 
+    def _share(self, workers: int) -> int:
+        """The number of workers of each host."""
+        if workers % len(self.hosts):
+            raise CompositionError(
+                f"{workers} workers cannot be divided equally among {len(self.hosts)} hosts: give a multiple of {len(self.hosts)}."
+            )
+        return workers // len(self.hosts)
+
     def _alone(self, workers: int, task: Sequence[str]) -> list[str]:
         """The command line of the only agent."""
         return [self.python, *_AGENT, "--standalone", f"--nproc-per-node={workers}", f"--max-restarts={self.restarts}", *task]
 
-    def _together(self, workers: int) -> list[list[str]]:
+    def _together(self, workers: int, task: Sequence[str]) -> list[list[str]]:
         """The command lines of the agents of one start. The first keeps their store: by themselves they know it only by its host's name."""
         hosts, endpoint = len(self.hosts), self.endpoint or f"{self.hosts[0]}:29500"
-        if workers % hosts:
-            raise CompositionError(f"{workers} workers cannot be divided equally among {hosts} hosts: give a multiple of {hosts}.")
         meeting = [f"--nnodes={hosts}", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={secrets.token_hex(8)}"]
-        own = [f"--nproc-per-node={workers // hosts}", f"--max-restarts={self.restarts}"]
-        return [[self.python, *_AGENT, *meeting, f"--rdzv-conf=is_host={int(k == 0)}", *own, *_TASK] for k in range(hosts)]
+        own = [f"--nproc-per-node={self._share(workers)}", f"--max-restarts={self.restarts}"]
+        return [[self.python, *_AGENT, *meeting, f"--rdzv-conf=is_host={int(k == 0)}", *own, *task] for k in range(hosts)]

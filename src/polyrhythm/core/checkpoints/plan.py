@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from polyrhythm.core.checkpoints.checkpoint import Checkpoint
 from polyrhythm.core.checkpoints.continuation import Continuation
@@ -15,6 +16,14 @@ from polyrhythm.core.checkpoints.fitting import fitting
 from polyrhythm.core.checkpoints.moments import CheckpointMoments, OnRequest
 from polyrhythm.core.checkpoints.store import CheckpointStore
 from polyrhythm.core.trees import StateTree
+
+
+class Origin(NamedTuple):
+    """The step and the seconds at which a run began, and how often others have resumed it, this time included."""
+
+    step: int = 0
+    seconds: float = 0.0
+    changes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +48,29 @@ class CheckpointPlan:
     changed: bool = False
 
     @property
+    def origin(self) -> Origin:
+        """Where the run has begun: at its checkpoint, if it was resumed. A worker that joins it was given that by a survivor."""
+        if self.handed is not None and "origin" in self.handed:
+            return Origin(*self.handed["origin"])
+        if self.resumed is None:
+            return Origin()
+        found = self.resumed.manifest
+        return Origin(found.step, found.seconds, found.changes + self.changed)
+
+    @property
     def began(self) -> float:
         """Seconds on the run's clock at its start: 0, or those that the checkpoint recorded."""
-        return 0.0 if self.resumed is None else self.resumed.manifest.seconds
+        return self.origin.seconds
 
     @property
     def step(self) -> int:
         """The step after which the run continues: 0, or that of the checkpoint."""
-        return 0 if self.resumed is None else self.resumed.manifest.step
+        return self.origin.step
 
     @property
     def changes(self) -> int:
         """How often the run was resumed by other workers or groups, this time included."""
-        return 0 if self.resumed is None else self.resumed.manifest.changes + self.changed
+        return self.origin.changes
 
     @property
     def incarnation(self) -> tuple[str, ...]:

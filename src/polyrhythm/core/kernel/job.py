@@ -134,6 +134,10 @@ class Work(Protocol):
         """The number of workers that it uses."""
 
     @property
+    def crew(self) -> Crew:
+        """The numbers of workers that it may have later."""
+
+    @property
     def resumable(self) -> bool:
         """True if it writes checkpoints."""
 
@@ -142,6 +146,9 @@ class Work(Protocol):
 
     def continued(self) -> Work:
         """The same work, from its newest checkpoint; from its beginning if it has none."""
+
+    def joined(self) -> Work:
+        """The same work for a worker that joins it under way, and gets the state of another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +204,10 @@ class Job:
 
     def continued(self) -> Job:
         """Itself: it has no checkpoints."""
+        return self
+
+    def joined(self) -> Job:
+        """Itself."""
         return self
 
     @property

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice, pairwise
 
-from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.traits import LOCAL, Payload
 from polyrhythm.core.strategy.exchange import Exchange
 from polyrhythm.core.strategy.strategy import Strategy
@@ -30,20 +29,12 @@ class OnLoss(Enum):
     """It may be started again from its last checkpoint."""
 
 
-class OnJoin(Enum):
-    """When a worker can join."""
-
-    AT_A_CUT = "when all have come to the same step"
-    AT_ONCE = "at once"
-    """The strategy needs no cut: the weights are held elsewhere, and nobody waits for others."""
-
-
 @dataclass(frozen=True, slots=True)
 class CrewPolicy:
-    """What follows the loss of a `worker`, of the `first` one and of a `server`, and when a worker can `join`.
+    """What follows the loss of a `worker`, of the `first` one and of a `server`, and whether a worker `joins` at a cut.
 
-    `server` is None where there is none, `join` where a strategy uses one worker. `lost` is what may be lost for good at a crash, one
-    sentence each, and empty where nothing is. `unsent` is the most steps of which only the worker that took them has the results. With
+    `server` is None where there is none, and nobody joins where a strategy uses one worker. `lost` is what may be lost for good at a crash,
+    one sentence each, and empty where nothing is. `unsent` is the most steps of which only the worker that took them has the results. With
     notice a worker leaves at a cut, and nothing is lost.
 
     Examples:
@@ -54,7 +45,7 @@ class CrewPolicy:
     worker: OnLoss
     first: OnLoss
     server: OnLoss | None
-    join: OnJoin | None
+    joins: bool
     lost: tuple[str, ...]
     unsent: int = 0
 
@@ -65,13 +56,10 @@ class CrewPolicy:
         served = any(level.topology.service is not None for level in levels)
         server = (OnLoss.CONTINUE if strategy.tolerates_server_loss else OnLoss.END) if served else None
         if strategy.workers(2) == 1:
-            return CrewPolicy(OnLoss.END, OnLoss.END, server, None, ("everything since the last checkpoint",))
+            return CrewPolicy(OnLoss.END, OnLoss.END, server, False, ("everything since the last checkpoint",))
         worker = OnLoss.CONTINUE if strategy.tolerates_loss else OnLoss.REFORM
-        at_once = strategy.tolerates_loss and all(map(_held_for_all, levels))
-        join = OnJoin.AT_ONCE if at_once else OnJoin.AT_A_CUT
-        return CrewPolicy(
-            worker, OnLoss.REFORM, server, join, (*_lost_with_worker(levels), *_lost_with_server(levels, server)), _unsent(levels)
-        )
+        lost = *_lost_with_worker(levels), *_lost_with_server(levels, server)
+        return CrewPolicy(worker, OnLoss.REFORM, server, True, lost, _unsent(levels))
 
     @property
     def redone(self) -> str:
@@ -84,11 +72,6 @@ _REDONE = {
     OnLoss.REFORM: "one step, the one that was interrupted",
     OnLoss.END: "everything since the last checkpoint",
 }
-
-
-def _held_for_all(level: Exchange) -> bool:
-    """True if a worker gets the weights from others than workers, and exchanges without them."""
-    return level.topology.traits.provides >= {Capability.HELD_ELSEWHERE, Capability.ONE_SIDED} and not level.agreement.conditions.waits
 
 
 def _lost_with_worker(levels: list[Exchange]) -> Iterator[str]:

@@ -69,6 +69,13 @@ def planned(plan: StrategyPlan, wanted: Checkpoints, here: Mapping[str, str] = M
     return chosen if resumed is None else replace(chosen, changed=_changed(resumed, manifest_of(plan, 0, 0.0, chosen)))
 
 
+def under_way(wanted: Checkpoints, here: Mapping[str, str]) -> CheckpointPlan:
+    """The checkpoint plan of a worker that joins a run under way: it continues from the state of another, and not from a checkpoint."""
+    store = None if wanted.directory is None else CheckpointStore(path_given(wanted.directory), wanted.keep)
+    grace = 0.0 if store is None else float(wanted.grace)
+    return CheckpointPlan(store, wanted.moments, None, grace, frozenset(wanted.override), wanted.restarts, here)
+
+
 def _changed(resumed: Checkpoint, mine: Manifest) -> bool:
     """True if a run that would write `mine` has other workers, or other groups, than the one that is resumed; refuses other changes."""
     resumed.check()

@@ -12,7 +12,6 @@ from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.crew import Crew
-from polyrhythm.core.kernel.location import unplaced
 from polyrhythm.core.kernel.stopping import StopSignals, tell
 from polyrhythm.core.processes.rendezvous.crew_entrance import CrewEntrance, enter_crew
 from polyrhythm.core.processes.rendezvous.crew_place import here
@@ -26,6 +25,7 @@ from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.changing import admitted
 from polyrhythm.core.training.checkpoint_plan import described
+from polyrhythm.core.training.led_by_workers import refuse_led_by_workers
 from polyrhythm.core.training.log import Log
 from polyrhythm.core.training.membership import Membership
 from polyrhythm.core.training.work import make_job
@@ -55,10 +55,16 @@ def join_crew(
 
     Raises CompositionError for what such a run cannot have.
     """
-    refuse(strategy, crew, checkpoints)
+    refuse_led_by_workers(strategy, crew)
+    if checkpoints.directory is not None or checkpoints.resume:
+        raise CompositionError(
+            "A run that processes join while it goes on writes no checkpoints: leave them out, or give one number of workers. A worker "
+            "that joins has the state of those who are there."
+        )
     place, signals, log, name = here(), StopSignals().install(), None, "this process"
     try:
-        entrance = enter_crew(place, crew, _facts(strategy, crew, seed), joining.startup, joining.bind)
+        founders = crew.least if crew.start is None else crew.start
+        entrance = enter_crew(place, founders, _facts(strategy, crew, seed), joining.startup, joining.bind)
         name = entrance.name
         try:
             log = _log(strategy, entrance, seed, directory, loggers)
@@ -85,27 +91,6 @@ def join_crew(
         raise
     membership.of(worker)
     return worker
-
-
-def refuse(strategy: Strategy, crew: Crew, checkpoints: Checkpoints) -> None:
-    """Raise CompositionError for what a crew that changes cannot have under `join`."""
-    for size in crew.sizes:
-        strategy.check(size)
-        if (used := strategy.workers(size)) != size:
-            raise CompositionError(
-                f"{strategy.name} uses {used} of {size} workers, and each of a crew that changes must be used: choose least and most so "
-                "that all numbers between them fit, or a strategy for any number."
-            )
-    if servers := StrategyPlan.of(strategy, unplaced(crew.least), 0).servers:
-        raise CompositionError(
-            f"{strategy.name} has servers, such as {servers[0]}, and each would be lost with the worker in whose process it is: choose a "
-            "strategy whose workers exchange with each other, such as allreduce, diloco or gossip, or give one number of workers."
-        )
-    if checkpoints.directory is not None or checkpoints.resume:
-        raise CompositionError(
-            "A run that processes join while it goes on writes no checkpoints: leave them out, or give one number of workers. A worker "
-            "that joins has the state of those who are there."
-        )
 
 
 def elsewhere(worker: Worker) -> None:

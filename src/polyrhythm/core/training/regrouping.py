@@ -89,7 +89,10 @@ class Regrouping:
 
     def export(self) -> StateTree:
         """The state of the worker, whose tensors the next view does not change."""
-        return copied({**self.state.export(), "position": self.state.position.export_request(), "calls": self.calls.export()})
+        origin = self.checkpointing.plan.origin
+        resumed = {"origin": list(origin)} if any(origin) else {}
+        exported = {**self.state.export(), "position": self.state.position.export_request(), "calls": self.calls.export(), **resumed}
+        return copied(exported)
 
     def kept_back(self) -> list[Kept]:
         """What each replica has not sent, once the others have completed the exchange that is under way here."""

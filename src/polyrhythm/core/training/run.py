@@ -29,6 +29,7 @@ from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.tensors import digest
 from polyrhythm.core.training.checkpoint_plan import CHANGED, recorded_checkpoints
 from polyrhythm.core.training.circumstances import circumstances
+from polyrhythm.core.training.led_by_workers import refuse_led_by_workers
 from polyrhythm.core.training.log import Log, break_off
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.work import Train, Training
@@ -133,6 +134,8 @@ def attempt(
     if not crew.fixed and not runtime.changes_crew:
         raise CompositionError(f"workers={crew} is a crew that changes, and {runtime.kind} starts one number of workers: give a number.")
     training, places = Training(train, strategy, crew, root, wanted, timeline, here), runtime.locations(crew.most)
+    if places is None and not crew.fixed:
+        refuse_led_by_workers(strategy, training.crew)
     work = training if places is None else training.job(places)  # checks come before a record is started
     summary = Summary(str(strategy.name), training.workers, runtime.kind, runtime.network_name, root)
     notes = {**recorded_checkpoints(wanted, strategy, training.workers, here), **(notes or {})}

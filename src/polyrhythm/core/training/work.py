@@ -21,7 +21,7 @@ from polyrhythm.core.strategy.service import Service
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.changing import LeftCrew, admitted
-from polyrhythm.core.training.checkpoint_plan import newest, planned
+from polyrhythm.core.training.checkpoint_plan import newest, planned, under_way
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CheckpointError, CompositionError, PolyrhythmError, WorkloadError
 
@@ -30,7 +30,10 @@ Train = Callable[[Worker], object]
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """`train` by `strategy`, where `available` workers may be. Raises CompositionError if the strategy cannot use them."""
+    """`train` by `strategy`, where `available` workers may be. Raises CompositionError if the strategy cannot use them.
+
+    It is `under_way` for a worker that joins others.
+    """
 
     train: Train
     strategy: Strategy
@@ -39,6 +42,7 @@ class Training:
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     timeline: bool = False
     circumstances: Mapping[str, str] = field(default_factory=dict)
+    under_way: bool = False
 
     def __post_init__(self) -> None:
         for size in self.crew.sizes:
@@ -62,12 +66,21 @@ class Training:
     def job(self, locations: Sequence[Location]) -> Job:
         """The job for a runtime, with the checkpoints found. Raises CompositionError and CheckpointError for settings that do not fit."""
         plan = replace(StrategyPlan.of(self.strategy, locations[: self.workers], self.seed), batch=self.crew.rule)
-        return make_job(self.train, plan, planned(plan, self.checkpoints, self.circumstances), self.timeline, self.crew)
+        return make_job(self.train, plan, self._checkpoints(plan), self.timeline, self.crew)
+
+    def _checkpoints(self, plan: StrategyPlan) -> CheckpointPlan:
+        if self.under_way:
+            return under_way(self.checkpoints, self.circumstances)
+        return planned(plan, self.checkpoints, self.circumstances)
 
     def continued(self) -> Training:
         """The same training, resumed from its newest checkpoint; started as before where there is none yet."""
         written = newest(self.checkpoints)
         return self if written is None else replace(self, checkpoints=replace(self.checkpoints, resume=True))
+
+    def joined(self) -> Training:
+        """The same training for a worker that joins it under way."""
+        return replace(self, under_way=True)
 
 
 _TRANSLATED = {

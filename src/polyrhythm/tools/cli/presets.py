@@ -106,7 +106,7 @@ def changes_of(strategy: Strategy) -> CrewChanges:
     """The strategy's policy in words."""
     policy = CrewPolicy.of(strategy)
     server = "there is none" if policy.server is None else policy.server.value
-    join = "none can" if policy.join is None else policy.join.value
+    join = "when all have come to the same step" if policy.joins else "none can"
     return CrewChanges(policy.worker.value, policy.first.value, server, join, policy.redone, policy.lost)
 
 

@@ -28,7 +28,7 @@ def crew_risk(found: Findings, candidate: Candidate, rehearsed: Rehearsed, whole
     training, policy = found.training(candidate), CrewPolicy.of(candidate.strategy)
     if training is None or not training.samples:
         return None
-    if candidate.is_alone or policy.join is None or (rehearsed.obstacle and not rehearsed.seconds):
+    if candidate.is_alone or not policy.joins or (rehearsed.obstacle and not rehearsed.seconds):
         left = None if given is None else given.restarted(whole, candidate.workers)
         return CrewRisk(None, None, None, [], OnLoss.END.value, _ALL, [_ALL], rehearsed.obstacle, left)
     step = training.seconds * candidate.workers * found.batch(candidate) / training.samples

@@ -101,7 +101,7 @@ class Outlook:
     def _crew_runs(self, candidates: Sequence[Candidate]) -> Iterator[Followed]:
         for candidate in candidates:
             training, policy = self.found.training(candidate), CrewPolicy.of(candidate.strategy)
-            if candidate in self.crews or candidate.is_alone or policy.join is None or training is None or not training.samples:
+            if candidate in self.crews or candidate.is_alone or not policy.joins or training is None or not training.samples:
                 continue
             steps = max(_LEAST_STEPS, _EXCHANGES * policy.unsent)
             step = training.seconds * candidate.workers * self.found.batch(candidate) / training.samples

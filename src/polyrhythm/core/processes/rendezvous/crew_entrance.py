@@ -13,7 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from polyrhythm.core.kernel.agreement import Facts
-from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.job import Job
 from polyrhythm.core.kernel.location import Location
@@ -21,7 +20,7 @@ from polyrhythm.core.kernel.names import FIRST, worker
 from polyrhythm.core.kernel.view import View
 from polyrhythm.core.processes.collectives.reducer import GroupReducer
 from polyrhythm.core.processes.rendezvous.crew_host import CrewSetting, Doorway
-from polyrhythm.core.processes.rendezvous.crew_place import CrewPlace
+from polyrhythm.core.processes.rendezvous.crew_place import MeetingDoor
 from polyrhythm.core.processes.rendezvous.entrance import HOST, Following
 from polyrhythm.core.processes.rendezvous.hosts import towards
 from polyrhythm.core.processes.rendezvous.joined_crew import JoinedCrew
@@ -92,7 +91,7 @@ class CrewEntrance:
         crew = self.crew = JoinedCrew(CrewSetting(job, self.answer, self.doorway), node, monitor, context, record)
         if self.door is not None:
             crew.lead(self.door)
-        return Following(crew.lost, LeaveRequest(node, crew), crew.others, lambda: crew.departed, True, crew.failure)
+        return Following(crew.lost, LeaveRequest(node, crew), crew.others, lambda: crew.departed, True, crew.failure, lambda: crew.first)
 
     def connected(self, node: Node, names: Sequence[str]) -> bool:
         """Those who are lost or have left meanwhile are not needed."""
@@ -113,19 +112,18 @@ class CrewEntrance:
             self.door.close()
 
 
-def enter_crew(place: CrewPlace, crew: Crew, facts: Facts, seconds: float, bind: str = "") -> CrewEntrance:
-    """Begin a run of `crew` at `place`, or join the one that somebody has begun; `facts` are what all must have been started with.
+def enter_crew(place: MeetingDoor, founders: int, facts: Facts, seconds: float, bind: str = "") -> CrewEntrance:
+    """Begin a run at `place`, or join the one that somebody has begun; `facts` are what all must have been started with.
 
-    The run begins when `crew.start` processes have come, by default `crew.least`. Raises RunError if that takes longer than `seconds`, or
-    nobody can be reached.
+    The run begins when so many `founders` have come. Raises RunError if that takes longer than `seconds`, or nobody can be reached.
     """
-    who = Attendee(0, crew.least if crew.start is None else crew.start, seconds, bind)
+    who = Attendee(0, founders, seconds, bind)
     callers: queue.SimpleQueue[DoorCaller] = queue.SimpleQueue()
     door = place.begin(bind, callers.put)
     if door is None:
         return _call(place, who, facts)
     if place.key == PUBLIC:
-        warn_unprotected(door.address, crew.most)
+        warn_unprotected(door.address, founders + 1)
     try:
         return _found(place, door, who, facts, callers)
     except BaseException:
@@ -133,7 +131,7 @@ def enter_crew(place: CrewPlace, crew: Crew, facts: Facts, seconds: float, bind:
         raise
 
 
-def _found(place: CrewPlace, door: Door, who: Attendee, facts: Facts, callers: queue.SimpleQueue[DoorCaller]) -> CrewEntrance:
+def _found(place: MeetingDoor, door: Door, who: Attendee, facts: Facts, callers: queue.SimpleQueue[DoorCaller]) -> CrewEntrance:
     """Be the first member: wait for the others, and give everybody a name."""
     listening, outside = who.addresses(lambda: door.address[0])
     listeners = listen_everywhere(listening, os.environ.get(HOST, ""))
@@ -148,7 +146,7 @@ def _found(place: CrewPlace, door: Door, who: Attendee, facts: Facts, callers: q
 
 
 def _gathered(
-    place: CrewPlace, who: Attendee, facts: Facts, callers: queue.SimpleQueue[DoorCaller]
+    place: MeetingDoor, who: Attendee, facts: Facts, callers: queue.SimpleQueue[DoorCaller]
 ) -> list[tuple[DoorCaller | None, Resident]]:
     """Those with whom the run begins, in the order in which they came."""
     deadline, come = time.monotonic() + who.seconds, list[tuple[DoorCaller, Resident]]()
@@ -157,6 +155,7 @@ def _gathered(
         try:
             caller = callers.get(timeout=_LOOK_SECONDS)
         except queue.Empty:
+            place.check()
             if time.monotonic() > deadline:
                 problem = RunError(
                     f"{len(come) + 1} of the {who.workers} workers with which the run begins have come to {place.shown} within "
@@ -174,7 +173,7 @@ def _gathered(
     return list(come)
 
 
-def _call(place: CrewPlace, who: Attendee, facts: Facts) -> CrewEntrance:
+def _call(place: MeetingDoor, who: Attendee, facts: Facts) -> CrewEntrance:
     """Call at the door, and wait for a name."""
     client = place.find(who.seconds)
     try:

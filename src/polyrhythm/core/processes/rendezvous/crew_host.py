@@ -19,8 +19,7 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.stopping import notify
 from polyrhythm.core.kernel.view import NextView, View, ViewChange, next_name
 from polyrhythm.core.processes.rendezvous.crew_links import CrewLinks
-from polyrhythm.core.processes.rendezvous.crew_place import CrewPlace
-from polyrhythm.core.processes.rendezvous.hosts import Names
+from polyrhythm.core.processes.rendezvous.crew_place import MeetingDoor
 from polyrhythm.core.processes.rendezvous.residents import Admission, Call, different
 from polyrhythm.core.processes.runtime.crew_lead import CrewLead
 from polyrhythm.core.processes.runtime.node import Node
@@ -40,7 +39,7 @@ _JUDGE_SECONDS = 1.0
 class Doorway:
     """Where a door is or may be later, at the address `listening` of this host: the `facts` that are compared there, who has called."""
 
-    place: CrewPlace
+    place: MeetingDoor
     listening: str
     facts: dict[str, str]
     callers: queue.SimpleQueue[DoorCaller] = field(default_factory=queue.SimpleQueue)
@@ -99,15 +98,15 @@ class CrewHost:
         if self._closed:
             return
         try:
-            self._door = replace(doorway.place, names=Names(0.0)).take_over(doorway.listening, self._call)
+            self._door = doorway.place.take_over(doorway.listening, self._call)
         except (OSError, RunError):
             if time.monotonic() < until:
                 self._node.loop.after(_PAUSE_SECONDS, lambda: self.open(until))
                 return
         if self._door is None:
             notify(
-                f"{self._links.name} is the first of the workers now, and not at {doorway.place.shown}: nobody can join from now on. Set "
-                "MASTER_ADDR to several hosts, such as 10.0.0.1,10.0.0.2, for all processes."
+                f"{self._links.name} is the first of the workers now, and not at {doorway.place.shown}: nobody can join from now on. "
+                + doorway.place.remedy
             )
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""The place where the processes of a crew that changes meet: an address where its first member keeps a door, or one of several.
+"""The places where the processes of a crew that changes meet: each kind says who keeps a door, and how the others find it.
 
-`CrewEntrance` looks for it. No launcher is needed, and no rank: whoever has the secret may come.
+`CrewEntrance` looks for one. Without a launcher it is a `CrewPlace`, where whoever has the secret may come.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import errno
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import torch.distributed as dist
 
@@ -27,6 +28,34 @@ from polyrhythm.errors import CompositionError, RunError
 _ELSEWHERE_SECONDS = 2.0
 _NUMBERS = 10_000_000
 """A caller has no name yet: it draws a number, which no other draws at the same time."""
+
+
+class MeetingDoor(Protocol):
+    """A place where a run has its door, which the first member keeps."""
+
+    @property
+    def key(self) -> bytes:
+        """What all who come need."""
+
+    @property
+    def shown(self) -> str:
+        """The place in sentences."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do where nobody would look for a door in this process."""
+
+    def begin(self, bind: str, on_call: Callable[[DoorCaller], None]) -> Door | None:
+        """The door of a run that begins here; None if somebody else begins it."""
+
+    def take_over(self, bind: str, on_call: Callable[[DoorCaller], None]) -> Door | None:
+        """The door of a run whose first member is now here; None if nobody would look for it here. Raises OSError as `Door`."""
+
+    def find(self, seconds: float) -> StoreClient:
+        """The connection with the door. Raises RunError if there is none within `seconds`."""
+
+    def check(self) -> None:
+        """Raise RunError where those who have not come yet will not come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +95,11 @@ class CrewPlace:
         """The place in sentences."""
         return f"{' or '.join(self.hosts)}, port {self.port}"
 
+    @property
+    def remedy(self) -> str:
+        """More hosts."""
+        return "Set MASTER_ADDR to several hosts, such as 10.0.0.1,10.0.0.2, for all processes."
+
     def own(self, hosts: tuple[str, ...]) -> Iterator[str]:
         """The addresses of `hosts` that are of this host, loopback first."""
         for host in hosts:
@@ -95,8 +129,11 @@ class CrewPlace:
 
     def take_over(self, bind: str, on_call: Callable[[DoorCaller], None]) -> Door | None:
         """The door of a run whose first member is now at this host; None if nobody would look for it here. Raises OSError as `Door`."""
-        ip = next(self.own(self.hosts), "")
+        ip = next(replace(self, names=Names(0.0)).own(self.hosts), "")  # the loop's thread cannot wait for names
         return Door(bind or ip, self.port, self.key, on_call) if ip else None
+
+    def check(self) -> None:
+        """Nobody knows."""
 
     def find(self, seconds: float) -> StoreClient:
         """The connection with the door. Raises RunError if there is none within `seconds`."""

@@ -18,7 +18,7 @@ from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Job
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.names import FIRST, worker
 from polyrhythm.core.processes.collectives.reducer import GroupReducer
 from polyrhythm.core.processes.rendezvous.joined_stop import JoinedStop
 from polyrhythm.core.processes.rendezvous.launcher_process import launcher_process
@@ -52,7 +52,8 @@ class StopRequest(Protocol):
 class Following:
     """How a worker follows the others: who is `lost`, what a `stop` does, `others` that must end before it may leave.
 
-    `departed` is true when it has left with notice, and `survivable` if the others continue without it where it is interrupted.
+    `departed` is true when it has left with notice, and `survivable` if the others continue without it where it is interrupted. `first` is
+    the first of the workers, which has the result.
     """
 
     lost: list[str]
@@ -62,6 +63,7 @@ class Following:
     survivable: bool
     failure: Callable[[BaseException], Message]
     """The message to the others that this worker has failed."""
+    first: Callable[[], str] = lambda: FIRST
 
 
 class Entrance(Protocol):

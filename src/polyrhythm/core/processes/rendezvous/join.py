@@ -140,6 +140,7 @@ class JoinedRun:
             raise RunError(f"{self._name} has left this run already.")
         try:
             ending = self._shutdown.leave(self._following.others(), result, self._following.lost)
+            ending.first = self._following.first()
         except BaseException as problem:
             self.fail(problem)
             raise

@@ -34,7 +34,7 @@ REPORT, FAILED = CREW + "report", CREW + "failed"
 _TOGETHER_SECONDS = 0.2
 """Processes of one host fall together, and a connection that ends well is closed just before that is known."""
 _REPORT_SECONDS = 10.0
-_LOST = "its connection was lost"
+LOST = "its connection was lost"
 
 
 class JoinedCrew:
@@ -75,6 +75,11 @@ class JoinedCrew:
     def others(self) -> list[str]:
         """Those that must end before this worker may."""
         return [] if self.departed else [name for name in self._view.members if name != self._name]
+
+    @property
+    def first(self) -> str:
+        """The first of those who are there."""
+        return self._view.first
 
     @property
     def may_leave(self) -> bool:
@@ -161,7 +166,7 @@ class JoinedCrew:
     def _note_lost(self, name: str) -> None:
         self.lost.append(name)
         why = self._reasons.get(name)
-        self._record(Faulted(self._node.port.now(), name, why or _LOST))
+        self._record(Faulted(self._node.port.now(), name, why or LOST))
         notify(f"{self._name} continues without {name}, {f'which {why}' if why else 'whose connection was lost'}.")
 
     def _suspect(self, found: PeerFinding) -> None:
@@ -187,7 +192,7 @@ class JoinedCrew:
             return
         self._gone[name] = None
         if self._host is not None:
-            self._host.lose(name, _LOST)
+            self._host.lose(name, LOST)
         elif name == self._leader:
             self._choose()
         elif member:
@@ -217,12 +222,12 @@ class JoinedCrew:
             return
         lost = [name for name in view.members if name in self._gone]
         if any(ended for _, ended in self._reports.values()):
-            self._fail(WorkerFailed(lost[0], f"{_LOST}, and others have taken their last step, so that none can be repeated without it"))
+            self._fail(WorkerFailed(lost[0], f"{LOST}, and others have taken their last step, so that none can be repeated without it"))
             return
         self._begin_to_lead(view)
         for name in lost:
             if self._host is not None:
-                self._host.lose(name, _LOST)
+                self._host.lose(name, LOST)
 
     def _give_up(self) -> None:
         if self._host is None and self._leader == self._name and self._node.failure is None:
