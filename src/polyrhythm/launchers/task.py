@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import version
 
-from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.job import Job, Work
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import worker
@@ -26,6 +24,9 @@ from polyrhythm.launchers.messages import Beginning, ended
 from polyrhythm.launchers.output import echoed
 from polyrhythm.launchers.packing import unpacked
 from polyrhythm.launchers.protocol import TaskOrder
+
+_FACTS = {"version of the wire format": str(VERSION)}
+"""What must be the same on all hosts; the work itself is the driver's."""
 
 
 def serve(order: TaskOrder, rank: int) -> None:
@@ -85,7 +86,7 @@ class _CrewPart:
         """Begin the run with others, or join them, as the driver says."""
         self.name = worker(self._rank)
         place = DriverPlace(self._order, self._link, beginning.founders > 0)
-        entrance = enter_crew(place, beginning.founders, _versions(), joining.startup)
+        entrance = enter_crew(place, beginning.founders, _FACTS, joining.startup)
         try:
             self.name = entrance.name
             self._link.send(Message("entered", text=self.name))
@@ -95,8 +96,3 @@ class _CrewPart:
         except BaseException:
             entrance.close()
             raise
-
-
-def _versions() -> Facts:
-    """What must be the same on all hosts; the work itself is the driver's."""
-    return {"version of Polyrhythm": version("polyrhythm"), "version of the wire format": str(VERSION)}
