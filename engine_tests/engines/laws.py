@@ -12,7 +12,9 @@ import torch
 from torch.nn import functional as F
 
 import polyrhythm as pr
+from polyrhythm.core.kernel.events import CrewChanged, Restarted
 from polyrhythm.core.kernel.job import Runtime
+from polyrhythm.core.training.crew_change import CrewChange
 from polyrhythm.errors import WorkerFailed
 
 STEPS = 40
@@ -104,3 +106,56 @@ def names_the_users_error(on: Runtime, folder: Path) -> None:
     with pytest.raises(WorkerFailed, match=r"worker/1 failed: KeyError: 'no such column'") as caught:
         pr.run(training(str(folder), at=5, deed="raise"), workers=2, strategy="allreduce", on=on, seed=3)
     assert "do(deed" in caught.value.trace
+
+
+class Latest:
+    """The step after which the crew of `worker` has changed last."""
+
+    def __init__(self, worker: pr.Worker) -> None:
+        self.step = 0
+        worker.on_change(self.changed)
+
+    def changed(self, change: CrewChange) -> None:
+        self.step = change.step
+
+
+def changing(folder: str, kills: int) -> Callable[[pr.Worker], None]:
+    """A training function that ends 3 steps after the second change; before the first, worker `kills` dies."""
+
+    def train(worker: pr.Worker) -> None:
+        drawn = torch.Generator().manual_seed(1)
+        x = torch.randn(96, 20, generator=drawn)
+        y = x[:, :3].argmax(1)
+        latest, model = Latest(worker), torch.nn.Linear(20, 3)
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        for _ in worker.epochs(100_000):
+            for inputs, targets in worker.batches((x, y), 4):
+                optimizer.zero_grad()
+                F.cross_entropy(model(inputs), targets).backward()
+                optimizer.step()
+                if worker.clock == 20 and worker.rank == kills and not worker.crew.epoch:
+                    (Path(folder) / "killed").touch(exist_ok=False)
+                    os.kill(os.getpid(), signal.SIGKILL)
+                if worker.any(worker.crew.epoch >= 2 and worker.clock >= latest.step + 3):
+                    break
+            else:
+                continue
+            break
+        worker.finish()
+        torch.save([worker.crew.members, list(model.state_dict().values())], Path(folder) / f"end-{os.getpid()}.pt")
+
+    return train
+
+
+def a_crew_replaces_a_lost_worker(on: Runtime, folder: Path, workers: int = 3, kills: int = 1) -> None:
+    """One is killed, the others do not begin again, its successor joins them, and all end with equal weights."""
+    run = pr.run(changing(str(folder), kills), workers=(workers - 1, workers), strategy="allreduce", on=on, seed=3)
+    assert run.summary.lost == [f"worker/{kills}"]
+    assert not any(isinstance(event, Restarted) for event in run.outcome.events)
+    changes = [event for event in run.outcome.events if isinstance(event, CrewChanged)]
+    assert [event.epoch for event in changes] == [1, 2]
+    assert changes[1].joined == (f"worker/{kills + workers}",)
+    ends = [torch.load(path) for path in folder.glob("end-*.pt")]
+    assert [tuple(members) for members, _ in ends] == [changes[1].members] * workers
+    for _, weights in ends:
+        assert all(torch.equal(mine, whole) for mine, whole in zip(weights, run.weights.values(), strict=True))

@@ -84,6 +84,10 @@ def test_a_lost_pod_is_replaced_and_the_run_goes_on(cluster: Path, tmp_path: Pat
     assert "needed more memory than it may have (OOMKilled, exit code 137)" in events
 
 
+def test_a_crew_replaces_a_lost_worker(cluster: Path, tmp_path: Path) -> None:
+    laws.a_crew_replaces_a_lost_worker(_on(cluster), tmp_path)
+
+
 def test_the_users_error_is_named(cluster: Path, tmp_path: Path) -> None:
     laws.names_the_users_error(_on(cluster), tmp_path)
 

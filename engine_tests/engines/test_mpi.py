@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from laws import continues_after_a_loss, has_the_bits_of_processes, names_the_users_error, runs
+from laws import a_crew_replaces_a_lost_worker, continues_after_a_loss, has_the_bits_of_processes, names_the_users_error, runs
 
 import polyrhythm as pr
 
@@ -31,3 +31,8 @@ def test_it_continues_after_a_loss(on: pr.launchers.Mpi, tmp_path: Path, capfd: 
 
 def test_it_names_the_users_error(on: pr.launchers.Mpi, tmp_path: Path) -> None:
     names_the_users_error(on, tmp_path)
+
+
+@pytest.mark.parametrize("kills", [0, 1], ids=["the first", "another"])
+def test_a_crew_replaces_a_lost_worker(on: pr.launchers.Mpi, tmp_path: Path, kills: int) -> None:
+    a_crew_replaces_a_lost_worker(on, tmp_path, kills=kills)

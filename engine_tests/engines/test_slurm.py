@@ -53,6 +53,10 @@ def test_the_run_continues_after_a_task_was_killed(on: pr.launchers.Slurm, tmp_p
     laws.continues_after_a_loss(on, tmp_path, capfd)
 
 
+def test_a_crew_replaces_a_lost_worker(on: pr.launchers.Slurm, tmp_path: Path) -> None:
+    laws.a_crew_replaces_a_lost_worker(on, tmp_path, workers=2)
+
+
 def test_the_users_error_is_named(on: pr.launchers.Slurm, tmp_path: Path) -> None:
     laws.names_the_users_error(on, tmp_path)
 

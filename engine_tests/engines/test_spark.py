@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from laws import continues_after_a_loss, has_the_bits_of_processes, names_the_users_error, runs
+from laws import a_crew_replaces_a_lost_worker, continues_after_a_loss, has_the_bits_of_processes, names_the_users_error, runs
 from pyspark.sql import SparkSession
 
 import polyrhythm as pr
@@ -35,3 +35,7 @@ def test_it_continues_after_a_loss(on: pr.launchers.Spark, tmp_path: Path, capfd
 
 def test_it_names_the_users_error(on: pr.launchers.Spark, tmp_path: Path) -> None:
     names_the_users_error(on, tmp_path)
+
+
+def test_a_crew_replaces_a_lost_worker(on: pr.launchers.Spark, tmp_path: Path) -> None:
+    a_crew_replaces_a_lost_worker(on, tmp_path, workers=2)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from laws import continues_after_a_loss, has_the_bits_of_processes, names_the_users_error, runs, training
+from laws import a_crew_replaces_a_lost_worker, continues_after_a_loss, has_the_bits_of_processes, names_the_users_error, runs, training
 
 import polyrhythm as pr
 
@@ -39,6 +39,11 @@ def test_it_names_the_users_error(on: pr.launchers.Torchrun, tmp_path: Path) -> 
     names_the_users_error(on, tmp_path)
 
 
+@pytest.mark.parametrize("kills", [0, 1], ids=["the first", "another"])
+def test_a_crew_replaces_a_lost_worker(on: pr.launchers.Torchrun, tmp_path: Path, kills: int) -> None:
+    a_crew_replaces_a_lost_worker(on, tmp_path, kills=kills)
+
+
 @pytest.fixture
 def hosts(tmp_path: Path) -> pr.launchers.Torchrun:
     """Two hosts, each with an environment of its own, as ssh gives."""
@@ -60,6 +65,10 @@ def test_two_hosts_have_the_bits_of_processes_and_no_command_line_has_the_secret
 
 def test_two_hosts_continue_after_a_loss(hosts: pr.launchers.Torchrun, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     continues_after_a_loss(hosts, tmp_path, capfd)
+
+
+def test_a_crew_on_two_hosts_replaces_a_lost_worker(hosts: pr.launchers.Torchrun, tmp_path: Path) -> None:
+    a_crew_replaces_a_lost_worker(hosts, tmp_path, workers=2)
 
 
 def test_a_host_that_cannot_be_reached_is_named(hosts: pr.launchers.Torchrun) -> None:

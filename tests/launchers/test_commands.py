@@ -92,3 +92,9 @@ def running() -> set[int]:
             if entry.name.isdigit() and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
                 found.add(int(entry.name))
     return found
+
+
+def test_a_command_whose_tasks_are_kept_starts_them_again_by_itself_while_it_is_there() -> None:
+    tasks = CommandTasks(["sh", "-c", "sleep 60"], TaskOrder("127.0.0.1", 1, "00", 2, changes=True, replaces=True), {})
+    assert tasks.restart([1]) == [1]
+    tasks.close(0.0)

@@ -19,8 +19,8 @@ from polyrhythm.launchers.task import serve
 if __name__ == "__main__":
     order = msgspec.json.decode(os.environ.pop(ORDER), type=TaskOrder)
     rank = launched_rank() + int(os.environ.get(FIRST_RANK, "0"))
-    if sys.argv[1:] == [KEEP]:
-        keep(worker(rank), order.replaces)
+    if sys.argv[1:] == [KEEP] and not keep(worker(rank), order.replaces):
+        sys.exit(0)
     try:
         serve(order, rank)
     except RunError as problem:  # what a run has failed with is the driver's to report

@@ -107,11 +107,13 @@ class SeparateHosts:
         ]
 
     def restart(self, ranks: list[int]) -> list[int]:
-        """Begin the commands anew that have ended; the others start these tasks again by themselves."""
-        hosts = sorted({rank // self._share for rank in ranks} & self._ended)
+        """Begin the commands of these tasks anew; those that are there start lost tasks again by themselves, if the crew replaces them."""
+        hosts = {rank // self._share for rank in ranks}
+        hosts &= self._ended if self._order.replaces else hosts
         for host in hosts:
+            self._programs[host].end(_ENDING_SECONDS)
             self._programs[host] = self._started(host)
-        self._ended -= set(hosts)
+        self._ended -= hosts
         return sorted({*ranks, *(rank for host in hosts for rank in self._ranks(host))})
 
     def close(self, seconds: float) -> None:

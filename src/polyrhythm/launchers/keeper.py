@@ -1,12 +1,11 @@
 """The process of a task that starts another one in its place when it is lost, where an engine would end all tasks for one.
 
-Engines that are commands start one for each task in a crew that changes.
+Engines of that kind start one for each task in a crew that changes.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 
 from polyrhythm.core.kernel.stopping import notify
@@ -19,8 +18,8 @@ _FAILURES = 3
 """So many processes in succession may end that early; then none is started any more."""
 
 
-def keep(task: str, replaces: bool) -> None:
-    """Return in a child process, which is to be `task`; this process stays until it ends, and exits with code 0.
+def keep(task: str, replaces: bool) -> bool:
+    """Return True in a child process, which is to be `task`, and False in this one when that has ended.
 
     If the child is lost, another one returns, where the crew `replaces` it. The loss is the driver's to know: the engine would end all.
     """
@@ -29,9 +28,9 @@ def keep(task: str, replaces: bool) -> None:
         began = time.monotonic()
         if not (child := os.fork()):
             die_with_parent(keeper)
-            return
+            return True
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         early = early + 1 if time.monotonic() - began < _EARLY_SECONDS else 0
         if status in (0, NO_DRIVER) or not replaces or early == _FAILURES:
-            sys.exit(0)
+            return False
         notify(f"the process of {task} {exit_phrase(status)}; another one takes its place.")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
 from polyrhythm.core.extras import needed
+from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.settings import checked
 from polyrhythm.launchers.engine import EngineRuntime
+from polyrhythm.launchers.keeper import keep
 from polyrhythm.launchers.protocol import Loss, TaskOrder, Tasks
 
 _LEAVING_SECONDS = 5.0
@@ -83,7 +86,9 @@ class _Stage:
         return [Loss(None, f"Spark ended its stage: {_reason(self._problem)}")] if self._problem is not None else []
 
     def restart(self, ranks: list[int]) -> list[int]:
-        """Submit the stage anew, with all tasks."""
+        """Submit the stage anew, with all tasks, unless they are kept."""
+        if self._order.replaces and self._thread.is_alive():
+            return ranks
         self._cancel()
         self._number += 1
         self._problem, self._reported = None, False
@@ -121,10 +126,24 @@ def _tasks(order: bytes) -> Any:
         from polyrhythm.launchers.task import serve
 
         (rank,) = partition
-        serve(msgspec.json.decode(order, type=TaskOrder), rank)
+        given = msgspec.json.decode(order, type=TaskOrder)
+        if not given.changes:
+            serve(given, rank)
+        elif keep(worker(rank), given.replaces):
+            _be(lambda: serve(given, rank))
         return iter(())
 
     return task
+
+
+def _be(task: Callable[[], None]) -> NoReturn:
+    """Be the task in a child of Spark's Python process, and end without what that does at its end."""
+    try:
+        task()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
 
 
 def _reason(problem: BaseException | None) -> str:
