@@ -16,7 +16,7 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.kernel.view import View, next_name
 from polyrhythm.core.processes.rendezvous.joined_crew import LOST
-from polyrhythm.errors import CheckpointError, DataError, PolyrhythmError, RunError, WorkerFailed
+from polyrhythm.errors import CheckpointError, DataError, NoProgressError, PolyrhythmError, RunError, WorkerFailed
 from polyrhythm.launchers import crew_attempt
 from polyrhythm.launchers.crew_attempt import CrewAttempt
 from polyrhythm.launchers.messages import Beginning
@@ -220,6 +220,23 @@ def test_after_three_tasks_that_fell_before_they_were_admitted_no_more_are_start
     assert stage.attempt.ending is not None
 
 
+def test_three_newcomers_in_succession_that_fail_before_their_first_step_end_the_run() -> None:
+    stage = Stage()
+    stage.found()
+    for number in range(5):
+        stage.lose(1) if not number else stage.attempt.look()
+        stage.replace()
+        name = stage.admit(1)
+        assert stage.attempt.fatal is None
+        if number == 1:
+            stage.attempt.admits(Stepped(1.0, name, 30, 20, 0))
+            stage.fail(1, WorkerFailed(name, "its connection was lost"))
+        else:
+            stage.fail(1, WorkerFailed(name, "KeyError: 'x'", "its traceback"))
+        stage.change(stage.view.without(name))
+    assert isinstance(stage.attempt.fatal, NoProgressError)
+
+
 def test_a_newcomer_that_was_admitted_lets_others_be_started_again() -> None:
     stage = Stage()
     stage.found()
@@ -309,7 +326,7 @@ def test_each_change_is_recorded_once_and_losses_as_the_engine_reports_them() ->
     change = CrewChanged(1.0, "worker/0", 1, ("worker/0", "worker/2"), (), ("worker/1",))
     assert [attempt.admits(change) for _ in range(3)] == [True, False, False]
     assert not attempt.admits(Faulted(1.0, "worker/1", LOST))
-    assert attempt.admits(Faulted(1.0, "worker/1", "makes no progress"))
+    assert [attempt.admits(Faulted(1.0, "worker/1", "failed before its first step")) for _ in range(2)] == [True, False]
 
 
 @pytest.mark.parametrize("seed", range(40))

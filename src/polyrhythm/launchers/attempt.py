@@ -20,10 +20,11 @@ from polyrhythm.launchers.roster import Roster, WorkerTask
 class TaskAttempt(Protocol):
     """An attempt. Everything happens in the loop's thread.
 
-    `ending` is that of the worker which has the result, once it has ended well.
+    `ending` is that of the worker which has the result, once it has ended well; `fatal` is an error that ends the run for all.
     """
 
     ending: Ending | None
+    fatal: PolyrhythmError | None
 
     def takes_part(self, task: WorkerTask) -> bool:
         """True if `task` has begun its part, and that has not ended."""
@@ -68,6 +69,7 @@ class FixedAttempt:
 
     def __init__(self, roster: Roster, number: int) -> None:
         self.ending: Ending | None = None
+        self.fatal: PolyrhythmError | None = None
         self._roster = roster
         self._outcomes: dict[int, Ending | PolyrhythmError] = {}
         self._store = StoreServer(roster.ip, len(roster.tasks), roster.secret, rounds=1)

@@ -11,20 +11,19 @@ from collections.abc import Mapping
 import msgspec
 
 from polyrhythm.core.kernel.crew import Crew
+from polyrhythm.core.kernel.crew_authority import ATTEMPTS
 from polyrhythm.core.kernel.events import AnyEvent, CrewChanged, Faulted, Stepped
 from polyrhythm.core.kernel.job import Ending
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.kernel.stopping import notify
 from polyrhythm.core.processes.rendezvous.joined_crew import LOST
-from polyrhythm.errors import PolyrhythmError, RunError, WorkerFailed, sentence
+from polyrhythm.errors import NoProgressError, PolyrhythmError, RunError, WorkerFailed, sentence
 from polyrhythm.launchers.messages import Beginning
 from polyrhythm.launchers.roster import Roster, WorkerTask
 
 _AGAIN_SECONDS = 1.0
 """The loss of a worker may not be known to the others yet when its successor calls at their door."""
-_FAILURES = 3
-"""So many tasks in succession may fail before they are admitted; then there is something wrong with all, and no more are started."""
 
 
 class CrewAttempt:
@@ -35,6 +34,7 @@ class CrewAttempt:
 
     def __init__(self, roster: Roster, number: int, crew: Crew, alone: bool) -> None:
         self.ending: Ending | None = None
+        self.fatal: PolyrhythmError | None = None
         self._roster = roster
         self._number = number
         self._crew = crew
@@ -42,13 +42,16 @@ class CrewAttempt:
         here = [task for task in roster.tasks if task.here]
         self._first = here[0].rank
         self._founding = {task.rank for task in here}
-        self._known = {worker(rank) for rank in range(len(here))}  # who is or was in a view
+        self._founders = {worker(rank) for rank in range(len(here))}
+        self._known = set(self._founders)  # who is or was in a view
         self._begun: set[int] = set()
         self._errors: list[PolyrhythmError] = []
         self._again: dict[int, float] = {}
         self._door: Message | None = None
         self._epoch = 0
-        self._failures = 0
+        self._unlucky = 0  # tasks in succession that fell before they were admitted
+        self._failures = 0  # newcomers in succession that failed before their first step
+        self._faults: set[tuple[str, str]] = set()
         self._lost: dict[str, None] = {}
         self._steps: dict[str, Stepped] = {}
         for task in here:
@@ -77,7 +80,10 @@ class CrewAttempt:
         if isinstance(outcome, Ending):
             self.ending = self._whole(outcome) if outcome.first == task.member else self.ending
         elif founding or member:
-            self._errors.append(outcome)
+            if self._failed_early(task, outcome):
+                self._count_failure(outcome)
+            else:
+                self._errors.append(outcome)
             if member:
                 self._lost[task.member] = None
             self._call_again(task)
@@ -91,15 +97,28 @@ class CrewAttempt:
         if isinstance(problem, RunError):
             self._call_again(task)
         else:
-            self._failures += 1
+            self._unlucky += 1
             notify(f"The run continues without {task.name}, which cannot join it: {sentence(problem)}.")
+
+    def _failed_early(self, task: WorkerTask, problem: PolyrhythmError) -> bool:
+        """True if its program has failed on its way to the others, who continue."""
+        lost = isinstance(problem, RunError) and not (isinstance(problem, WorkerFailed) and problem.trace)
+        return not lost and task.member not in self._founders and task.member not in self._steps
+
+    def _count_failure(self, problem: PolyrhythmError) -> None:
+        self._failures += 1
+        if self._crew.replace and self._failures == ATTEMPTS:
+            self.fatal = NoProgressError(
+                f"{ATTEMPTS} workers that joined the run one after the other failed before their first step. Remove the cause, and start "
+                f"the run again. The last one: {problem}"
+            )
 
     def _call_again(self, task: WorkerTask) -> None:
         if self._crew.replace:
             self._again[task.rank] = time.monotonic() + _AGAIN_SECONDS
 
     def fell(self, task: WorkerTask) -> None:
-        self._failures += task.member not in self._known
+        self._unlucky += task.member not in self._known
         self._again.pop(task.rank, None)
         task.member = ""
 
@@ -108,18 +127,21 @@ class CrewAttempt:
         match event:
             case Stepped():
                 self._steps[event.actor] = event
+                self._failures = 0 if event.actor not in self._founders else self._failures
             case CrewChanged():
                 if event.epoch <= self._epoch:
                     return False
                 self._epoch = event.epoch
                 self._known |= set(event.members)
-                self._failures = 0 if event.joined else self._failures
+                self._unlucky = 0 if event.joined else self._unlucky
             case Faulted():
-                return event.what != LOST
+                fresh = (event.actor, event.what) not in self._faults
+                self._faults.add((event.actor, event.what))
+                return fresh and event.what != LOST
         return True
 
     def replaceable(self, lost: Mapping[int, WorkerFailed]) -> list[int]:
-        return list(lost) if self._alone and self._crew.replace and self._failures < _FAILURES and self._active else []
+        return list(lost) if self._alone and self._crew.replace and self._unlucky < ATTEMPTS and self._active else []
 
     def look(self) -> None:
         """Have those join that are ready, while there is somebody to join."""

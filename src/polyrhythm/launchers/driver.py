@@ -169,9 +169,10 @@ class Driver:
         if not self._work.crew.fixed and not isinstance(outcome, Ending):
             self._count(task.rank)
         attempt.conclude(task, outcome)
-        if not attempt.over:
+        if attempt.fatal is None and not attempt.over:
             return
-        if attempt.ending is not None:
+        if attempt.fatal is not None or attempt.ending is not None:
+            self._error = attempt.fatal
             self._loop.stop()
         else:
             self._under_way, self._failed = False, attempt.cause(self._lost)
