@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.events import AnyEvent, Reported
 from polyrhythm.core.kernel.job import Ending, Job
 from polyrhythm.core.kernel.message import Message
@@ -43,6 +44,28 @@ def ends(actor: Actor) -> None:
         actor.link.record(Reported(1.0, actor.name, 1, {"loss": 1.0}, 0))
         results: dict[str, Message | None] = {actor.name: Message("result", (1.0, 2.0))}
         actor.link.send(ended(actor.name, Ending(results, 10, 2, 1.5)))
+
+
+def leads(actor: Actor) -> None:
+    """Begin a run of a crew that changes, or find the door of the one who has, and end well when all have come."""
+    while actor.begin():
+        beginning = actor.beginning
+        assert beginning is not None
+        first = beginning.founders > 0
+        if first:
+            actor.link.send(Message("door", (7.0,), "127.0.0.1"))
+            actor.engine.founders = beginning.founders
+        _until(lambda: actor.link.door() is not None)
+        actor.engine.doors.append(actor.link.door())
+        _until(lambda: len(actor.engine.doors) == len(actor.engine.scripts) - actor.engine.missing)
+        actor.link.send(Message("entered", text=actor.name))
+        ending = Ending({actor.name: Message("result", (1.0, 2.0))}, 10, 2, 1.5, first="worker/0")
+        actor.link.send(ended(actor.name, ending))
+
+
+def _until(reached: Callable[[], bool]) -> None:
+    while not reached():
+        threading.Event().wait(0.01)
 
 
 def dies(actor: Actor) -> None:
@@ -153,6 +176,10 @@ class Scripted:
     stages: list[threading.Thread] = field(default_factory=list)
     order: TaskOrder | None = None
     address: str = "127.0.0.1"
+    founders: int = 0
+    doors: list[tuple[str, int] | None] = field(default_factory=list)
+    missing: int = 0
+    """So many tasks of a crew never come."""
 
     def driver_address(self) -> str:
         return self.address
@@ -199,9 +226,9 @@ class Scripted:
             link.close()
 
 
-def job(workers: int) -> Job:
+def job(workers: int, crew: Crew = FIXED) -> Job:
     """A job that only travels: scripted tasks never run it."""
-    return Job(workers, 0, _program, _service, _essential)
+    return Job(workers, 0, _program, _service, _essential, crew=crew)
 
 
 def _program(context: object) -> None:

@@ -11,6 +11,7 @@ from scripted import (
     falls_before,
     is_replaced,
     job,
+    leads,
     raises,
     recorded,
     sleeps,
@@ -20,6 +21,7 @@ from scripted import (
     waits_for_others,
 )
 
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import Faulted, Reported, Restarted
 from polyrhythm.errors import CompositionError, DataError, PolyrhythmError, RunError, TamperedError, WorkerFailed
 from polyrhythm.launchers.driver import drive
@@ -145,6 +147,24 @@ def test_those_who_join_do_not_wait_for_one_who_has_failed_before() -> None:
     with pytest.raises(PolyrhythmError, match="No module named 'model'"):
         drive(engine, job(2), recorded()[1])
     assert time.monotonic() - began < 20
+
+
+def test_the_tasks_of_a_crew_that_changes_find_the_door_of_the_one_who_begins() -> None:
+    engine = Scripted([[leads], [leads], [leads]])
+    ending = drive(engine, job(3, Crew(2, 3)), recorded()[1])
+    assert (engine.founders, engine.doors) == (3, [("127.0.0.1", 7)] * 3)
+    assert ending.results["worker/0"] is not None
+
+
+def test_a_crew_that_changes_begins_without_those_who_do_not_come_if_it_has_its_least() -> None:
+    engine = Scripted([[leads], [sleeps], [leads]], startup=0.5, missing=1)
+    drive(engine, job(3, Crew(2, 3)), recorded()[1])
+    assert engine.founders == 2
+
+
+def test_a_crew_that_has_not_its_least_does_not_begin() -> None:
+    with pytest.raises(RunError, match="worker/1, worker/2 did not reach the driver"):
+        drive(Scripted([[leads], [sleeps], [sleeps]], startup=0.3), job(3, Crew(2, 3)), recorded()[1])
 
 
 def test_an_address_that_is_not_of_this_host_is_refused() -> None:

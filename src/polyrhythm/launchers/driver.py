@@ -56,7 +56,7 @@ class Driver:
         self._traffic: dict[int, tuple[int, int]] = {}
         self._clock = RunClock()
         self._before = (0, 0)
-        self._deadline = 0.0
+        self._deadline = self._soon = 0.0
         self._under_way = False
         self._error: PolyrhythmError | None = None
         self._decoder = msgspec.msgpack.Decoder(list[AnyEvent])
@@ -201,6 +201,7 @@ class Driver:
 
     def _await_tasks(self) -> None:
         self._deadline = time.monotonic() + self._engine.startup
+        self._soon = time.monotonic() + self._work.crew.wait
 
     def _look(self) -> None:
         """Ask the engine for tasks that were lost, and look whether those that are awaited have come."""
@@ -213,8 +214,8 @@ class Driver:
             self._replace(self._attempt.replaceable(self._lost))
         if not self._under_way and self._error is None and (why := self._failed or next(iter(self._lost.values()), None)) is not None:
             self._start_again(why)
-        if not self._under_way and self._error is None and self._roster.absent and time.monotonic() > self._deadline:
-            self._give_up()
+        if not self._under_way and self._error is None and self._roster.absent:
+            self._await_less()
         self._loop.after(_LOOK_SECONDS, self._look)
 
     def _replace(self, ranks: list[int]) -> None:
@@ -224,11 +225,12 @@ class Driver:
         if ranks and self._tasks is not None:
             self._tasks.restart(ranks)
 
-    def _give_up(self) -> None:
-        """Some have not come in time: a crew that changes begins without them, if it has its least."""
-        if len(self._roster.tasks) - len(self._roster.absent) >= self._work.crew.least:
+    def _await_less(self) -> None:
+        """Some are missing. A crew that changes begins without them after a while, which is shorter after a loss, if it has its least."""
+        enough = len(self._roster.tasks) - len(self._roster.absent) >= self._work.crew.least
+        if enough and time.monotonic() > (min(self._soon, self._deadline) if self._attempts else self._deadline):
             self._begin()
-        else:
+        elif time.monotonic() > self._deadline:
             names = ", ".join(task.name for task in self._roster.absent)
             self._error = RunError(
                 f"{names} did not reach the driver at {self._roster.ip}:{self._roster.port} within {self._engine.startup:g} seconds: see "
