@@ -1,15 +1,19 @@
-"""Workers are killed at random while they train on real processes: what the others notice, and whether the run is whole in the end.
+"""Workers are killed, stopped, held and asked to leave at random times, on real processes: what the others notice, and whether all is whole.
 
-    python benchmarks/elastic_kills.py --seconds 300 --json kills.json
+    python benchmarks/elastic_kills.py --busy 2 --json benchmarks/results/elastic_kills.json
 
-Each run trains a small model on `MOST` workers of a crew that may change, one thread each, whose steps take `PACE` seconds at least. A
-thread kills a worker that takes steps (SIGKILL), the first one too, at random times; one kill of four is followed by another within
-60 ms, so also while the others re-form, or while the newcomer attaches; and one of six is a SIGTERM, at which the worker leaves with
-notice after a second. A run fails if it raises, if it makes no progress for 20 seconds, or if workers end with different weights.
+Each run trains a small model on `MOST` workers of a crew that may change, one thread each, whose steps take 20 ms at least, for `EPOCHS`
+passes through `SAMPLES` samples. A thread has faults befall workers that take steps, the first one too: SIGKILL, one of four followed by
+another within 60 ms, so also while the others re-form, or while the newcomer attaches; SIGSTOP, continued after 0.5 to 5 s, or never; a
+call in C that holds the GIL for 0.5 to 5 s; and SIGTERM, one in a run, at which the worker leaves with notice after a second.
 
-*Detected* are the seconds from the kill until the launcher records the loss; *standstill* is the longest time between two steps of a
-worker that stays, in the two seconds after a kill, less the usual time; *full speed* are the seconds from the kill until as many
-workers take steps as before. Kills that come in pairs count for the first of them.
+A run fails if it raises, if it makes no progress for 20 seconds, if workers end with different weights, if a sample of an epoch is in no
+step or in several, if a worker that has left leaves a step open, or if a stop or a hold of 3 s is not noticed. In systems of `EXACT` the
+final weights show how often each sample had an effect, and with how many workers.
+
+*Detected* are the seconds from the fault until the launcher records it; *standstill* is the longest time between two steps of a worker
+that nothing befell, from the fault to two seconds after its end, less the usual time; *full speed* are the seconds from the end of the
+fault until as many workers have taken a step as before it. Faults that come in pairs count for the first of them.
 """
 
 from __future__ import annotations
@@ -17,77 +21,77 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import random
-import signal
-import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from killing.faults import Kind, Strike, Striker, children
+from killing.job import BATCH, PACE, RATE, Model, data, hold_on_demand
+from killing.records import Ledger, StepRecord, ledger, read
+from killing.times import full_speed, shown, standstills
 
 import polyrhythm as pr
 from polyrhythm import systems
-from polyrhythm.core.kernel.events import AnyEvent, CrewChanged, Faulted, Stepped
+from polyrhythm.core.kernel.events import AnyEvent, CrewChanged, Faulted, Stepped, Suspected
 from polyrhythm.core.training.run import attempt
 
-SYSTEMS = ("allreduce", "ssp", "diloco", "adpsgd", "gossipgrad", "downpour", "hybrid-groups", "easgd", "local-sgd", "horovod")
+EXACT = ("allreduce", "horovod", "tree")
+"""Gradients are averaged as they are, so that the effect of a sample is known."""
+SYSTEMS = (
+    *EXACT,
+    *("powersgd", "dgc", "ssp", "downpour", "easgd", "hybrid-groups", "fedavg", "diloco", "local-sgd"),
+    *("gossipgrad", "adpsgd", "noloco", "moshpit", "sgp"),
+)
 LEAST, MOST = 1, 3
-PACE = 0.02
-STEPS = 250
-_WINDOW = 2.0
+SAMPLES, EPOCHS = 1008, 6
+STEPS = SAMPLES * EPOCHS // (BATCH * MOST)
+NAMED_SECONDS = 3.0
+COUNTS = {Kind.KILL: 200, Kind.STOP: 42, Kind.FREEZE: 8, Kind.HOLD: 30, Kind.TERM: 30}
 
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """`STEPS` steps of a small model; the hash of the final weights is written to `folder`."""
+    """`EPOCHS` passes through the data; the record of steps and the hash of the final weights are written to `folder`."""
 
     folder: str
+    exact: bool
     name: str = "kills"
 
     def __call__(self, worker: pr.Worker) -> None:
+        hold_on_demand(self.folder)
+        record = StepRecord(self.folder)
         torch.manual_seed(0)
-        model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4))
-        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9))
-        for step in worker.range(STEPS):
-            time.sleep(PACE)
-            x = torch.randn(8, 20, generator=torch.Generator().manual_seed(1000 * step + worker.rank))
-            worker.count(8)
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), x[:, :4].argmax(1)).backward()
-            optimizer.step()
+        model = Model((EPOCHS, SAMPLES) if self.exact else None)
+        model, optimizer = worker.attach(model, model.optimizer())
+        for epoch in worker.epochs(EPOCHS):
+            for x, y, numbers in worker.batches(data(SAMPLES), batch_size=BATCH):
+                record.begin(epoch, numbers.tolist())
+                time.sleep(PACE)
+                optimizer.zero_grad()
+                model.loss(x, y, epoch, numbers).backward()
+                optimizer.step()
+                record.end()
         worker.finish()
         digest = hashlib.sha256(b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())).hexdigest()
-        Path(self.folder, f"{os.getpid()}").write_text(digest)
+        Path(self.folder, f"{os.getpid()}.weights").write_text(digest)
 
 
 @dataclass(slots=True)
-class Kill:
-    """A signal to `name` at a time of CLOCK_MONOTONIC, and the workers that took steps then."""
+class Watcher:
+    """What the launcher has recorded of one run, and when."""
 
-    name: str
-    at: float
-    number: int
-    present: int
-    alone: bool = True
-
-
-@dataclass(slots=True)
-class Killer:
-    """Kills workers of one run, by what it sees of its events."""
-
-    dice: random.Random
-    kills: list[Kill] = field(default_factory=list)
     seen: list[tuple[float, AnyEvent]] = field(default_factory=list)
-    gone: set[str] = field(default_factory=set)
     over: threading.Event = field(default_factory=threading.Event)
 
     def watch(self, event: AnyEvent) -> None:
@@ -97,141 +101,169 @@ class Killer:
     def present(self) -> list[str]:
         """The workers that have taken a step lately."""
         now = time.monotonic()
-        recent = {event.actor for at, event in self.seen[-400:] if isinstance(event, Stepped) and now - at < 0.5}
-        return sorted(recent - self.gone)
+        return sorted({event.actor for at, event in self.seen[-400:] if isinstance(event, Stepped) and now - at < 0.5})
 
-    def live(self) -> None:
-        """Kill until the run is over, or comes to its last steps."""
-        while not self.over.wait(self.dice.uniform(0.4, 2.0)):
+    def live(self, striker: Striker) -> None:
+        """Have faults come until the run is over, or comes to its last steps."""
+        while not self.over.wait(striker.dice.uniform(0.4, 2.0)):
             clock = max((event.clock for _, event in self.seen[-50:] if isinstance(event, Stepped)), default=0)
             if 3 < clock < STEPS - 40:
-                self._kill()
-                if self.dice.random() < 1 / 4:
-                    time.sleep(self.dice.uniform(0.0, 0.06))
-                    self._kill(alone=False)
+                striker.strike()
+                last = striker.strikes[-1:]
+                self.over.wait(max((each.until - time.monotonic() + 0.5 * (each.until > each.at) for each in last), default=0.0))
 
-    def _kill(self, alone: bool = True) -> None:
-        present = self.present()
-        number = signal.SIGTERM if alone and self.dice.random() < 1 / 6 else signal.SIGKILL
-        if len(present) < 2:
-            return
-        name = self.dice.choice(present)
-        for pid in processes(name):
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-                self.gone.add(name)
-                self.kills.append(Kill(name, time.monotonic(), int(number), len(present), alone))
+    def detected(self, strike: Strike) -> float | None:
+        """Seconds until what befell a worker is recorded."""
+        origin = min(at - event.time for at, event in self.seen)
+        verdict = {Kind.STOP: "stopped", Kind.FREEZE: "stopped", Kind.HOLD: "held"}.get(strike.kind)
+        times = [event.time + origin for at, event in self.seen if at > strike.at and _notes(event, strike.name, verdict)]
+        return min(times) - strike.at if times and (verdict is None or min(times) < strike.until + NAMED_SECONDS) else None
 
 
-def processes(name: str) -> list[int]:
-    """The processes of that name below this one."""
-    parents, names = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                before, _, rest = (entry / "stat").read_text().rpartition(")")
-                parents[int(entry.name)], names[int(entry.name)] = int(rest.split()[1]), before.partition("(")[2]
-    own, servers = os.getpid(), {pid for pid, parent in parents.items() if parent == os.getpid()}
-    return [pid for pid, found in names.items() if found == name and (parents[pid] in servers or parents[pid] == own)]
-
-
-@dataclass(slots=True)
-class Row:
-    """What one run of `system` has shown; times in seconds."""
-
-    system: str
-    kills: int
-    detected: list[float]
-    standstill: list[float]
-    full: list[float]
-    problem: str
-
-
-def measured(system: str, seed: int) -> Row:
-    """One run of `system`."""
-    killer = Killer(random.Random(seed))
-    with tempfile.TemporaryDirectory() as folder:
-        thread = threading.Thread(target=killer.live)
-        thread.start()
-        try:
-            tried = attempt(
-                Train(folder),
-                workers=pr.Crew(LEAST, MOST),
-                strategy=systems.resolve(system),
-                on=pr.Processes(timeout=20.0),
-                watch=killer.watch,
-            )
-        finally:
-            killer.over.set()
-            thread.join()
-        digests = {path.read_text() for path in Path(folder).iterdir()}
-    problem = str(tried.error) if tried.error else "" if len(digests) == 1 else f"{len(digests)} different weights"
-    return Row(system, len(killer.kills), *times(killer), problem)
-
-
-def times(killer: Killer) -> tuple[list[float], list[float], list[float]]:
-    """Of each kill: until it was recorded, the longest standstill of the others, and until as many took steps again."""
-    steps: dict[str, list[float]] = {}
-    for _, event in killer.seen:
-        if isinstance(event, Stepped):
-            steps.setdefault(event.actor, []).append(event.time)
-    origin = min((at - event.time for at, event in killer.seen), default=0.0)
-    detected, standstill, full = [], [], []
-    for kill in killer.kills:
-        if not kill.alone:
-            continue
-        since = kill.at - origin
-        notices = [event.time for at, event in killer.seen if at > kill.at and loss_of(event, kill.name)]
-        if kill.number == signal.SIGKILL and notices:
-            detected.append(min(notices) - since)
-        gaps = [longest(times, since) for name, times in steps.items() if name not in killer.gone]
-        standstill.extend(gap for gap in gaps if gap is not None)
-        newcomers = sorted(times[0] for times in steps.values() if times[0] > since)
-        if newcomers and kill.number == signal.SIGKILL:
-            full.append(newcomers[0] - since)
-    return detected, standstill, full
-
-
-def loss_of(event: AnyEvent, name: str) -> bool:
-    """True if the launcher records the loss of `name`."""
+def _notes(event: AnyEvent, name: str, verdict: str | None) -> bool:
+    """True if `event` is the loss of `name`, or the `verdict` on it."""
+    if verdict is not None:
+        return isinstance(event, Suspected) and (event.actor, event.verdict) == (name, verdict)
     return (isinstance(event, Faulted) and event.actor == name) or (isinstance(event, CrewChanged) and name in event.left)
 
 
-def longest(times: Sequence[float], since: float) -> float | None:
-    """The longest time between two steps after `since`, less the usual one; None for a worker that was not there."""
-    gaps = [after - before for before, after in pairwise(times) if before < since + _WINDOW and after > since]
-    usual = [after - before for before, after in pairwise(times)]
-    return max(gaps) - statistics.median(usual) if gaps and times[0] < since else None
+def process_of(name: str) -> int | None:
+    """The process of a worker."""
+    return next((pid for pid, found in children(os.getpid()).items() if found == name), None)
 
 
-def shown(rows: Sequence[Row]) -> str:
-    """A table of all systems, in Markdown: medians, and the worst."""
-    lines = ["| system | runs | kills | detected | worst | standstill | worst | full speed | worst | failed |", "|---|" + "--:|" * 9]
-    for system in [*dict.fromkeys(row.system for row in rows), "all"]:
-        mine = [row for row in rows if system in ("all", row.system)]
-        cells = [str(len(mine)), str(sum(row.kills for row in mine))]
-        for what in ("detected", "standstill", "full"):
-            found = [value for row in mine for value in getattr(row, what)]
-            cells += [f"{statistics.median(found):.3f}", f"{max(found):.3f}"] if found else ["", ""]
-        lines.append(f"| {system} | {' | '.join(cells)} | {sum(bool(row.problem) for row in mine)} |")
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What followed one fault; times in seconds."""
+
+    kind: Kind
+    lasted: float
+    alone: bool
+    detected: float | None
+    standstill: list[float]
+    full: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one run of `system` has shown."""
+
+    system: str
+    seed: int
+    load: float
+    faults: list[Found]
+    samples: Ledger
+    problem: str
+
+
+def measured(system: str, seed: int, wanted: dict[Kind, int]) -> Row:
+    """One run of `system`, with faults of those that are `wanted`, whose numbers go down."""
+    watcher = Watcher()
+    with tempfile.TemporaryDirectory() as folder:
+        mine = {**wanted, Kind.TERM: min(1, wanted[Kind.TERM])}
+        striker = Striker(random.Random(seed), dict(mine), folder, watcher.present, process_of)
+        thread = threading.Thread(target=watcher.live, args=(striker,))
+        thread.start()
+        on = pr.Processes(timeout=20.0)
+        train = Train(folder, system in EXACT)
+        try:
+            tried = attempt(
+                train, workers=pr.Crew(LEAST, MOST), strategy=systems.resolve(system), on=on, watch=watcher.watch, seed=seed
+            )
+        finally:
+            watcher.over.set()
+            thread.join()
+        processes = read(folder)
+        digests = {path.read_text() for path in Path(folder).glob("*.weights")}
+    for kind in wanted:
+        wanted[kind] -= mine[kind] - striker.wanted[kind]
+    strikes, struck = striker.strikes, [each.pid for each in striker.strikes]
+    found = [
+        Found(
+            each.kind,
+            each.until - each.at,
+            each.alone,
+            watcher.detected(each),
+            standstills(processes, each, struck),
+            full_speed(processes, each, strikes) if each.kind is not Kind.TERM else None,
+        )
+        for each in strikes
+    ]
+    samples = ledger(processes, EPOCHS, SAMPLES, MOST)
+    problems = [str(tried.error)] if tried.error else [] if len(digests) == 1 else [f"{len(digests)} different weights"]
+    if not tried.error:
+        problems += [] if samples.whole else [str(samples)]
+        left = {each.pid for each in strikes if each.kind is Kind.TERM}
+        problems += [f"{each.pid} left in a step" for each in processes if each.pid in left and each.open]
+        problems += wrong_effects(tried.outcome.weights["uses"]) if system in EXACT else []
+    problems += [f"not noticed: {each}" for each in found if each.lasted > NAMED_SECONDS and each.detected is None]
+    return Row(system, seed, os.getloadavg()[0], found, samples, "; ".join(problems))
+
+
+def wrong_effects(uses: torch.Tensor) -> list[str]:
+    """A sentence on samples whose effect is not that of one step, whose rate follows the root of the number of workers."""
+    rates = torch.tensor([RATE * math.sqrt(size / MOST) / size for size in range(LEAST, MOST + 1)])
+    wrong = (uses.reshape(-1, 1) - rates).abs().min(1).values > 1e-5
+    values = sorted({round(value / RATE, 4) for value in uses.reshape(-1)[wrong].tolist()})
+    return [f"{int(wrong.sum())} effects of samples are wrong, such as {values[:8]}"] if wrong.any() else []
+
+
+def table(rows: Sequence[Row], key: Any, names: Sequence[str], head: str) -> str:
+    """The faults by `key`, in Markdown: counts, medians, and the worst."""
+    lines = [f"| {head} | faults | detected | worst | standstill | worst | full speed | worst |", "|---|" + "--:|" * 7]
+    for name in names:
+        mine = [each for row in rows for each in row.faults if key(row, each) == name]
+        alone = [each for each in mine if each.alone]
+        cells = [str(len(mine))]
+        cells += shown([each.detected for each in alone if each.detected is not None])
+        cells += shown([gap for each in alone for gap in each.standstill])
+        cells += shown([each.full for each in alone if each.full is not None])
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def samples_table(rows: Sequence[Row]) -> str:
+    """What became of the samples, by system, in Markdown."""
+    lines = ["| system | runs | samples used | left out | lost | doubled | again after an open step | failed |", "|---|" + "--:|" * 7]
+    for system in dict.fromkeys(row.system for row in rows):
+        mine = [row for row in rows if row.system == system]
+        sums = [sum(getattr(row.samples, what) for row in mine) for what in ("uses", "left", "lost", "doubled", "again")]
+        lines.append(f"| {system} | {len(mine)} | {' | '.join(map(str, sums))} | {sum(bool(row.problem) for row in mine)} |")
+    return "\n".join(lines)
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes that compute."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in others:
+            each.kill()
+            each.wait()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--counts", type=int, nargs=len(COUNTS), default=[*COUNTS.values()], metavar="N", help=", ".join(COUNTS))
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, metavar="SYSTEM")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--busy", type=int, default=0, help="processes that compute meanwhile")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    until, rows, seed = time.monotonic() + given.seconds, list[Row](), given.seed
-    while time.monotonic() < until:
-        rows.append(measured(given.systems[seed % len(given.systems)], seed))
-        print(seed, rows[-1].system, rows[-1].kills, rows[-1].problem[:2000], flush=True)
-        seed += 1
-    print("\n" + shown(rows))
+    wanted, rows, seed = dict(zip(COUNTS, given.counts, strict=True)), list[Row](), given.seed
+    with busy(given.busy):
+        while any(wanted.values()):
+            rows.append(measured(given.systems[seed % len(given.systems)], seed, wanted))
+            print(seed, rows[-1].system, len(rows[-1].faults), [*wanted.values()], rows[-1].problem[:2000], flush=True)
+            seed += 1
+    singles = [row for row in rows if any(each.kind is Kind.KILL for each in row.faults)]
+    print("\n" + table(rows, lambda row, each: each.kind, list(Kind), "fault"))
+    print("\n" + table(singles, lambda row, each: row.system if each.kind is Kind.KILL else "", given.systems, "SIGKILL under"))
+    print("\n" + samples_table(rows))
     if given.json:
-        found: dict[str, Any] = {"seed": given.seed, "load": os.getloadavg(), "rows": [asdict(row) for row in rows]}
+        found = {"seed": given.seed, "busy": given.busy, "versions": {"torch": torch.__version__}, "rows": [asdict(row) for row in rows]}
         given.json.write_text(json.dumps(found, indent=1) + "\n")
 
 

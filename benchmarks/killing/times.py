@@ -1,0 +1,44 @@
+"""How long a fault keeps workers from their steps, by the records of these."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from killing.faults import Kind, Strike
+from killing.records import ProcessSteps
+
+_WINDOW = 2.0
+"""Seconds after a fault in which a standstill begins."""
+
+
+def standstills(processes: Sequence[ProcessSteps], strike: Strike, struck: Iterable[int]) -> list[float]:
+    """Of each other process, none of which was `struck`: the longest time between two steps, less the usual one."""
+    avoid = {*struck, strike.pid}
+    found = [longest(each.ends, strike.at, strike.until + _WINDOW) for each in processes if each.pid not in avoid]
+    return [each for each in found if each is not None]
+
+
+def longest(ends: Sequence[float], since: float, until: float) -> float | None:
+    """The longest time between two steps that has a part after `since`, and begins before `until`; None if there were not two."""
+    gaps = [after - before for before, after in pairwise(ends) if before < until and after > since]
+    usual = [after - before for before, after in pairwise(ends)]
+    return max(gaps) - statistics.median(usual) if gaps and ends[0] < since else None
+
+
+def full_speed(processes: Sequence[ProcessSteps], strike: Strike, strikes: Sequence[Strike]) -> float | None:
+    """Seconds from the end of the fault until as many workers have taken a step as took steps before it; None if they never have."""
+    ended = {each.pid: each.at for each in strikes if each.kind in (Kind.KILL, Kind.FREEZE, Kind.TERM)}
+    steps = sorted((end, each.pid) for each in processes for end in each.ends if end > strike.until)
+    seen: set[int] = set()
+    for end, pid in steps:
+        seen.add(pid)
+        if sum(ended.get(each, end) >= end for each in seen) >= strike.present:
+            return end - strike.until
+    return None
+
+
+def shown(values: Sequence[float]) -> list[str]:
+    """The cells of a table: the median and the worst."""
+    return [f"{statistics.median(values):.3f}", f"{max(values):.3f}"] if values else ["", ""]
