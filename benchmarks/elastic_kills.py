@@ -1,4 +1,4 @@
-"""Workers are killed, stopped, held and asked to leave at random times, on real processes: what the others notice, and whether all is whole.
+"""Workers are killed, stopped, held and asked to leave at random times, on real processes: what the others notice, and what is lost.
 
     python benchmarks/elastic_kills.py --busy 2 --json benchmarks/results/elastic_kills.json
 
@@ -167,9 +167,7 @@ def measured(system: str, seed: int, wanted: dict[Kind, int]) -> Row:
         on = pr.Processes(timeout=20.0)
         train = Train(folder, system in EXACT)
         try:
-            tried = attempt(
-                train, workers=pr.Crew(LEAST, MOST), strategy=systems.resolve(system), on=on, watch=watcher.watch, seed=seed
-            )
+            tried = attempt(train, workers=pr.Crew(LEAST, MOST), strategy=systems.resolve(system), on=on, watch=watcher.watch, seed=seed)
         finally:
             watcher.over.set()
             thread.join()
@@ -195,15 +193,17 @@ def measured(system: str, seed: int, wanted: dict[Kind, int]) -> Row:
         problems += [] if samples.whole else [str(samples)]
         left = {each.pid for each in strikes if each.kind is Kind.TERM}
         problems += [f"{each.pid} left in a step" for each in processes if each.pid in left and each.open]
-        problems += wrong_effects(tried.outcome.weights["uses"]) if system in EXACT else []
+        problems += wrong_effects(tried.outcome.weights["uses"], samples.left) if system in EXACT else []
     problems += [f"not noticed: {each}" for each in found if each.lasted > NAMED_SECONDS and each.detected is None]
     return Row(system, seed, os.getloadavg()[0], found, samples, "; ".join(problems))
 
 
-def wrong_effects(uses: torch.Tensor) -> list[str]:
-    """A sentence on samples whose effect is not that of one step, whose rate follows the root of the number of workers."""
+def wrong_effects(uses: torch.Tensor, left: int) -> list[str]:
+    """A sentence on samples whose effect is not that of one step, by the rate for the workers of that step; `left` have none."""
     rates = torch.tensor([RATE * math.sqrt(size / MOST) / size for size in range(LEAST, MOST + 1)])
     wrong = (uses.reshape(-1, 1) - rates).abs().min(1).values > 1e-5
+    none = uses.reshape(-1) == 0
+    wrong &= ~none | (none.sum() != left)
     values = sorted({round(value / RATE, 4) for value in uses.reshape(-1)[wrong].tolist()})
     return [f"{int(wrong.sum())} effects of samples are wrong, such as {values[:8]}"] if wrong.any() else []
 

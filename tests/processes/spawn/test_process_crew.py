@@ -228,6 +228,28 @@ def test_a_loss_interrupts_while_others_are_on_their_way_into_the_view() -> None
     assert [change.lost for change in seen] == [{"worker/0"}, {"worker/2"}]
 
 
+def test_the_steps_of_a_lost_worker_are_known_until_all_have_entered_the_view_after_it() -> None:
+    crew, _, seen = crewed(4)
+    crew.authority.steps = {"worker/1": 5, "worker/2": 6}.get
+    crew.lose("worker/1", "killed")
+    crew.received("worker/3", Message(ENTERED, (1.0,)))
+    crew.lose("worker/2", "killed")
+    for name in ("worker/0", "worker/3"):
+        crew.received(name, Message(ENTERED, (2.0,)))
+    crew.lose("worker/3", "killed")
+    assert [change.steps for change in seen] == [(("worker/1", 5),), (("worker/1", 5), ("worker/2", 6)), ()]
+
+
+def test_a_newcomer_that_is_lost_before_its_first_step_has_completed_those_before_it() -> None:
+    crew, _, seen = crewed()
+    crew.lose("worker/1", "killed")
+    crew.received("worker/3", Message(ARRIVE, (0.0,)))
+    for topic, numbers in ((HELD, (1.0, 7.0)), (ARRIVE, (1.0,))):
+        crew.received("worker/0", Message(topic, numbers))
+    crew.lose("worker/3", "killed")
+    assert seen[-1].steps == (("worker/3", 8),)
+
+
 def test_a_loss_does_not_interrupt_once_all_have_taken_a_step_in_the_view() -> None:
     crew, _, seen = crewed(3, essential=False)
     crew.lose("worker/0", "killed")

@@ -74,7 +74,9 @@ class CrewAuthority:
     steps: Callable[[str], int | None] = lambda name: None
     """Gives the number of steps that a worker has completed, where that is known."""
     gone: dict[str, int] = field(default_factory=dict)
-    """The steps of those that were lost in this view."""
+    """The steps of those that were lost in this view, and, until all have entered it, in those before."""
+    began: dict[str, int] = field(default_factory=dict)
+    """The step after which each newcomer was admitted."""
     early: list[str] = field(default_factory=list)
     """The newcomers that were lost before they were admitted, whose names are not used again either."""
     untried: set[str] = field(default_factory=set)
@@ -128,8 +130,9 @@ class CrewAuthority:
         elif self.view.present(name):
             for each in (self.leaving, self.arrived, self.clocks):
                 each.pop(name, None)
-            if (steps := self.steps(name)) is not None:
-                self.gone[name] = steps
+            steps, began = self.steps(name), self.began.pop(name, None)
+            if (known := began if steps is None else steps) is not None:
+                self.gone[name] = known
             if interrupts:
                 self._change((name,), lost=True)
             else:
@@ -176,7 +179,7 @@ class CrewAuthority:
 
     def entered(self, name: str) -> None:
         """`name` has taken a step in the present view."""
-        self.entering.discard(name)
+        self._enters(name)
         if name in self.untried:
             self.untried.discard(name)
             self._failures = 0
@@ -190,8 +193,15 @@ class CrewAuthority:
     def finish(self, name: str) -> None:
         """`name` takes no more steps, and waits until that is so of all: nobody is admitted any more."""
         self.finished[name] = None
-        self.entering.discard(name)
+        self._enters(name)
         self._look()
+
+    def _enters(self, name: str) -> None:
+        """Nobody waits for `name` in the present view; when that is so of all, they know the steps of those that were lost before."""
+        if name in self.entering:
+            self.entering.remove(name)
+            if not self.entering:
+                self.gone.clear()
 
     @property
     def _too_few(self) -> bool:
@@ -258,13 +268,12 @@ class CrewAuthority:
         self.view = View(before.epoch + 1, (*after.members, *joined), (*after.joined, *joined), after.left)
         for name in joined:
             del self.coming[name]
+            self.began[name] = self.step
         for name in leaving:
             self.leaving.pop(name, None)
         self._begin_anew()
         self.finished.clear()
-        gone = tuple(self.gone.items())
-        self.gone.clear()
-        self._announce(ViewChange(before, self.view, frozenset(leaving if lost else ()), gone))
+        self._announce(ViewChange(before, self.view, frozenset(leaving if lost else ()), tuple(self.gone.items())))
         for name in () if lost else leaving:
             self._await_others(name)
 

@@ -21,7 +21,8 @@ def cannot_reform(change: ViewChange) -> bool:
 
 
 class StepExchanges:
-    """Makes the exchanges of the present `parts`, which are others in each view; so many were `completed`.
+    """Makes the exchanges of the present `parts`, which are others in each view; so many were `completed`, the last in
+    the step `last`.
 
     `again` is called when a step that was interrupted is continued. `reform` goes into the next view; False where a donor's state
     has the result of the exchange.
@@ -32,6 +33,7 @@ class StepExchanges:
         self.parts = parts
         self.again = again
         self.completed = 0
+        self.last = 0
         self.reform: Callable[[ViewChange], bool] = cannot_reform
 
     def computed(self) -> Pending:
@@ -57,6 +59,7 @@ class StepExchanges:
             try:
                 self._exchange(pending)
                 self.completed += 1
+                self.last = self.parts()[0].local.clock
                 return
             except ViewChanged as interruption:
                 places = [self.parts().index(part) for part, _ in pending]

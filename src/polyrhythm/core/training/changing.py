@@ -33,12 +33,13 @@ class LeftCrew(SystemExit):
 class Facts(msgspec.Struct, frozen=True):
     """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, and the data that it has `used`.
 
-    `clock` are its steps with the one that was interrupted, `completed` without; `alike` as in `Regrouped`.
+    `clock` are its steps with the one that was interrupted, `completed` without; `exchanged` and `alike` as in `Regrouped`.
     """
 
     progress: tuple[int, ...]
     clock: int = 0
     completed: int = 0
+    exchanged: int = 0
     alike: bool = True
     used: StateTree = None
 
@@ -79,8 +80,8 @@ async def decided(port: Port, change: ViewChange, before: Sequence[str], leaving
 def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]) -> ChangeVerdict:
     """The verdict on the facts of all who have reported.
 
-    Where exchanges have one result, a lost worker has used what the others have, also of a step that somebody has completed. Else it has
-    used so many batches less than another as it has completed fewer steps.
+    A lost worker has used so many batches less than another as it has completed fewer steps; but where exchanges have one result, all of
+    the steps up to the last exchange that somebody has completed, which its value was in, and none of later ones than the others.
     """
     view, steps = change.after, dict(change.steps)
     newest = max(found[name].progress for name in view.members)
@@ -91,11 +92,15 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
     behind = next((name for name in survivors if name in takers), None)
     reference = found[behind or donor]
     lost = used_at(reference.used, completed=behind is not None)
+    exchanged = max(facts.exchanged for facts in known.values())
 
     def used_by(name: str) -> StateTree:
         if name in known:
             return known[name].used
-        return lost if reference.alike or name not in steps else earlier(lost, reference.completed - steps[name])
+        if name not in steps or (reference.alike and behind is not None):
+            return lost
+        fewer = reference.completed - steps[name]
+        return earlier(lost, min(max(0, fewer), reference.completed - exchanged) if reference.alike else fewer)
 
     used = {name: used_by(name) for name in before}
     beginners = [name for name in takers if found[name].progress == (NONE,)]
@@ -132,6 +137,10 @@ class Regrouped(Protocol):
     @property
     def completed(self) -> int:
         """The number of steps that it has completed."""
+
+    @property
+    def exchanged(self) -> int:
+        """The step of the last exchange that it has completed; 0 if there is none."""
 
     @property
     def alike(self) -> bool:
@@ -261,7 +270,7 @@ class ChangingCrew:
 
     def _facts(self) -> Facts:
         worker = self.worker
-        return Facts(worker.progress, worker.clock, worker.completed, worker.alike, worker.used)
+        return Facts(worker.progress, worker.clock, worker.completed, worker.exchanged, worker.alike, worker.used)
 
     def _leave(self, change: ViewChange) -> None:
         """Hand the state, with what was not sent, to the first of the others."""

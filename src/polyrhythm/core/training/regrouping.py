@@ -67,6 +67,11 @@ class Regrouping:
         return self.steps.completed
 
     @property
+    def exchanged(self) -> int:
+        """The step of the last exchange that the worker has completed; 0 if it has not completed any here."""
+        return max((each.made.last for each in self.models.replicas), default=0)
+
+    @property
     def alike(self) -> bool:
         """True if every exchange has one result, so that a lost worker has used what the others have."""
         return not self.state.tables and all(part.local.acts_alike for replica in self.models.replicas for part in replica.parts)

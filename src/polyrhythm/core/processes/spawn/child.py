@@ -47,6 +47,7 @@ from polyrhythm.core.processes.runtime.role import Role
 from polyrhythm.core.processes.runtime.status import ActorStatus
 from polyrhythm.core.processes.spawn.child_sums import ChildSums
 from polyrhythm.core.processes.spawn.job_spec import JobSpec, unpack
+from polyrhythm.core.processes.spawn.step_counts import StepCounts
 from polyrhythm.core.processes.system.allocator import keep_memory
 from polyrhythm.core.processes.transport.addresses import Address, listen_everywhere, listen_locally
 from polyrhythm.core.processes.transport.frame_link import FrameLink, Wiring
@@ -122,6 +123,8 @@ class Child:
         if spec.changes and is_worker(role.name):
             crew = self._context.crew = NodeCrew(self._node, self._context, self._launcher.send_control, self._sums.enter)
             self._crew = crew.receive
+            if spec.counts:
+                StepCounts.open(spec.counts, spec.places).follow(self._context, role.name)
 
     def run(self, work: Callable[[], Work]) -> int:
         """Run the actor from its start to its end; the process's exit code."""

@@ -64,6 +64,10 @@ class JobSpec(msgspec.Struct, frozen=True):
     """The seed from which lost messages are drawn."""
     changes: bool = False
     """True if workers may leave and join while the job runs."""
+    counts: str = ""
+    """Where the workers of such a job count their steps, as a path of `StepCounts`."""
+    places: int = 0
+    """The most workers that such a job may have."""
     expendable: list[str] = []
     """The actors without which the run continues, where there is no launcher to report losses."""
 

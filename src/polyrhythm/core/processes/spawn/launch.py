@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import Recorder
 from polyrhythm.core.kernel.job import Ending, Job, Work
 from polyrhythm.core.kernel.location import Location
@@ -20,6 +21,7 @@ from polyrhythm.core.processes.spawn.child_watch import replace_stopped, wait
 from polyrhythm.core.processes.spawn.job_spec import JobSpec, SharingGroup
 from polyrhythm.core.processes.spawn.launched_run import LaunchedRun
 from polyrhythm.core.processes.spawn.process_faults import refuse_virtual
+from polyrhythm.core.processes.spawn.step_counts import StepCounts
 from polyrhythm.core.processes.store.store_server import StoreServer
 from polyrhythm.core.processes.system import capacity
 from polyrhythm.core.processes.system.linux import require_linux
@@ -106,6 +108,7 @@ class Processes:
         with ExitStack() as stack:
             by_messages |= not job.crew.fixed and set(devices.values()) != {"cpu"}  # a sum through NCCL cannot be interrupted
             groups = [_share(name, members, stack, by_messages) for name, members in job.summing.items()]
+            counts = _count(job.crew, stack)
             spec = JobSpec(
                 *job_spec.surroundings(),
                 secret,
@@ -118,8 +121,10 @@ class Processes:
                 faults=pack(faults),
                 fault_seed=self.seed,
                 changes=not job.crew.fixed,
+                counts="" if counts is None else counts.path,
+                places=job.crew.most,
             )
-            return self._launch(job, record, spec, devices, faults)
+            return self._launch(job, record, spec, devices, faults, counts)
 
     def _schedule(self, job: Job, devices: dict[str, str]) -> list[Fault]:
         """The faults of the run. Raises CompositionError for those that it cannot have."""
@@ -130,12 +135,14 @@ class Processes:
             refuse_changes(faults)
         return faults
 
-    def _launch(self, job: Job, record: Recorder, spec: JobSpec, devices: dict[str, str], faults: list[Fault]) -> Ending:
+    def _launch(
+        self, job: Job, record: Recorder, spec: JobSpec, devices: dict[str, str], faults: list[Fault], counts: StepCounts | None
+    ) -> Ending:
         with fork_client.borrow() as client:  # first, so that it imports while the job is packed
             packed = job_spec.pack(spec, (job.program, job.service))
             crew, [place], shares = job.crew, self.locations(1), any(group.memory for group in spec.groups)
             policy = replace_stopped if not crew.fixed and crew.replace else wait
-            run = LaunchedRun(job, record, self.startup, self._patience, policy, faults, place, shares)
+            run = LaunchedRun(job, record, self.startup, self._patience, policy, faults, place, shares, counts)
             return run.execute(client, devices, packed, self.preload)
 
     def _devices(self, job: Job) -> dict[str, str]:
@@ -158,6 +165,15 @@ def _share(name: str, members: tuple[str, ...], stack: ExitStack, by_messages: b
     segment = SharedSegment.create(len(members))
     stack.callback(segment.close)
     return SharingGroup(name, members, segment.path)
+
+
+def _count(crew: Crew, stack: ExitStack) -> StepCounts | None:
+    """The memory where workers that come and go count their steps, where processes of this host can share any."""
+    if crew.fixed or not can_share():
+        return None
+    counts = StepCounts.create(crew.most)
+    stack.callback(counts.close)
+    return counts
 
 
 def _keep_store(devices: dict[str, str], secret: bytes, stack: ExitStack) -> int:

@@ -28,6 +28,7 @@ from polyrhythm.core.processes.spawn.fork_client import ForkClient
 from polyrhythm.core.processes.spawn.process_crew import ProcessCrew
 from polyrhythm.core.processes.spawn.process_faults import ProcessFaults
 from polyrhythm.core.processes.spawn.requested_stop import RequestedStop
+from polyrhythm.core.processes.spawn.step_counts import StepCounts
 from polyrhythm.core.processes.spawn.supervisor import SupervisedChild, Supervisor
 from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.errors import CompositionError, PolyrhythmError, RunError, Stopped, WorkerFailed, sentence
@@ -56,6 +57,7 @@ class LaunchedRun:
         faults: Sequence[Fault] = (),
         place: Location = Location("", ""),  # noqa: B008 (a frozen value)
         shares: bool = False,
+        counts: StepCounts | None = None,
     ) -> None:
         self._job = job
         self._record = record
@@ -75,7 +77,7 @@ class LaunchedRun:
         self._lost: list[str] = []
         self._faults = ProcessFaults(faults, self._loop, self._supervisor, record, lambda: time.monotonic() - self._origin)
         self._faults.over = self._is_over
-        self._crew = ProcessCrew(job, self._supervisor, place, shares, self)
+        self._crew = ProcessCrew(job, self._supervisor, place, shares, self, counts)
         if self._crew.changes:
             self._faults.joins, self._faults.leaves = lambda fault: self._crew.lead.join(), self._crew.lead.leave
 

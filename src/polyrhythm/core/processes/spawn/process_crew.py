@@ -17,6 +17,7 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.kernel.view import NextView, View, ViewChange
 from polyrhythm.core.processes.runtime.crew_lead import CrewLead
+from polyrhythm.core.processes.spawn.step_counts import StepCounts
 from polyrhythm.core.processes.spawn.supervisor import Supervisor
 from polyrhythm.core.shared_memory import SharedSegment
 from polyrhythm.errors import WorkerFailed
@@ -41,10 +42,14 @@ class CrewObserver(Protocol):
 class ProcessCrew:
     """The workers of `job`; `place` is where all are, and they share memory if that `shares`. Everything happens in the loop's thread.
 
+    What a worker has completed is known from `counts`, or from its events where there are none.
+
     `observer` is notified of each change before anybody else. Implements `CrewStaff`.
     """
 
-    def __init__(self, job: Job, supervisor: Supervisor, place: Location, shares: bool, observer: CrewObserver) -> None:
+    def __init__(
+        self, job: Job, supervisor: Supervisor, place: Location, shares: bool, observer: CrewObserver, counts: StepCounts | None = None
+    ) -> None:
         self.changes = not job.crew.fixed
         self.lead = CrewLead(job, View.of(workers(job.workers)), self)
         self._most = job.crew.most
@@ -54,6 +59,7 @@ class ProcessCrew:
         self._observer = observer
         self._segments: deque[SharedSegment] = deque()
         self._steps: dict[str, Stepped] = {}
+        self._counts = counts
 
     def freeze(self) -> None:
         """Let nobody join or leave any more: the run is to end."""
@@ -79,6 +85,8 @@ class ProcessCrew:
 
     def completed(self, name: str) -> int | None:
         """The steps that it has taken, as far as that has come here."""
+        if self._counts is not None:
+            return self._counts.completed(name)
         return self._steps[name].clock if name in self._steps else None
 
     def close(self) -> None:
@@ -100,6 +108,8 @@ class ProcessCrew:
 
     def hire(self, name: str) -> None:
         """Start a process on the device of an earlier worker of that place."""
+        if self._counts is not None:
+            self._counts.begin(name)
         self._supervisor.add(name, rank_of(name) % self._most)
 
     def dismiss(self, name: str) -> None:

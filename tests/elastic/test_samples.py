@@ -1,0 +1,72 @@
+"""Samples of workers that are lost between exchanges: each is in one step that was completed, whatever a worker's pace."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+import polyrhythm as pr
+from polyrhythm import systems
+from polyrhythm.core.kernel.crew import Crew
+from polyrhythm.core.kernel.group import workers
+from polyrhythm.core.kernel.view import View, ViewChange
+from polyrhythm.core.strategy import Strategy
+from polyrhythm.core.training.changing import Facts, judged
+from polyrhythm.core.training.run import attempt
+from polyrhythm.hardware import Fleet, Mixed, Profile
+from polyrhythm.hardware.faults import Crash
+
+SAMPLES, EPOCHS = 120, 2
+STEP = 1e-3
+UNEVEN = Fleet((Profile("measured", (STEP,)),), (Mixed((1.0, 0.5, 0.33)),))
+
+
+@pytest.mark.parametrize(
+    "system", [systems.allreduce(), systems.ssp(), systems.diloco(period=4), systems.local_sgd(period=5)], ids=lambda system: system.name
+)
+@pytest.mark.parametrize("steps", [2.5, 4.3, 9.7])
+def test_each_sample_is_in_one_completed_step_of_each_epoch(system: Strategy, steps: float) -> None:
+    used: Counter[tuple[int, int]] = Counter()
+
+    def train(worker: pr.Worker) -> None:
+        model = torch.nn.Linear(1, 1)
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.05))
+        for epoch in worker.epochs(EPOCHS):
+            for x, numbers in worker.batches((torch.ones(SAMPLES, 1), torch.arange(SAMPLES)), batch_size=2):
+                optimizer.zero_grad()
+                model(x).sum().backward()
+                optimizer.step()
+                used.update((epoch, number) for number in numbers.tolist())
+
+    on = pr.Simulator(network="lan", devices=UNEVEN, faults=(Crash("worker/2", steps * STEP * 3),))
+    tried = attempt(train, workers=Crew(1, 3, replace=False), strategy=system, on=on)
+    assert tried.error is None
+    assert set(used.values()) == {1}
+    assert len(used) > SAMPLES * EPOCHS - 3 * EPOCHS, "fewer than the workers are left out of an epoch"
+
+
+def facts(completed: int, exchanged: int, alike: bool = True, progress: int = 1) -> Facts:
+    """What a worker reports that has used a batch in each step of its first pass."""
+    one = [0, 0, ["worker/0", "worker/1", "worker/2"], [], completed, 1, SAMPLES, []]
+    used = {"begun": 1, "since": 0, "members": one[2], "passes": [one]}
+    return Facts((progress,), completed + 1, completed, exchanged, alike, used)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "lost", "used"),
+    [
+        (facts(19, 0), facts(19, 0), 12, 12),  # it was behind in its own steps
+        (facts(19, 0), facts(19, 0), None, 19),  # nothing is known of it
+        (facts(25, 20), facts(25, 20), 19, 20),  # its value was in the exchange of step 20
+        (facts(19, 0), facts(19, 0), 20, 19),  # it alone had the result of step 20, which the others repeat
+        (facts(23, 20, progress=2), facts(19, 0), 19, 20),  # somebody had it
+        (facts(19, 0, alike=False), facts(17, 0, alike=False), 21, 21),  # nobody waits for anybody
+    ],
+)
+def test_a_lost_worker_has_used_what_the_others_have_of_it(own: Facts, other: Facts, lost: int | None, used: int) -> None:
+    before = View.of(workers(3))
+    change = ViewChange(before, before.without("worker/2"), frozenset(["worker/2"]), () if lost is None else (("worker/2", lost),))
+    found = judged(change, before.members, {"worker/0": own, "worker/1": other})
+    assert found.used["worker/2"]["passes"][0][4] == used
