@@ -2,14 +2,14 @@
 
     python benchmarks/elastic_kills.py --busy 2 --json benchmarks/results/elastic_kills.json
 
-Each run trains a small model on `MOST` workers of a crew that may change, one thread each, whose steps take 20 ms at least, for `EPOCHS`
-passes through `SAMPLES` samples. A thread has faults befall workers that take steps, the first one too: SIGKILL, one of four followed by
+Each run trains a small model on `MOST` workers of a crew that may change, one thread each, whose steps take 20 ms at least, for
+`EPOCHS` passes through the data; in other systems than `LOCKSTEP`, where workers may be whole passes apart, for a single one. A thread has faults befall workers that take steps, the first one too: SIGKILL, one of four followed by
 another within 60 ms, so also while the others re-form, or while the newcomer attaches; SIGSTOP, continued after 0.5 to 5 s, or never; a
 call in C that holds the GIL for 0.5 to 5 s; and SIGTERM, one in a run, at which the worker leaves with notice after a second.
 
 A run fails if it raises, if it makes no progress for 20 seconds, if workers end with different weights, if a sample of an epoch is in no
-step or in several, if a worker that has left leaves a step open, or if a stop or a hold of 3 s is not noticed. In systems of `EXACT` the
-final weights show how often each sample had an effect, and with how many workers.
+step or in several (of others than `LOCKSTEP` this is counted), if a worker that has left leaves a step open, or if a stop or a hold of
+3 s is not noticed. In systems of `EXACT` the final weights show how often each sample had an effect, and with how many workers.
 
 *Detected* are the seconds from the fault until the launcher records it; *standstill* is the longest time between two steps of a worker
 that nothing befell, from the fault to two seconds after its end, less the usual time; *full speed* are the seconds from the end of the
@@ -48,23 +48,24 @@ from polyrhythm.core.training.run import attempt
 
 EXACT = ("allreduce", "horovod", "tree")
 """Gradients are averaged as they are, so that the effect of a sample is known."""
-SYSTEMS = (
-    *EXACT,
-    *("powersgd", "dgc", "ssp", "downpour", "easgd", "hybrid-groups", "fedavg", "diloco", "local-sgd"),
-    *("gossipgrad", "adpsgd", "noloco", "moshpit", "sgp"),
-)
+LOCKSTEP = (*EXACT, "powersgd", "dgc")
+"""All have the same weights after each step, so that a sample is in a step, or in none."""
+TOGETHER = (*LOCKSTEP, "diloco", "local-sgd")
+"""What a worker has completed alone is undone if it is killed before another one has completed it."""
+SYSTEMS = (*TOGETHER, "ssp", "downpour", "easgd", "hybrid-groups", "fedavg", "gossipgrad", "adpsgd", "noloco", "moshpit", "sgp")
 LEAST, MOST = 1, 3
-SAMPLES, EPOCHS = 1008, 6
-STEPS = SAMPLES * EPOCHS // (BATCH * MOST)
+USES, EPOCHS = 6048, 6
+STEPS = USES // (BATCH * MOST)
 NAMED_SECONDS = 3.0
 COUNTS = {Kind.KILL: 200, Kind.STOP: 42, Kind.FREEZE: 8, Kind.HOLD: 30, Kind.TERM: 30}
 
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """`EPOCHS` passes through the data; the record of steps and the hash of the final weights are written to `folder`."""
+    """Passes through the data, until each worker has used so many; the record of steps and the hash of the final weights are in `folder`."""
 
     folder: str
+    epochs: int
     exact: bool
     name: str = "kills"
 
@@ -72,10 +73,11 @@ class Train:
         hold_on_demand(self.folder)
         record = StepRecord(self.folder)
         torch.manual_seed(0)
-        model = Model((EPOCHS, SAMPLES) if self.exact else None)
+        samples = USES // self.epochs
+        model = Model((self.epochs, samples) if self.exact else None)
         model, optimizer = worker.attach(model, model.optimizer())
-        for epoch in worker.epochs(EPOCHS):
-            for x, y, numbers in worker.batches(data(SAMPLES), batch_size=BATCH):
+        for epoch in worker.epochs(self.epochs):
+            for x, y, numbers in worker.batches(data(samples), batch_size=BATCH):
                 record.begin(epoch, numbers.tolist())
                 time.sleep(PACE)
                 optimizer.zero_grad()
@@ -106,7 +108,7 @@ class Watcher:
     def live(self, striker: Striker) -> None:
         """Have faults come until the run is over, or comes to its last steps."""
         while not self.over.wait(striker.dice.uniform(0.4, 2.0)):
-            clock = max((event.clock for _, event in self.seen[-50:] if isinstance(event, Stepped)), default=0)
+            clock = max((event.clock for _, event in self.seen if isinstance(event, Stepped)), default=0)
             if 3 < clock < STEPS - 40:
                 striker.strike()
                 last = striker.strikes[-1:]
@@ -165,7 +167,8 @@ def measured(system: str, seed: int, wanted: dict[Kind, int]) -> Row:
         thread = threading.Thread(target=watcher.live, args=(striker,))
         thread.start()
         on = pr.Processes(timeout=20.0)
-        train = Train(folder, system in EXACT)
+        epochs = EPOCHS if system in LOCKSTEP else 1
+        train = Train(folder, epochs, system in EXACT)
         try:
             tried = attempt(train, workers=pr.Crew(LEAST, MOST), strategy=systems.resolve(system), on=on, watch=watcher.watch, seed=seed)
         finally:
@@ -187,10 +190,11 @@ def measured(system: str, seed: int, wanted: dict[Kind, int]) -> Row:
         )
         for each in strikes
     ]
-    samples = ledger(processes, EPOCHS, SAMPLES, MOST)
+    killed = [each.pid for each in strikes if each.kind in (Kind.KILL, Kind.FREEZE)]
+    samples = ledger(processes, epochs, USES // epochs, MOST, killed if system in TOGETHER else ())
     problems = [str(tried.error)] if tried.error else [] if len(digests) == 1 else [f"{len(digests)} different weights"]
     if not tried.error:
-        problems += [] if samples.whole else [str(samples)]
+        problems += [str(samples)] if system in LOCKSTEP and not samples.whole else []
         left = {each.pid for each in strikes if each.kind is Kind.TERM}
         problems += [f"{each.pid} left in a step" for each in processes if each.pid in left and each.open]
         problems += wrong_effects(tried.outcome.weights["uses"], samples.left) if system in EXACT else []

@@ -76,7 +76,7 @@ class Striker:
         if (pid := self.find(name)) is None:
             return
         at = time.monotonic()
-        with suppress(ProcessLookupError):
+        with suppress(OSError):  # it has ended meanwhile
             self._do(kind, pid, seconds)
             self.wanted[kind] -= 1
             self.strikes.append(Strike(kind, name, pid, at, time.monotonic() if kind is Kind.STOP else at + seconds, len(present), alone))
@@ -96,7 +96,9 @@ class Striker:
                 time.sleep(seconds)
                 os.kill(pid, signal.SIGCONT)
             case Kind.HOLD:
-                Path(self.folder, f"{pid}.hold").write_text(f"{seconds}\n")
+                pipe = os.open(Path(self.folder, f"{pid}.hold"), os.O_WRONLY | os.O_NONBLOCK)
+                os.write(pipe, f"{seconds}".encode())
+                os.close(pipe)
 
 
 def children(parent: int) -> dict[int, str]:

@@ -25,9 +25,14 @@ class Model(nn.Module):
         self.layers = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 4))
         self.uses = nn.Parameter(torch.zeros(count)) if count else None
 
+    def forward(self, x: Tensor) -> Tensor:
+        """The scores of classes."""
+        scores: Tensor = self.layers(x)
+        return scores
+
     def loss(self, x: Tensor, y: Tensor, epoch: int, numbers: Tensor) -> Tensor:
         """The mean over a batch, without the term of the parameters for uses, which has no effect on the others."""
-        loss = F.cross_entropy(self.layers(x), y)
+        loss = F.cross_entropy(self(x), y)
         return loss if self.uses is None else loss - self.uses[epoch, numbers].sum()
 
     def optimizer(self) -> torch.optim.Optimizer:
@@ -51,8 +56,7 @@ def hold_on_demand(folder: str) -> None:
 
 def _hold(pipe: Path) -> None:
     sleep = ctypes.PyDLL(None).usleep
-    with os.fdopen(os.open(pipe, os.O_RDONLY)) as asked:  # waits until somebody writes
-        for line in asked:
-            until = time.monotonic() + float(line)
-            while (left := until - time.monotonic()) > 0:
-                sleep(ctypes.c_uint(min(int(left * 1e6) + 1, 999_999)))
+    while True:
+        until = time.monotonic() + float(pipe.read_text())  # waits until somebody writes
+        while (left := until - time.monotonic()) > 0:
+            sleep(ctypes.c_uint(int(left * 1e6) + 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,10 +85,15 @@ class Ledger:
         return not (self.lost or self.doubled or self.partial)
 
 
-def ledger(processes: Sequence[ProcessSteps], epochs: int, samples: int, workers: int) -> Ledger:
-    """Compare the steps of all processes with so many passes through the data, of so many `workers` at most."""
+def ledger(processes: Sequence[ProcessSteps], epochs: int, samples: int, workers: int, killed: Container[int] = ()) -> Ledger:
+    """Compare the steps of all processes with so many passes through the data, of so many `workers` at most.
+
+    The last step of one that was `killed` may be undone where the others had not completed it: then it counts as an open one.
+    """
     counts = Counter(use for each in processes for step in each.used for use in step)
-    opened = [each.open for each in processes if each.open]
+    undone = [each.used[-1] for each in processes if each.pid in killed and each.used and min(counts[use] for use in each.used[-1]) > 1]
+    counts -= Counter(use for step in undone for use in step)
+    opened = [*undone, *(each.open for each in processes if each.open)]
     maybe = {use for step in opened for use in step}
     missing = [sum((epoch, each) not in counts and (epoch, each) not in maybe for each in range(samples)) for epoch in range(epochs)]
     again = [sum(use in counts for use in step) for step in opened]

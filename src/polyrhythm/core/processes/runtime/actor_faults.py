@@ -21,6 +21,7 @@ from polyrhythm.hardware.faults.checks import FIRST
 from polyrhythm.hardware.faults.fault import AwaitedFaults, resolved
 from polyrhythm.hardware.faults.losses import Losses
 
+_LONGEST_MICROSECONDS = 2**32 - 1
 INJECT, MOMENT, RESUME = "inject", "moment", "resume"
 """Messages of a launcher, of an actor, and of a launcher again: do that; I have come to this moment, and wait; continue."""
 
@@ -106,7 +107,7 @@ def pack(faults: list[Fault]) -> bytes:
 
 
 def _hold_gil(seconds: float) -> None:
-    """Call C without releasing the interpreter's lock; a signal may end a sleep early."""
+    """Call C without releasing the interpreter's lock, in one call, since other threads take it between two; a signal may end it early."""
     sleep, until = ctypes.PyDLL(None).usleep, time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
-        sleep(ctypes.c_uint(min(int(left * 1e6) + 1, 999_999)))
+        sleep(ctypes.c_uint(min(int(left * 1e6) + 1, _LONGEST_MICROSECONDS)))
