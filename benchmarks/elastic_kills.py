@@ -3,9 +3,10 @@
     python benchmarks/elastic_kills.py --busy 2 --json benchmarks/results/elastic_kills.json
 
 Each run trains a small model on `MOST` workers of a crew that may change, one thread each, whose steps take 20 ms at least, for
-`EPOCHS` passes through the data; in other systems than `LOCKSTEP`, where workers may be whole passes apart, for a single one. A thread has faults befall workers that take steps, the first one too: SIGKILL, one of four followed by
-another within 60 ms, so also while the others re-form, or while the newcomer attaches; SIGSTOP, continued after 0.5 to 5 s, or never; a
-call in C that holds the GIL for 0.5 to 5 s; and SIGTERM, one in a run, at which the worker leaves with notice after a second.
+`EPOCHS` passes through the data; in other systems than `LOCKSTEP`, where workers may be whole passes apart, for a single one. A thread
+has faults befall workers that take steps, the first one too: SIGKILL, one of four followed by another within 60 ms, so also while the
+others re-form, or while the newcomer attaches; SIGSTOP, continued after 0.5 to 5 s, or never; a call in C that holds the GIL for 0.5 to
+5 s; and SIGTERM, one in a run, at which the worker leaves with notice after a second.
 
 A run fails if it raises, if it makes no progress for 20 seconds, if workers end with different weights, if a sample of an epoch is in no
 step or in several (of others than `LOCKSTEP` this is counted), if a worker that has left leaves a step open, or if a stop or a hold of
@@ -62,7 +63,7 @@ COUNTS = {Kind.KILL: 200, Kind.STOP: 42, Kind.FREEZE: 8, Kind.HOLD: 30, Kind.TER
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """Passes through the data, until each worker has used so many; the record of steps and the hash of the final weights are in `folder`."""
+    """So many passes through the data; the record of steps and the hash of the final weights are written to `folder`."""
 
     folder: str
     epochs: int
