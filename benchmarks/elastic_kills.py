@@ -163,8 +163,7 @@ def measured(system: str, seed: int, wanted: dict[Kind, int]) -> Row:
     """One run of `system`, with faults of those that are `wanted`, whose numbers go down."""
     watcher = Watcher()
     with tempfile.TemporaryDirectory() as folder:
-        mine = {**wanted, Kind.TERM: min(1, wanted[Kind.TERM])}
-        striker = Striker(random.Random(seed), dict(mine), folder, watcher.present, process_of)
+        striker = Striker(random.Random(seed), wanted, folder, watcher.present, process_of)
         thread = threading.Thread(target=watcher.live, args=(striker,))
         thread.start()
         on = pr.Processes(timeout=20.0)
@@ -177,8 +176,6 @@ def measured(system: str, seed: int, wanted: dict[Kind, int]) -> Row:
             thread.join()
         processes = read(folder)
         digests = {path.read_text() for path in Path(folder).glob("*.weights")}
-    for kind in wanted:
-        wanted[kind] -= mine[kind] - striker.wanted[kind]
     strikes, struck = striker.strikes, [each.pid for each in striker.strikes]
     found = [
         Found(

@@ -43,7 +43,7 @@ class Strike:
 
 @dataclass(slots=True)
 class Striker:
-    """Has faults befall processes: of `wanted`, so many of each kind are still to come.
+    """Has faults befall processes: of `wanted`, so many of each kind are still to come, which go down; one SIGTERM at most.
 
     `present` gives the workers that take steps, by name; `find` the process of one. `folder` has the pipes of `job.hold_on_demand`.
     """
@@ -58,10 +58,11 @@ class Striker:
 
     def strike(self) -> None:
         """One fault; one kill of four is followed by another within 60 ms."""
-        left = {kind: count for kind, count in self.wanted.items() if count > 0}
+        over = {Kind.TERM} & {each.kind for each in self.strikes}  # nobody comes in the place of one that has left
+        left = {kind: count for kind, count in self.wanted.items() if count > 0 and kind not in over}
         if not left:
             return
-        kind = self.dice.choices([*left], [*left.values()])[0]
+        kind = self.dice.choices([*left], [count * (1 + 2 * (kind is Kind.TERM)) for kind, count in left.items()])[0]
         self._befall(kind)
         if kind is Kind.KILL and self.wanted[kind] > 0 and self.dice.random() < 1 / 4:
             time.sleep(self.dice.uniform(0.0, 0.06))

@@ -57,6 +57,7 @@ def hold_on_demand(folder: str) -> None:
 def _hold(pipe: Path) -> None:
     sleep = ctypes.PyDLL(None).usleep
     while True:
-        until = time.monotonic() + float(pipe.read_text())  # waits until somebody writes
+        seconds = float(pipe.read_text())  # waits until somebody writes
+        until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             sleep(ctypes.c_uint(int(left * 1e6) + 1))
