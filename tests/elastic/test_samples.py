@@ -13,7 +13,7 @@ from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.view import View, ViewChange
 from polyrhythm.core.strategy import Strategy
-from polyrhythm.core.training.changing import Facts, judged
+from polyrhythm.core.training.change_verdict import Facts, judged
 from polyrhythm.core.training.run import attempt
 from polyrhythm.hardware import Fleet, Mixed, Profile
 from polyrhythm.hardware.faults import Crash
@@ -47,11 +47,13 @@ def test_each_sample_is_in_one_completed_step_of_each_epoch(system: Strategy, st
     assert len(used) > SAMPLES * EPOCHS - 3 * EPOCHS, "fewer than the workers are left out of an epoch"
 
 
-def facts(completed: int, exchanged: int, alike: bool = True, progress: int = 1) -> Facts:
-    """What a worker reports that has used a batch in each step of its first pass."""
-    one = [0, 0, ["worker/0", "worker/1", "worker/2"], [], completed, 1, SAMPLES, []]
+def facts(
+    completed: int, exchanged: int, alike: bool = True, progress: int = 1, began: tuple[int, ...] = (0, 0, 0), rank: int = 0
+) -> Facts:
+    """What the worker of `rank` reports, of a first pass and a view that `began` after so many steps of each."""
+    one = [0, 0, ["worker/0", "worker/1", "worker/2"], [], completed - began[rank], 1, SAMPLES, []]
     used = {"begun": 1, "since": 0, "members": one[2], "passes": [one]}
-    return Facts((progress,), completed + 1, completed, exchanged, alike, used)
+    return Facts((progress,), completed + 1, completed, exchanged, alike, used, dict(zip(one[2], began, strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,7 @@ def facts(completed: int, exchanged: int, alike: bool = True, progress: int = 1)
         (facts(19, 0), facts(19, 0), 20, 19),  # it alone had the result of step 20, which the others repeat
         (facts(23, 20, progress=2), facts(19, 0), 19, 20),  # somebody had it
         (facts(19, 0, alike=False), facts(17, 0, alike=False), 21, 21),  # nobody waits for anybody
+        (facts(19, 0, False, began=(10, 5, 7)), facts(11, 0, False, began=(10, 5, 7), rank=1), 12, 5),  # nor did they when the view began
     ],
 )
 def test_a_lost_worker_has_used_what_the_others_have_of_it(own: Facts, other: Facts, lost: int | None, used: int) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -17,10 +17,9 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View, ViewChange, ViewChanged
-from polyrhythm.core.protocols.deals import earlier, used_at
 from polyrhythm.core.strategy.hand_over import HandOver, Kept
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
-from polyrhythm.core.training.regrouping import NONE
+from polyrhythm.core.training.change_verdict import NONE, ChangeVerdict, Facts, judged
 from polyrhythm.core.trees import StateTree, copied, separate, unite
 
 _FACTS, _VERDICT, _STATE, _LEFT = "crew/facts", "crew/verdict", "crew/state", "crew/left"
@@ -28,34 +27,6 @@ _FACTS, _VERDICT, _STATE, _LEFT = "crew/facts", "crew/verdict", "crew/state", "c
 
 class LeftCrew(SystemExit):
     """Ends the program of a worker that leaves the run with notice; the run continues. A script ends with exit code 0."""
-
-
-class Facts(msgspec.Struct, frozen=True):
-    """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, and the data that it has `used`.
-
-    `clock` are its steps with the one that was interrupted, `completed` without; `exchanged` and `alike` as in `Regrouped`.
-    """
-
-    progress: tuple[int, ...]
-    clock: int = 0
-    completed: int = 0
-    exchanged: int = 0
-    alike: bool = True
-    used: StateTree = None
-
-
-class ChangeVerdict(msgspec.Struct, frozen=True):
-    """The decision of the first of a view: `donor` gives its state to the `takers`, which continue from it and repeat nothing.
-
-    `furthest` is as in `HandOver`. `used` is what each member of the view before has used of the data, lost ones too. Takers that are
-    `beginners` have no state yet.
-    """
-
-    donor: str
-    takers: list[str]
-    furthest: int
-    used: dict[str, StateTree]
-    beginners: list[str] = []
 
 
 async def decided(port: Port, change: ViewChange, before: Sequence[str], leaving: Sequence[str], own: Facts) -> ChangeVerdict:
@@ -75,36 +46,6 @@ async def decided(port: Port, change: ViewChange, before: Sequence[str], leaving
     for name in view.members[1:]:
         await port.send(name, Message(_VERDICT, text=msgspec.json.encode(verdict).decode()))
     return verdict
-
-
-def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]) -> ChangeVerdict:
-    """The verdict on the facts of all who have reported.
-
-    A lost worker has used so many batches less than another as it has completed fewer steps; but where exchanges have one result, all of
-    the steps up to the last exchange that somebody has completed, which its value was in, and none of later ones than the others.
-    """
-    view, steps = change.after, dict(change.steps)
-    newest = max(found[name].progress for name in view.members)
-    donor = next(name for name in view.members if found[name].progress == newest)
-    takers = [name for name in view.members if found[name].progress < newest]
-    known = {name: facts for name, facts in found.items() if facts.used is not None}  # else it was interrupted before it began
-    survivors = [name for name in before if name in known and name in view.members]
-    behind = next((name for name in survivors if name in takers), None)
-    reference = found[behind or donor]
-    lost = used_at(reference.used, completed=behind is not None)
-    exchanged = max(facts.exchanged for facts in known.values())
-
-    def used_by(name: str) -> StateTree:
-        if name in known:
-            return known[name].used
-        if name not in steps or (reference.alike and behind is not None):
-            return lost
-        fewer = reference.completed - steps[name]
-        return earlier(lost, min(max(0, fewer), reference.completed - exchanged) if reference.alike else fewer)
-
-    used = {name: used_by(name) for name in before}
-    beginners = [name for name in takers if found[name].progress == (NONE,)]
-    return ChangeVerdict(donor, takers, max(found[name].clock for name in found), used, beginners)
 
 
 async def give(port: Port, to: Sequence[str], topic: str, state: StateTree) -> None:
@@ -187,7 +128,7 @@ class _Carried:
 
 @dataclass(slots=True)
 class ChangingCrew:
-    """The `view` that `worker` is in, by `plan`; `regrouping` is true while it goes into the next."""
+    """The `view` that `worker` is in, by `plan`. `began` are the steps that its members had completed when it began, if that is known."""
 
     context: WorkerContext
     plan: StrategyPlan
@@ -195,6 +136,7 @@ class ChangingCrew:
     worker: Regrouped
     cut: StateTree = None
     """The state at the last cut, until two steps later: one that joined then, and did not get it, begins there."""
+    began: dict[str, int] = field(default_factory=dict)
 
     def uninterrupted(self, action: Callable[[], None]) -> None:
         """Do something that is dropped where the loss of a worker interrupts it, such as a checkpoint."""
@@ -267,10 +209,11 @@ class ChangingCrew:
             self.cut = carried.state
         handed = HandOver(carried.state, carried.own, carried.left, verdict.furthest, verdict.used, verdict.donor, carried.kept)
         self.worker.regroup(self.plan, handed)
+        self.began = verdict.began
 
     def _facts(self) -> Facts:
         worker = self.worker
-        return Facts(worker.progress, worker.clock, worker.completed, worker.exchanged, worker.alike, worker.used)
+        return Facts(worker.progress, worker.clock, worker.completed, worker.exchanged, worker.alike, worker.used, self.began)
 
     def _leave(self, change: ViewChange) -> None:
         """Hand the state, with what was not sent, to the first of the others."""

@@ -14,6 +14,7 @@ from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.core.strategy.hand_over import HandOver, Kept
 from polyrhythm.core.strategy.residuals import inherit, residuals_kept
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
+from polyrhythm.core.training.change_verdict import NONE
 from polyrhythm.core.training.checkpoint_plan import manifest_of
 from polyrhythm.core.training.checkpointing import Checkpointing
 from polyrhythm.core.training.collectives.call_record import CallRecord
@@ -25,9 +26,6 @@ from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.steps import Steps
 from polyrhythm.core.training.worker_state import WorkerState
 from polyrhythm.core.trees import StateTree, copied
-
-NONE = -1
-"""The progress of a worker that has no state yet."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,82 @@
+"""What the members of a crew report when it changes, and what the first of the next view decides.
+
+`changing` sends both; nothing here communicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from polyrhythm.core.kernel.view import ViewChange
+from polyrhythm.core.protocols.deals import earlier, used_at
+from polyrhythm.core.trees import StateTree
+
+NONE = -1
+"""The progress of a worker that has no state yet."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, and the data that it has `used`.
+
+    `clock` are its steps with the one that was interrupted, `completed` without; `exchanged` and `alike` as in `Regrouped`, `began` as in
+    `ChangingCrew`.
+    """
+
+    progress: tuple[int, ...]
+    clock: int = 0
+    completed: int = 0
+    exchanged: int = 0
+    alike: bool = True
+    used: StateTree = None
+    began: dict[str, int] = {}
+
+
+class ChangeVerdict(msgspec.Struct, frozen=True):
+    """The decision of the first of a view: `donor` gives its state to the `takers`, which continue from it and repeat nothing.
+
+    `furthest` is as in `HandOver`. `used` is what each member of the view before has used of the data, lost ones too. Takers that are
+    `beginners` have no state yet. `began` are the steps that the members of the next view have completed.
+    """
+
+    donor: str
+    takers: list[str]
+    furthest: int
+    used: dict[str, StateTree]
+    beginners: list[str] = []
+    began: dict[str, int] = {}
+
+
+def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]) -> ChangeVerdict:
+    """The verdict on the facts of all who have reported.
+
+    A lost worker has used so many batches less than another as it has completed fewer steps in the view that is over. But where exchanges
+    have one result, it has used those of all steps up to the last exchange that somebody has completed, which its value was in, and of none
+    after those of the others.
+    """
+    view, steps = change.after, dict(change.steps)
+    newest = max(found[name].progress for name in view.members)
+    donor = next(name for name in view.members if found[name].progress == newest)
+    takers = [name for name in view.members if found[name].progress < newest]
+    known = {name: facts for name, facts in found.items() if facts.used is not None}  # else it was interrupted before it began
+    survivors = [name for name in before if name in known and name in view.members]
+    behind = next((name for name in survivors if name in takers), None)
+    reference = found[behind or donor]
+    lost = used_at(reference.used, completed=behind is not None)
+    exchanged = max(facts.exchanged for facts in known.values())
+    began = next((facts.began for facts in known.values() if facts.began), {})
+    completed = {name: max(facts.completed, began.get(name, 0)) for name, facts in known.items()}
+
+    def used_by(name: str) -> StateTree:
+        if name in known:
+            return known[name].used
+        if name not in steps or (reference.alike and behind is not None):
+            return lost
+        fewer = completed[behind or donor] - began.get(behind or donor, 0) - (steps[name] - began.get(name, 0))
+        return earlier(lost, min(max(0, fewer), completed[behind or donor] - exchanged) if reference.alike else fewer)
+
+    used = {name: used_by(name) for name in before}
+    beginners = [name for name in takers if found[name].progress == (NONE,)]
+    here = {name: completed.get(name, max(completed.values())) for name in view.members}
+    return ChangeVerdict(donor, takers, max(found[name].clock for name in found), used, beginners, here)
