@@ -31,7 +31,7 @@ PAGES = {
     "simulator": (
         "Simulator and hardware",
         "Virtual time, and the networks, devices and faults that it simulates.",
-        "core.simulator tools.measuring.timing hardware.devices hardware.network hardware",
+        "core.simulator torch_programs.simulate tools.measuring.timing hardware.devices hardware.network hardware",
     ),
     "planning": (
         "Planning",

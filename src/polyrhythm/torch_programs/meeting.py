@@ -20,7 +20,7 @@ _TOPIC = ASIDE + "store/"
 """Messages under it are not counted, and take no virtual time."""
 
 
-class MeetingPlace:
+class SharedByRanks:
     """The values of all stores of a run, by their address, such as ("tcp", "127.0.0.1", 29500)."""
 
     def __init__(self) -> None:

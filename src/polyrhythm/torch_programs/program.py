@@ -15,9 +15,9 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.process_group.messages.desk import Desk
-from polyrhythm.torch_programs.meeting import MeetingPlace
+from polyrhythm.torch_programs.meeting import SharedByRanks
 from polyrhythm.torch_programs.ranks import Rank, being
-from polyrhythm.torch_programs.steps import Steps
+from polyrhythm.torch_programs.steps import OptimizerSteps
 from polyrhythm.torch_programs.world import RankWorld
 
 Main = Callable[[], Any]
@@ -25,7 +25,7 @@ _PORT = 29500
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class ScriptProgram:
     """The Python file `path`, run as `python path *arguments` would."""
 
     path: Path
@@ -46,7 +46,7 @@ class Script:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class FunctionProgram:
     """`function(*arguments)`."""
 
     function: Callable[..., Any]
@@ -60,14 +60,14 @@ class Function:
         self.function(*self.arguments)
 
 
-def job_of(main: Main, ranks: int, seed: int, meeting: MeetingPlace, timeline: bool = False) -> Job:
+def job_of(main: Main, ranks: int, seed: int, meeting: SharedByRanks, timeline: bool = False) -> Job:
     """`ranks` copies of `main`, in the environment that torchrun would give them, each on a host of its own."""
 
     def program(context: WorkerContext) -> Message:
         number = rank_of(context.port.name)
         os.environ.update(environment(number, ranks))
         sys.argv, sys.path = list(sys.argv), list(sys.path)
-        steps, desk = Steps(context), Desk(context, meeting.ledger)
+        steps, desk = OptimizerSteps(context), Desk(context, meeting.ledger)
         meeting.desks[number] = desk
         with being(Rank(number, ranks, context, meeting, RankWorld(), steps, desk)):
             try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.process_group.messages.desk import Desk
-from polyrhythm.torch_programs.meeting import MeetingPlace
+from polyrhythm.torch_programs.meeting import SharedByRanks
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +21,7 @@ class Rank:
     rank: int
     size: int
     context: WorkerContext
-    meeting: MeetingPlace
+    meeting: SharedByRanks
     world: Any
     steps: Any
     desk: Desk

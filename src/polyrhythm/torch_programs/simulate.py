@@ -20,8 +20,8 @@ from polyrhythm.errors import CompositionError, DeadlockError, WorkloadError
 from polyrhythm.process_group.messages.desk import explained
 from polyrhythm.torch_programs.clocks import virtual_clocks
 from polyrhythm.torch_programs.in_place_of_torch import groups_of_ranks
-from polyrhythm.torch_programs.meeting import MeetingPlace
-from polyrhythm.torch_programs.program import Function, Main, Script, job_of
+from polyrhythm.torch_programs.meeting import SharedByRanks
+from polyrhythm.torch_programs.program import FunctionProgram, Main, ScriptProgram, job_of
 from polyrhythm.torch_programs.steps import steps_counted
 
 SYSTEM = "torch.distributed"
@@ -40,7 +40,7 @@ def simulate(
 
     `program` is a function, called with the `arguments` at each of the `ranks`, or the path of a script, which finds them in `sys.argv`. It
     calls `init_process_group` as under torchrun, whose variables it has: RANK, WORLD_SIZE, MASTER_ADDR and others, each rank on a host
-    of its own. All collectives are messages over the network of `on`; `time` and `perf_counter` are its clock. Steps of optimizers
+    of its own. All collectives are messages over the network of `on`; `time` and `perf_counter` are its clock. OptimizerSteps of optimizers
     are recorded, into a `directory` too if there is one, and with a `timeline` all messages.
 
     Raises PolyrhythmErrors: WorkerFailed for an error in the program, DeadlockError where all ranks wait, RunError where they disagree on a
@@ -67,11 +67,11 @@ def simulate(
 def main_of(program: str | Path | Callable[..., Any], arguments: tuple[Any, ...]) -> Main:
     """The program as each rank calls it. Raises WorkloadError for what is neither a function nor a file."""
     if callable(program):
-        return Function(program, arguments)
+        return FunctionProgram(program, arguments)
     path = Path(program)
     if not path.is_file():
         raise WorkloadError(f"{path} is no file: give the path of a script that calls torch.distributed.init_process_group.")
-    return Script(path, tuple(map(str, arguments)))
+    return ScriptProgram(path, tuple(map(str, arguments)))
 
 
 def attempt_program(
@@ -90,7 +90,7 @@ def attempt_program(
         raise CompositionError(f"ranks={ranks} is no number of ranks: give 1 or more.")
     summary = Summary(SYSTEM, ranks, on.kind, on.network_name, on.seed)
     outcome = Outcome(summary, settings={"program": str(main), "runtime": repr(on), **(notes or {})})
-    meeting = MeetingPlace()
+    meeting = SharedByRanks()
     job = job_of(main, ranks, on.seed, meeting, timeline)
 
     def execute(record: Recorder) -> Ending:

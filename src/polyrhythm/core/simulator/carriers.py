@@ -27,7 +27,7 @@ Body = Callable[[], Any]
 """A program with its context."""
 
 
-class Carrier(Protocol):
+class ProgramCarrier(Protocol):
     """One program's."""
 
     count: Count
@@ -142,7 +142,7 @@ class ThreadCarrier:
         self._yielded.release()
 
 
-def greenlets() -> Callable[[Body, str, bool], Carrier]:
+def greenlets() -> Callable[[Body, str, bool], ProgramCarrier]:
     """Carry programs in greenlets, which share a counter; each is given its body, its name and whether its operations are counted."""
     counter = OperationCounter()
     return lambda body, name, counts: GreenletCarrier(body, counter if counts else None)

@@ -19,7 +19,7 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.serial_queue import SerialQueue
 from polyrhythm.core.kernel.view import ViewChanged
 from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
-from polyrhythm.core.simulator.carriers import Carrier, Killed
+from polyrhythm.core.simulator.carriers import Killed, ProgramCarrier
 from polyrhythm.core.simulator.rounds import Rounds
 from polyrhythm.core.simulator.shared_state import SharedState
 from polyrhythm.core.simulator.virtual_side import VirtualSide
@@ -60,7 +60,7 @@ class Program:
         body: Callable[[WorkerContext], Message | None],
         shared: SharedState,
         measured: bool,
-        carried: Callable[[Callable[[], Message | None], str, bool], Carrier],
+        carried: Callable[[Callable[[], Message | None], str, bool], ProgramCarrier],
     ) -> None:
         self.actor = actor
         self.port: Port = actor.port

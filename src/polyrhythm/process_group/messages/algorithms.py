@@ -22,7 +22,7 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.kernel.port import Port
-from polyrhythm.process_group.messages.calls import Call
+from polyrhythm.process_group.messages.calls import IssuedCall
 from polyrhythm.process_group.operations import Reduction, apply
 
 _FEW_BYTES = 4096
@@ -30,7 +30,7 @@ _FEW_BYTES = 4096
 
 
 @dataclass(slots=True)
-class Tally:
+class BytesSent:
     """The bytes that a member has sent for one collective."""
 
     nbytes: int = 0
@@ -45,8 +45,8 @@ class Party:
     members: tuple[str, ...]
     rank: int
     topic: str
-    call: Call
-    tally: Tally
+    call: IssuedCall
+    tally: BytesSent
 
     @property
     def size(self) -> int:

@@ -17,7 +17,7 @@ _OURS = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class IssuedCall:
     """What all members must issue alike: `kind` ("all_reduce SUM") `of` tensors ("float32 [16]"); in which group, and where this one did.
 
     `number` is the number of collectives that the group has issued before, and this one if it is one.

@@ -11,7 +11,7 @@ from polyrhythm.core.kernel.events import Communicated
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.names import rank_of
-from polyrhythm.process_group.messages.calls import Call
+from polyrhythm.process_group.messages.calls import IssuedCall
 
 T = TypeVar("T")
 _POLL_SECONDS = 1e-5
@@ -22,10 +22,10 @@ class Ledger:
     """What the ranks of one process have issued: of each collective, by group and number, who was first, until all have."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, int], tuple[int, Call]] = {}
+        self._first: dict[tuple[str, int], tuple[int, IssuedCall]] = {}
         self._others: Counter[tuple[str, int]] = Counter()
 
-    def compare(self, rank: int, call: Call) -> None:
+    def compare(self, rank: int, call: IssuedCall) -> None:
         """Compare with the rank that was first. Raises RunError if it has issued another."""
         key = (call.group, call.number)
         first, its_call = self._first.setdefault(key, (rank, call))
@@ -43,26 +43,26 @@ class Desk:
         self._ledger = ledger
         self.port = context.port
         self.rank = rank_of(context.port.name)
-        self.waits: Call | None = None
+        self.waits: IssuedCall | None = None
         """What the rank waits for just now."""
         self.counts: dict[str, int] = {}
         """The number of collectives that it has issued, by group."""
         self.ended = False
-        self._blocked: Call | None = None
+        self._blocked: IssuedCall | None = None
         self._since = 0.0
 
-    def issue(self, call: Call) -> None:
+    def issue(self, call: IssuedCall) -> None:
         """The rank issues a collective. Raises RunError if another rank of this process has issued a different one in its place."""
         self.counts[call.group] = call.number
         self._ledger.compare(self.rank, call)
 
-    def record(self, call: Call, nbytes: int, since: float) -> None:
+    def record(self, call: IssuedCall, nbytes: int, since: float) -> None:
         """The rank has done `call`, which it issued at `since`, and has sent `nbytes` for it."""
         now = self.port.now()
         waited = now - max(since, self._since) if self._blocked is call else 0.0
         self._context.record(Communicated(now, self.port.name, call.kind, call.of, call.axis, call.where, nbytes, now - since, waited))
 
-    def block(self, call: Call) -> None:
+    def block(self, call: IssuedCall) -> None:
         """The program waits for `call` from now on: what it has computed before is charged."""
         self._blocked, self._since = call, self.port.now()
 
@@ -74,7 +74,7 @@ class Desk:
             doing.close()
             raise
 
-    def wait(self, latch: Latch, call: Call) -> None:
+    def wait(self, latch: Latch, call: IssuedCall) -> None:
         """Wait until the latch of `call` is open."""
         self.perform(_opened(self, latch, call), call)
 
@@ -82,7 +82,7 @@ class Desk:
         """Let some time pass for a look at something unfinished."""
         self._context.perform(_passed(self))
 
-    def perform(self, doing: Coroutine[Effect[Any], Any, T], call: Call) -> T:
+    def perform(self, doing: Coroutine[Effect[Any], Any, T], call: IssuedCall) -> T:
         """Wait for it, which is `call`."""
         before, self.waits = self.waits, call
         result = self._context.perform(doing)
@@ -94,7 +94,7 @@ async def _spawned(desk: Desk, doing: Coroutine[Effect[Any], Any, None]) -> None
     await desk.port.spawn("collective", doing)
 
 
-async def _opened(desk: Desk, latch: Latch, call: Call) -> None:
+async def _opened(desk: Desk, latch: Latch, call: IssuedCall) -> None:
     desk.block(call)
     await desk.port.wait(latch)
 
@@ -109,7 +109,7 @@ def explained(desks: Mapping[int, Desk]) -> str:
     return "; ".join(_wait(desk, desk.waits, desks) for desk in waiting if desk.waits is not None)
 
 
-def _wait(desk: Desk, call: Call, desks: Mapping[int, Desk]) -> str:
+def _wait(desk: Desk, call: IssuedCall, desks: Mapping[int, Desk]) -> str:
     others = [desks[rank] for rank in call.ranks if rank != desk.rank and rank in desks]
     behind = [other for other in others if other.counts.get(call.group, 0) < call.number]
     whom = f", to which {_names(behind)} not come" if call.collective and behind else ""

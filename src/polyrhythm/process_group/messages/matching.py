@@ -12,7 +12,7 @@ from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.errors import RunError
-from polyrhythm.process_group.messages.calls import Call
+from polyrhythm.process_group.messages.calls import IssuedCall
 from polyrhythm.process_group.messages.collectives import Doing
 from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.process_group.messages.message_work import MessageWork
@@ -22,7 +22,7 @@ from polyrhythm.process_group.work_queue import shown
 class ReceiveWork(MessageWork):
     """A receive; `source` is the rank of the sender, once it is known."""
 
-    def __init__(self, desk: Desk, call: Call, outputs: list[Tensor]) -> None:
+    def __init__(self, desk: Desk, call: IssuedCall, outputs: list[Tensor]) -> None:
         MessageWork.__init__(self, desk, call, outputs)
         self.outputs = outputs
         self.source = -1

@@ -21,8 +21,8 @@ from polyrhythm.core.torch_private import name_only_backend
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group import check
 from polyrhythm.process_group.collectives import flattened
-from polyrhythm.process_group.messages.algorithms import Party, Tally
-from polyrhythm.process_group.messages.calls import Call, line_of_caller
+from polyrhythm.process_group.messages.algorithms import BytesSent, Party
+from polyrhythm.process_group.messages.calls import IssuedCall, line_of_caller
 from polyrhythm.process_group.messages.collectives import Doing, MessageCollectives
 from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.process_group.messages.matching import Matching, ReceiveWork
@@ -86,7 +86,7 @@ class MessageGroup(PythonGroup[Doing]):
         """Return when all have come. Raises RunError at rank 0, which names those who have not within `timeout`."""
         seconds = (timeout or self._within).total_seconds()
         call = self._call("monitored_barrier")
-        self._desk.perform(roll_call(self._party(call, Tally()), seconds, wait_all_ranks), call)
+        self._desk.perform(roll_call(self._party(call, BytesSent()), seconds, wait_all_ranks), call)
 
     def shutdown(self) -> None:
         """Wait for what was issued."""
@@ -136,13 +136,13 @@ class MessageGroup(PythonGroup[Doing]):
         self._desk.begin(work.carry(do))
         return work
 
-    def _call(self, kind: str, of: str = "") -> Call:
-        return Call(kind, of, self._name, self._members, self._issued, line_of_caller(), self._axis)
+    def _call(self, kind: str, of: str = "") -> IssuedCall:
+        return IssuedCall(kind, of, self._name, self._members, self._issued, line_of_caller(), self._axis)
 
-    def _alone(self, kind: str, of: str) -> Call:
+    def _alone(self, kind: str, of: str) -> IssuedCall:
         return replace(self._call(kind, of), collective=False)
 
-    def _party(self, call: Call, tally: Tally) -> Party:
+    def _party(self, call: IssuedCall, tally: BytesSent) -> Party:
         return Party(self._port, self._members, self.rank(), f"{self._topic}/{self._issued}", call, tally)
 
 

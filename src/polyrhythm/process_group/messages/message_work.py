@@ -11,8 +11,8 @@ from torch.futures import Future
 
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.torch_private import at_end_of_backward, backward_pass
-from polyrhythm.process_group.messages.algorithms import Tally
-from polyrhythm.process_group.messages.calls import Call
+from polyrhythm.process_group.messages.algorithms import BytesSent
+from polyrhythm.process_group.messages.calls import IssuedCall
 from polyrhythm.process_group.messages.collectives import Doing
 from polyrhythm.process_group.messages.desk import Desk
 
@@ -22,7 +22,7 @@ _UNLIMITED = timedelta(0)
 class MessageWork(dist.Work):
     """What a program has issued. Its callbacks are called when the program waits for it, in its own thread."""
 
-    def __init__(self, desk: Desk, call: Call, outputs: Any) -> None:
+    def __init__(self, desk: Desk, call: IssuedCall, outputs: Any) -> None:
         dist.Work.__init__(self)
         self.call = call
         self.done = Latch()
@@ -31,7 +31,7 @@ class MessageWork(dist.Work):
         self._outputs = outputs
         self._error: BaseException | None = None
         self._future: AwaitedFuture | None = None
-        self.tally = Tally()
+        self.tally = BytesSent()
 
     async def carry(self, do: Callable[[], Doing]) -> None:
         """Do it; an error is kept for those who wait."""

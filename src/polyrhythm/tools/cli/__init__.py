@@ -1,5 +1,5 @@
 """The command line: `polyrhythm systems`, `plan`, `run`, `join`, `launch`, `compare`, `check`, `report`, `diagnose`,
-`trace`, `networks`, `devices`, `workloads`, `lab`, `calibrate`."""
+`trace`, `networks`, `devices`, `workloads`, `lab`, `simulate`, `calibrate`."""
 
 from polyrhythm.tools.cli.app import main
 
