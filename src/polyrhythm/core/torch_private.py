@@ -189,6 +189,12 @@ def default_store() -> Store:
     return store
 
 
+def store_of(group: Any) -> Store:
+    """The store of a group, under a prefix of its own."""
+    store: Store = torch.distributed.distributed_c10d._world.pg_map[group][1]
+    return store
+
+
 def number_collectives(group: Any) -> None:
     """Start gloo's numbering of collectives, as `init_process_group` does for its own groups: its debug checks compare the numbers."""
     group._set_sequence_number_for_group()

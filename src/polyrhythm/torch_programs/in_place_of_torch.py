@@ -17,7 +17,7 @@ from torch.distributed import distributed_c10d as c10d
 from polyrhythm.core.torch_private import groups_made_by, isolated_threads, register_group, set_group_names
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group.messages.message_group import MessageGroup
-from polyrhythm.torch_programs.meeting import MeetingStore
+from polyrhythm.torch_programs.meeting import MeetingStore, Values
 from polyrhythm.torch_programs.ranks import current
 from polyrhythm.torch_programs.world import WorldByThread
 
@@ -81,7 +81,7 @@ def _by_rank(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[.
 def _store_at(kind: str, *address: object) -> MeetingStore:
     rank = current()
     assert rank is not None
-    return MeetingStore(rank.context, rank.meeting.values((kind, *address)))
+    return MeetingStore(rank.context, rank.shared.values((kind, *address)))
 
 
 def _tcp(host_name: str, port: int, *others: Any, timeout: timedelta | None = None, **more: Any) -> MeetingStore:
@@ -101,7 +101,7 @@ def _file(path: str, *others: Any) -> MeetingStore:
 def _hash() -> MeetingStore:
     rank = current()
     assert rank is not None
-    return MeetingStore(rank.context, type(rank.meeting)().values(()))
+    return MeetingStore(rank.context, Values())
 
 
 @contextmanager

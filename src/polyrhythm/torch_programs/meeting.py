@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import ASIDE, Message
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.simulator.rounds import Rounds
 from polyrhythm.process_group.messages.desk import Desk, Ledger
 
 _DEFAULT = timedelta(seconds=300)
@@ -23,11 +25,23 @@ _TOPIC = ASIDE + "store/"
 class SharedByRanks:
     """The values of all stores of a run, by their address, such as ("tcp", "127.0.0.1", 29500)."""
 
-    def __init__(self) -> None:
+    def __init__(self, locations: Sequence[Location]) -> None:
+        self.locations = locations
         self._stores: dict[tuple[object, ...], Values] = defaultdict(Values)
+        self._rounds: dict[str, Rounds] = defaultdict(Rounds)
+        self._joins: Counter[tuple[int, tuple[int, ...]]] = Counter()
         self.ledger = Ledger()
         self.desks: dict[int, Desk] = {}
         """Those of the ranks that have begun."""
+
+    def joins(self, rank: int, group: tuple[int, ...]) -> int:
+        """How often `rank` has joined a run of the ranks of `group` before."""
+        self._joins[rank, group] += 1
+        return self._joins[rank, group] - 1
+
+    def rounds(self, scope: str) -> Rounds:
+        """What the workers of one such run compare with each other."""
+        return self._rounds[scope]
 
     def values(self, address: tuple[object, ...]) -> Values:
         """Those at `address`; the first who asks makes them."""

@@ -17,7 +17,7 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.torch_programs.meeting import SharedByRanks
 from polyrhythm.torch_programs.ranks import Rank, being
-from polyrhythm.torch_programs.steps import OptimizerSteps
+from polyrhythm.torch_programs.steps import RankSteps
 from polyrhythm.torch_programs.world import RankWorld
 
 Main = Callable[[], Any]
@@ -60,21 +60,24 @@ class FunctionProgram:
         self.function(*self.arguments)
 
 
-def job_of(main: Main, ranks: int, seed: int, meeting: SharedByRanks, timeline: bool = False) -> Job:
+def job_of(main: Main, ranks: int, seed: int, shared: SharedByRanks, timeline: bool = False) -> Job:
     """`ranks` copies of `main`, in the environment that torchrun would give them, each on a host of its own."""
 
     def program(context: WorkerContext) -> Message:
         number = rank_of(context.port.name)
         os.environ.update(environment(number, ranks))
         sys.argv, sys.path = list(sys.argv), list(sys.path)
-        steps, desk = OptimizerSteps(context), Desk(context, meeting.ledger)
-        meeting.desks[number] = desk
-        with being(Rank(number, ranks, context, meeting, RankWorld(), steps, desk)):
+        steps, desk = RankSteps(context), Desk(context, shared.ledger)
+        shared.desks[number] = desk
+        rank = Rank(number, ranks, context, shared, seed, RankWorld(), steps, desk)
+        with being(rank):
             try:
                 main()
             except SystemExit as end:
                 if end.code not in (None, 0):
                     raise
+            while rank.leaving:
+                rank.leaving.pop()()
         desk.ended = True
         return steps.result()
 

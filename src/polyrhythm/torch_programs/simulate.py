@@ -40,7 +40,7 @@ def simulate(
 
     `program` is a function, called with the `arguments` at each of the `ranks`, or the path of a script, which finds them in `sys.argv`. It
     calls `init_process_group` as under torchrun, whose variables it has: RANK, WORLD_SIZE, MASTER_ADDR and others, each rank on a host
-    of its own. All collectives are messages over the network of `on`; `time` and `perf_counter` are its clock. OptimizerSteps of optimizers
+    of its own. All collectives are messages over the network of `on`; `time` and `perf_counter` are its clock. RankSteps of optimizers
     are recorded, into a `directory` too if there is one, and with a `timeline` all messages.
 
     Raises PolyrhythmErrors: WorkerFailed for an error in the program, DeadlockError where all ranks wait, RunError where they disagree on a
@@ -90,8 +90,8 @@ def attempt_program(
         raise CompositionError(f"ranks={ranks} is no number of ranks: give 1 or more.")
     summary = Summary(SYSTEM, ranks, on.kind, on.network_name, on.seed)
     outcome = Outcome(summary, settings={"program": str(main), "runtime": repr(on), **(notes or {})})
-    meeting = SharedByRanks()
-    job = job_of(main, ranks, on.seed, meeting, timeline)
+    shared = SharedByRanks(on.locations(ranks))
+    job = job_of(main, ranks, on.seed, shared, timeline)
 
     def execute(record: Recorder) -> Ending:
         with groups_of_ranks(), virtual_clocks(), steps_counted():
@@ -99,7 +99,7 @@ def attempt_program(
                 return on.execute(job, record)
             except DeadlockError as problem:
                 when, _, what = str(problem).partition(": ")
-                raise DeadlockError(f"{when}: {explained(meeting.desks) or what}.") from None
+                raise DeadlockError(f"{when}: {explained(shared.desks) or what}.") from None
 
     with stoppable():
         return carry_out(execute, Log(outcome, directory, watch))

@@ -17,7 +17,7 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.torch_programs.ranks import current
 
 
-class OptimizerSteps:
+class RankSteps:
     """Counts the steps of one rank: those of the optimizer that has taken most, where there are several."""
 
     def __init__(self, context: WorkerContext) -> None:

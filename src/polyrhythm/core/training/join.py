@@ -6,17 +6,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from polyrhythm import systems
 from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.names import worker as name_of
+from polyrhythm.core.kernel.seat import seat
 from polyrhythm.core.kernel.stopping import StopSignals, tell
 from polyrhythm.core.processes.rendezvous.entrance import FixedEntrance
 from polyrhythm.core.processes.rendezvous.join import JoinedRun, Joining, attend
 from polyrhythm.core.processes.rendezvous.locations import locate
-from polyrhythm.core.processes.rendezvous.rank_environment import find_rank_environment
+from polyrhythm.core.processes.rendezvous.rank_environment import find_rank_environment, rank_in
 from polyrhythm.core.processes.runtime.stall_detection import Patience
 from polyrhythm.core.processes.system.linux import require_linux
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
@@ -29,6 +31,7 @@ from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.checkpoint_plan import described, planned
 from polyrhythm.core.training.circumstances import circumstances
 from polyrhythm.core.training.join_crew import elsewhere, given_crew, join_crew
+from polyrhythm.core.training.join_seat import join_seat
 from polyrhythm.core.training.log import Log
 from polyrhythm.core.training.membership import Membership, leave_failed
 from polyrhythm.core.training.work import make_job
@@ -46,6 +49,7 @@ def join(
     checkpoints: Checkpoints | None = None,
     loggers: Sequence[MetricsLogger] = (),
     bind: str | None = None,
+    group: Any = None,
 ) -> Worker:
     """Make this process a worker of a run, in which the processes meet that a launcher has started together.
 
@@ -63,10 +67,16 @@ def join(
     process that has the same MASTER_ADDR, MASTER_PORT and POLYRHYTHM_SECRET is one of them. The run begins when two have come. A lost
     worker is left out, and SIGTERM has one leave with notice. There are no servers and no checkpoints in such a run.
 
+    With a `group` of torch.distributed, such as that of an axis of a device mesh, the ranks of this group are the workers of one run, and
+    each group along the axis has its own: `diloco` between sites, say, of models that FSDP2 shards within each. A sharded model is attached
+    like another; each rank then exchanges its shards.
+
     Raises CompositionError if a launcher is at
     work and gives no rank, if the number of processes is not what the strategy uses, or if their settings differ; RunError if the others do
     not join.
     """
+    if (here := seat()) is not None:
+        return join_seat(here, systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks"), group, checkpoints)
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
     leave_failed()
@@ -74,7 +84,7 @@ def join(
     wanted, joining = given_checkpoints(checkpoints), Joining(patience=Patience(timeout=timeout), bind=bind or "")
     if (crew := given_crew(workers)) is not None and not crew.fixed:
         return join_crew(chosen, crew, seed, directory, joining, wanted, loggers)
-    place = find_rank_environment()
+    place = find_rank_environment() if group is None else rank_in(group)
     used = _used(chosen, place.workers, crew)
     outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
     records = {} if directory is None else {name_of(rank): make(directory) / f"worker-{rank}" for rank in range(used)}

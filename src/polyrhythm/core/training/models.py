@@ -53,6 +53,8 @@ class Models:
         self.evaluation = Evaluation(plan, context, began=began)
         self.weight: Callable[[], float] = lambda: 1.0
         """Gives the weight of the batch that was drawn last."""
+        self.finished: list[Callable[[], None]] = []
+        """Called when the models have their final weights."""
         self.regrouped: list[Callable[[HandOver], None]] = []
         """What continues in the next view, in the order in which the training function has attached models and opened tables."""
         self.attaching: Replica | None = None
@@ -195,6 +197,8 @@ class Models:
         self.evaluation.agree()  # a worker that took no step has not agreed yet, and the others wait for it
         for replica in self.replicas:
             replica.finish()
+        for follow in self.finished:
+            follow()
         if self.group.is_first:
             self._dismiss_unused()
         self.evaluation.look()  # before the buffers are settled

@@ -30,6 +30,7 @@ from polyrhythm.core.training.numbers import whole
 from polyrhythm.core.training.observed import ObservedWorker
 from polyrhythm.core.training.own_state.own_variables import Variables
 from polyrhythm.core.training.result import Leave, Run, no_leaving
+from polyrhythm.core.training.shards import attach_whole
 from polyrhythm.core.training.worker_parts import WorkerHooks, assembled
 from polyrhythm.errors import WorkloadError
 
@@ -92,7 +93,7 @@ class Worker(ObservedWorker):
         self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
         refuse_attached(model, optimizer, name)
         self._state.expect_replica()
-        self._models.attach(model, optimizer, norm_bound(clip_norm), name, self._steps.train)
+        attach_whole(self._models, model, optimizer, norm_bound(clip_norm), name, self._steps.train)
         if self._state.resume_replica() and self._strategy.shares_memory:
             # others would read the shared weights before worker 0 has restored them
             self._crew.uninterrupted(self._models.replicas[-1].wait_for_memory) if self._context.port.changed else self.barrier()

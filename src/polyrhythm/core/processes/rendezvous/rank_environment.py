@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch.distributed as dist
 
 from polyrhythm.core.processes.rendezvous.found import Found
 from polyrhythm.core.processes.rendezvous.launchers import LAUNCHERS, LauncherVariables, Variables
 from polyrhythm.core.processes.rendezvous.places import MeetingPlace, RankZero
-from polyrhythm.core.torch_private import default_store
+from polyrhythm.core.torch_private import default_store, store_of
 from polyrhythm.errors import CompositionError
 
 
@@ -44,6 +45,13 @@ def find_rank_environment(environment: Variables | None = None) -> RankEnvironme
     for launcher in LAUNCHERS:
         _refuse_half(launcher, given)
     return RankEnvironment(0, 1, RankZero(port=0))
+
+
+def rank_in(group: Any) -> RankEnvironment:
+    """The environment that a process group of torch.distributed describes. Raises CompositionError if this process is not in it."""
+    if dist.get_rank(group) < 0:
+        raise CompositionError("This process is not in the group that was given: join with a group that it is in.")
+    return RankEnvironment(dist.get_rank(group), dist.get_world_size(group), Found(lambda: store_of(group)))
 
 
 def launched_rank() -> int:

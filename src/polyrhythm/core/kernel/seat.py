@@ -1,0 +1,42 @@
+"""The place that a thread has in a run already: `join` makes a worker of it there, where a process would look for a launcher."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.location import Location
+
+
+class Seat(Protocol):
+    """A rank's, in a run that is under way."""
+
+    def joined(self, group: Any) -> tuple[WorkerContext, tuple[Location, ...]]:
+        """The context of a worker among the ranks of a process `group` of torch.distributed, all of the run if None, and all locations.
+
+        Each call is for another run of these ranks. Raises CompositionError if this rank is not in the group.
+        """
+
+    def leaves(self, leave: Any) -> None:
+        """Have `leave` called at the end of the rank's program."""
+
+
+_here = threading.local()
+
+
+def seat() -> Seat | None:
+    """The seat of this thread, if it has one."""
+    return getattr(_here, "seat", None)
+
+
+@contextmanager
+def seated(taken: Seat) -> Iterator[None]:
+    """Let this thread have a seat."""
+    _here.seat = taken
+    try:
+        yield
+    finally:
+        _here.seat = None
