@@ -1,24 +1,28 @@
 """A small GPT whose workers are killed every 20 seconds on average: the loss at equal samples, and the time, real and virtual.
 
-    python benchmarks/killed_gpt.py --minutes 10 --json killed.json
+    python benchmarks/killed_gpt.py --minutes 10 --json benchmarks/results/killed_gpt.json
 
-Four workers train `chars-gpt` on real processes under `allreduce`, three times: undisturbed for a tenth of the time, whose step times are
-the profile of the virtual machine; undisturbed; and with `Preemptions`, each worker killed at 180 an hour and replaced half a second
-later. The same preemptions are then made in virtual time. Goals, fixed before: the loss within 5 % of the undisturbed one, and the
-virtual duration within 20 % of the measured one. Four workers on two cores share them, so that a step takes twice its time; the profile
-has that in it.
+Four workers train `chars-gpt` on real processes under `allreduce`, undisturbed, and with `Preemptions`: each worker is killed at 180 an
+hour for nine tenths of the given time, and replaced half a second later. Both runs are made at the same time, so that both have the same
+part of the machine, and take about the given time. The same preemptions are then made in virtual time, of a smaller GPT, with devices whose
+steps take the mean time from one step to the next of the undisturbed run. Goals, fixed before: the loss within 5 % of the undisturbed one,
+and the virtual duration within 20 % of the measured one. Eight workers on two cores share them, so that a step takes several times as long
+as alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import polyrhythm as pr
-from polyrhythm.core.kernel.events import Computed, CrewChanged
+from polyrhythm.core.kernel.events import CrewChanged, Stepped
 from polyrhythm.hardware.devices import Profile
 from polyrhythm.hardware.faults import Preemptions
 from polyrhythm.workloads.chars import CharsGpt
@@ -29,9 +33,9 @@ BACK_AFTER = 0.5
 SYSTEM = "allreduce"
 
 
-def measured(samples: int, on: Any, workers: Any) -> tuple[dict[str, Any], pr.Run]:
+def measured(job: CharsGpt, on: Any, workers: Any) -> tuple[dict[str, Any], pr.Run]:
     """One run: its loss, seconds, steps, samples, and changes of the crew."""
-    run = pr.run(CharsGpt(samples=samples), workers=workers, strategy=SYSTEM, on=on, seed=1)
+    run = pr.run(job, workers=workers, strategy=SYSTEM, on=on, seed=1)
     changes = [event for event in run.outcome.events if isinstance(event, CrewChanged)]
     row = {
         "bits": run.summary.final["bits"],
@@ -44,33 +48,53 @@ def measured(samples: int, on: Any, workers: Any) -> tuple[dict[str, Any], pr.Ru
     return row, run
 
 
-def profile(run: pr.Run) -> Profile:
-    """The time that a step of one worker takes beside the others, as it was measured."""
-    times = [event.seconds for event in run.outcome.events if isinstance(event, Computed) and event.actor == "worker/1"]
-    return Profile("measured", (statistics.median(times),))
+def step_time(run: pr.Run) -> float:
+    """The mean seconds from one step of a worker to the next."""
+    times = [event.time for event in run.outcome.events if isinstance(event, Stepped) and event.actor == "worker/1"]
+    return (times[-1] - times[0]) / (len(times) - 1)
+
+
+def part(name: str, samples: int, minutes: float) -> dict[str, Any]:
+    """One of the two real runs."""
+    faults = (Preemptions(RATE_PER_HOUR, back_after=BACK_AFTER, horizon=54 * minutes),) if name == "killed" else ()
+    workers = pr.Crew(1, WORKERS, replace=False) if name == "killed" else WORKERS
+    row, run = measured(CharsGpt(samples=samples), pr.Processes(faults=faults, patience=120.0), workers)
+    return row if name == "killed" else {**row, "step_time": step_time(run)}
+
+
+def both(samples: int, minutes: float) -> dict[str, Any]:
+    """The two real runs at the same time, each in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: Path(folder, name) for name in ("undisturbed", "killed")}
+        size = ["--samples", str(samples), "--minutes", str(minutes)]
+        started = [subprocess.Popen([sys.executable, __file__, "--part", name, *size, "--json", path]) for name, path in paths.items()]
+        assert not sum(each.wait() for each in started)
+        return {name: json.loads(path.read_text()) for name, path in paths.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--virtual", action="store_true", help="the run in virtual time too, which takes about twice as long")
+    parser.add_argument("--part", choices=("undisturbed", "killed"), help=argparse.SUPPRESS)
+    parser.add_argument("--samples", type=int, help="windows of the text, in place of what takes the given time")
     given = parser.parse_args()
-    found: dict[str, Any] = {}
-    short, run = measured(4096, pr.Processes(), WORKERS)
-    rate = short["samples"] / short["seconds"]
-    samples = int(rate * 60 * given.minutes) // 64 * 64
-    horizon = 60 * given.minutes
-    faults = (Preemptions(RATE_PER_HOUR, back_after=BACK_AFTER, horizon=horizon),)
-    crew = pr.Crew(1, WORKERS, replace=False)
-    found["undisturbed"], _ = measured(samples, pr.Processes(), WORKERS)
-    print("undisturbed", found["undisturbed"], flush=True)
-    found["killed"], _ = measured(samples, pr.Processes(faults=faults), crew)
-    print("killed", found["killed"], flush=True)
-    if given.virtual:
-        simulator = pr.Simulator(network=pr.Instant(), devices=profile(run), faults=faults)
-        found["virtual"], _ = measured(samples, simulator, crew)
-        print("virtual", found["virtual"], flush=True)
+    if given.part:
+        given.json.write_text(json.dumps(part(given.part, given.samples, given.minutes)))
+        return
+    samples = given.samples
+    if not samples:
+        short, _ = measured(CharsGpt(samples=4096), pr.Processes(), WORKERS)
+        samples = int(short["samples"] / short["seconds"] * 30 * given.minutes) // 64 * 64
+    found = both(samples, given.minutes)
+    for name, row in found.items():
+        print(name, row, flush=True)
+    faults = (Preemptions(RATE_PER_HOUR, back_after=BACK_AFTER, horizon=54 * given.minutes),)
+    simulator = pr.Simulator(network=pr.Instant(), devices=Profile("measured", (found["undisturbed"]["step_time"],)), faults=faults)
+    job = CharsGpt(samples=samples, context=16, layers=1, width=16, heads=1)
+    found["virtual"], _ = measured(job, simulator, pr.Crew(1, WORKERS, replace=False))
+    print("virtual", found["virtual"], flush=True)
+    found["load"] = os.getloadavg()
     if given.json:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
 
