@@ -13,8 +13,8 @@ step or in several (of others than `LOCKSTEP` this is counted), if a worker that
 3 s is not noticed. In systems of `EXACT` the final weights show how often each sample had an effect, and with how many workers.
 
 *Detected* are the seconds from the fault until the launcher records it; *standstill* is the longest time between two steps of a worker
-that nothing befell, from the fault to two seconds after its end, less the usual time; *full speed* are the seconds from the end of the
-fault until as many workers have taken a step as before it. Faults that come in pairs count for the first of them.
+that nothing has befallen, from the fault to two seconds after its end, or to the next one, less the usual time; *full speed* are the
+seconds from the end of the fault until as many workers have taken a step as before it. Faults that come in pairs count for the first.
 """
 
 from __future__ import annotations
@@ -176,14 +176,14 @@ def measured(system: str, seed: int, wanted: dict[Kind, int]) -> Row:
             thread.join()
         processes = read(folder)
         digests = {path.read_text() for path in Path(folder).glob("*.weights")}
-    strikes, struck = striker.strikes, [each.pid for each in striker.strikes]
+    strikes = striker.strikes
     found = [
         Found(
             each.kind,
             each.until - each.at,
             each.alone,
             watcher.detected(each),
-            standstills(processes, each, struck),
+            standstills(processes, each, strikes),
             full_speed(processes, each, strikes) if each.kind is not Kind.TERM else None,
         )
         for each in strikes
