@@ -40,9 +40,9 @@ from killing.times import full_speed, longest, shown
 
 HERE = Path(__file__).parent
 WORKERS = 3
-SAMPLES, EPOCHS = 1008, 20
+SAMPLES, EPOCHS = 1008, 12
 EVERY = 10
-KILLS = 3
+KILLS = 2
 LIMIT = 240.0
 
 

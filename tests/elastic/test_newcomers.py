@@ -9,7 +9,7 @@ import polyrhythm as pr
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.events import AnyEvent, CrewChanged
 from polyrhythm.core.training.run import attempt
-from polyrhythm.hardware.faults import Crash, Fault
+from polyrhythm.hardware.faults import Crash, Fault, Join
 from polyrhythm.systems import resolve
 
 STEPS = 8
@@ -25,8 +25,8 @@ def train(worker: pr.Worker) -> None:
         optimizer.step()
 
 
-def changed(system: str, *faults: Fault) -> list[AnyEvent]:
-    tried = attempt(train, workers=Crew(1, 3), strategy=resolve(system), on=pr.Simulator(network="lan", faults=faults))
+def changed(system: str, *faults: Fault, crew: Crew = Crew(1, 3)) -> list[AnyEvent]:  # noqa: B008 (a frozen value)
+    tried = attempt(train, workers=crew, strategy=resolve(system), on=pr.Simulator(network="lan", faults=faults))
     assert tried.error is None
     assert tried.outcome.summary.steps == STEPS
     return [event for event in tried.outcome.events if isinstance(event, CrewChanged)]
@@ -38,3 +38,12 @@ def test_a_loss_at_any_moment_of_the_first_step_of_a_newcomer_is_made_good(syste
     joined = changed(system, lost)[-1].time
     for moment in range(12):
         assert len(changed(system, lost, Crash("worker/1", joined + 1e-6 + moment * 5e-5))) > 2
+
+
+def test_a_newcomer_begins_at_its_own_cut_and_not_at_the_one_a_step_before() -> None:
+    crew, join = Crew(1, 4, replace=False, start=2), Join(at=0.002)
+    first = changed("gossipgrad", join, crew=crew)[-1].time
+    joins = join, Join(at=first + 1e-4)
+    second = changed("gossipgrad", *joins, crew=crew)[-1].time
+    for moment in range(8):  # while the others enter the view
+        changed("gossipgrad", *joins, Crash("worker/1", second - 1e-4 + moment * 4e-5), crew=crew)

@@ -111,7 +111,8 @@ class Regrouped(Protocol):
 class _Carried:
     """What a worker carries from one view to the next, or to the one after where it is interrupted on the way.
 
-    That is its `facts` and `state`, or those of a donor if not `own`, and what those that have `left` handed to it.
+    That is its `facts` and `state`, or those of a donor if not `own`, and what those that have `left` handed to it. `at_cut`: it comes from
+    a cut, where newcomers of any of these views begin.
     """
 
     facts: Facts
@@ -119,6 +120,7 @@ class _Carried:
     own: bool = True
     left: list[StateTree] = field(default_factory=list)
     kept: Sequence[Kept] = ()
+    at_cut: bool = False
 
     def take(self, state: StateTree, kept: Sequence[Kept]) -> None:
         """Continue from the state of a donor, and send later what this worker has `kept` back."""
@@ -192,12 +194,13 @@ class ChangingCrew:
     def _enter(self, change: ViewChange, carried: _Carried) -> None:
         context, port, view = self.context, self.context.port, change.after
         context.crew.enter(change)
+        carried.at_cut = carried.at_cut or bool(change.joined)
         leavers = [name for name in change.left if name not in change.lost]
         verdict = context.perform(decided(port, change, self.view.members, leavers, carried.facts))
         if carried.state is None:  # from now on nobody writes to what workers share in the view that is over
             carried.state = {**self.worker.export(), "progress": carried.facts.progress, "clock": carried.facts.clock}
         if port.name == verdict.donor:
-            between = carried.state if change.joined or self.cut is None else self.cut
+            between = carried.state if carried.at_cut or self.cut is None else self.cut
             beginners = [name for name in verdict.takers if name in verdict.beginners]
             context.perform(give(port, [name for name in verdict.takers if name not in beginners], _STATE, carried.state))
             context.perform(give(port, beginners, _STATE, between))
@@ -205,7 +208,7 @@ class ChangingCrew:
             carried.take(context.perform(taken(port, verdict.donor, _STATE)), self.worker.kept_back() if carried.own else carried.kept)
         self.plan = self.plan.changed(view.members, context.crew.locations(view.members))
         carried.left += [context.perform(taken(port, name, _LEFT)) for name in leavers if port.name == view.first]
-        if change.joined:
+        if carried.at_cut:
             self.cut = carried.state
         handed = HandOver(carried.state, carried.own, carried.left, verdict.furthest, verdict.used, verdict.donor, carried.kept)
         self.worker.regroup(self.plan, handed)
