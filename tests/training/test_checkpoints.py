@@ -20,6 +20,7 @@ from polyrhythm.core.kernel.events import Evaluated
 from polyrhythm.core.kernel.job import Runtime
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.errors import CheckpointError, CompositionError, DivergedError, PolyrhythmError, RecordWarning, WorkloadError
+from polyrhythm.hardware.faults import Crash
 from polyrhythm.shuffle import RingShuffle
 
 STEPS = 18
@@ -342,6 +343,27 @@ def test_resume_takes_the_newest_and_begins_anew_where_there_is_none(tmp_path: P
     second = run(train, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=5, resume=True))
     assert first.summary.weights_sha256 == second.summary.weights_sha256
     assert second.outcome.settings["resumed"].endswith("after step 15")
+
+
+@pytest.mark.parametrize("faults", [(), (Crash("worker/1", step=15),)], ids=["alone", "with a loss"])
+def test_a_resumed_run_writes_on_when_its_own_checkpoint_is_deleted(faults: tuple[Crash, ...], tmp_path: Path) -> None:
+    """Also where some are interrupted by the loss in a checkpoint, and others before it."""
+
+    def steps(worker: pr.Worker) -> None:
+        model = nn.Linear(1, 1)
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.01))
+        while worker.clock < STEPS:
+            optimizer.zero_grad()
+            model(torch.ones(4, 1)).sum().backward()
+            worker.count(4)
+            optimizer.step()
+
+    run(steps, "allreduce", checkpoints=pr.Checkpoints(tmp_path, every=10))
+    wanted = pr.Checkpoints(tmp_path, every=1, keep=1, resume=True)
+    crew: Any = pr.Crew(2, 4, replace=False) if faults else 4
+    again = run(steps, "allreduce", on=pr.Simulator(network="wan-3", faults=faults), workers=crew, checkpoints=wanted)
+    (last,) = tmp_path.iterdir()
+    assert int(last.name.partition("-")[2]) == again.summary.steps == STEPS
 
 
 def test_a_training_function_without_batches_goes_on_at_its_clock(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ class CheckpointPlan:
     Without a store none are written. `grace` is how many seconds a run that is asked to stop may take to write a last one. `override` names
     settings of which a resumed run takes its own; so many `restarts` may take no further step; `circumstances` are recorded in each
     checkpoint. `handed` is the state that a worker which joins a run under way was given by a survivor, in the view of that `epoch`.
-    `changed` is true where other workers, or other groups of them, have written the checkpoint that is resumed.
+    `changed` is true where other workers, or other groups of them, have written the checkpoint that is resumed, and `origin` is where the
+    run continues from it: the checkpoint itself is deleted when later ones are there.
     """
 
     store: CheckpointStore | None = None
@@ -46,16 +47,7 @@ class CheckpointPlan:
     handed: StateTree = None
     epoch: int = 0
     changed: bool = False
-
-    @property
-    def origin(self) -> Origin:
-        """Where the run has begun: at its checkpoint, if it was resumed. A worker that joins it was given that by a survivor."""
-        if self.handed is not None and "origin" in self.handed:
-            return Origin(*self.handed["origin"])
-        if self.resumed is None:
-            return Origin()
-        found = self.resumed.manifest
-        return Origin(found.step, found.seconds, found.changes + self.changed)
+    origin: Origin = Origin()  # noqa: RUF009 (a frozen value)
 
     @property
     def began(self) -> float:

@@ -144,9 +144,13 @@ class Checkpointing:
 
         self.context.perform(spawn())
 
-    def regroup(self, group: Group, manifest: ManifestOf, losses: Callable[[str], None]) -> None:
-        """Write checkpoints together with the workers of another `group`, whose first coordinates from now on."""
+    def regroup(self, group: Group, manifest: ManifestOf, losses: Callable[[str], None], furthest: int) -> None:
+        """Write checkpoints together with the workers of another `group`, whose first coordinates from now on.
+
+        Those of steps up to that of the `furthest` worker are left out: some were interrupted in them, and take no part again.
+        """
         self.group, self.manifest, self.over = group, manifest, self.plan.store is None
+        self.last, self.next = max(self.last, furthest), None
         self.begin(losses)
 
     def between(self, clock: int) -> None:

@@ -117,7 +117,7 @@ class Regrouping:
         self.data.regroup(replicas, handed.used, handed.donor)
         if not handed.own:
             self.calls.take_over(handed.state["calls"])
-        self.checkpointing.regroup(group, partial(manifest_of, plan), self.models.follow_losses)
+        self.checkpointing.regroup(group, partial(manifest_of, plan), self.models.follow_losses, handed.furthest)
 
     def changed(self, change: ViewChange) -> None:
         """Call what the training function has given to `on_change`."""

@@ -97,7 +97,7 @@ class Worker(ObservedWorker):
         if self._state.resume_replica() and self._strategy.shares_memory:
             # others would read the shared weights before worker 0 has restored them
             self._crew.uninterrupted(self._models.replicas[-1].wait_for_memory) if self._context.port.changed else self.barrier()
-        self._checkpointing.last = self.clock
+        self._checkpointing.last = max(self._checkpointing.last, self.clock)
         return model, optimizer
 
     def constrain(self, function: Callable[[Any], object], model: nn.Module | None = None) -> None:
@@ -124,7 +124,7 @@ class Worker(ObservedWorker):
         self._state.expect_table(name)
         table = self._tables.open(name, TableShape(rows, columns, DenseRows() if row is None else row), initial, cache, self._steps.take)
         self._state.resume_table(name)
-        self._checkpointing.last = self.clock
+        self._checkpointing.last = max(self._checkpointing.last, self.clock)
         return table
 
     def keep(self, **objects: Any) -> None:
