@@ -382,6 +382,24 @@ def test_classes_of_tensors_are_known() -> None:
     assert not torch_private.has_shapes_only(torch.Tensor)
 
 
+@uses("have_monitored_barriers", "_get_default_group")
+def test_monitored_barriers_of_other_groups_than_those_of_gloo_are_called() -> None:
+    class Group:
+        def monitored_barrier(self, timeout: object, wait_all_ranks: bool) -> None:
+            called.append((timeout, wait_all_ranks))
+
+    called: list[object] = []
+    c10d = torch.distributed.distributed_c10d
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (torch.distributed, c10d):
+            patch.setattr(module, "monitored_barrier", lambda *given: called.append(given))
+        torch_private.have_monitored_barriers(Group)
+        torch.distributed.monitored_barrier(Group(), 2.0, True)
+        c10d.monitored_barrier(of_gloo := object(), None)
+    assert called == [(timedelta(seconds=2), True), (of_gloo, None, False)]
+    assert inspect.getsource(c10d._get_default_group)
+
+
 def test_every_function_has_a_test() -> None:
     tree = ast.parse(inspect.getsource(torch_private))
     functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}

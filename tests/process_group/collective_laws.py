@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch import Tensor
 from torch.distributed import ReduceOp
+
+from polyrhythm.errors import CompositionError
 
 DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool,
@@ -265,6 +268,26 @@ def messages(rank: int, ranks: int) -> None:
     dist.recv(received, (rank - 1) % ranks)
     sending.wait()
     assert received.tolist() == [(rank - 1) % ranks] * 5
+    large, room = torch.full((200_000,), float(rank)), torch.empty(200_000)
+    sending = dist.isend(large, (rank + 1) % ranks, tag=2)  # longer than what is kept between two ranks
+    dist.barrier()  # which is reached although the send is not done
+    small = torch.empty(1)
+    to = dist.isend(torch.tensor([float(rank)]), (rank + 1) % ranks, tag=1)
+    assert dist.recv(small, tag=1) == (rank - 1) % ranks
+    assert small.item() == (rank - 1) % ranks
+    dist.recv(room, (rank - 1) % ranks, tag=2)
+    for work in (sending, to):
+        work.wait()
+    assert room.unique().tolist() == [(rank - 1) % ranks]
+    rooms = [torch.empty(3) for _ in range(ranks)]
+    others = [other for other in range(ranks) if other != rank]
+    operations = [dist.P2POp(dist.isend, torch.full((3,), float(rank)), other) for other in others]
+    operations += [dist.P2POp(dist.irecv, rooms[other], other) for other in others]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    assert [rooms[other][0].item() for other in others] == others
+    with pytest.raises(CompositionError):
+        dist.send(torch.sparse_coo_tensor([[0]], [1.0], (3,)), others[0])
 
 
 def empty_tensors(rank: int, ranks: int) -> None:

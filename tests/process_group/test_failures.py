@@ -116,16 +116,55 @@ def test_a_group_may_be_ended_and_made_again_over_the_same_store() -> None:
 
 
 def test_a_rank_that_had_ended_before_it_was_watched_is_lost() -> None:
+    lost: list[int] = []
     segment = SharedSegment.create(2)
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-        watch = Watchdog(group := MemoryGroup(segment, 0), SharedMembership(segment, 0, (os.getpid(), ended.pid)), [0, 7])
+        watch = Watchdog(
+            group := MemoryGroup(segment, 0), SharedMembership(segment, None, 0, (os.getpid(), ended.pid)), [0, 7], lost.append
+        )
     try:
         with pytest.raises(RunError, match="Rank 7 was lost"), watch.over(30, "a sum"):
             group.barrier()
+        assert lost == [1]
     finally:
         watch.close()
         segment.close()
+
+
+def a_roll_is_called(rank: int, ranks: int) -> list[str]:
+    short = timedelta(seconds=0.3)
+    dist.monitored_barrier(timeout=timedelta(seconds=30), wait_all_ranks=True)
+    errors = []
+    for all_ranks in (False, True):
+        if rank in (0, 1):
+            with pytest.raises(RuntimeError) as caught:
+                dist.monitored_barrier(timeout=short, wait_all_ranks=all_ranks)
+            errors.append(str(caught.value))
+    dist.barrier()
+    dist.group.WORLD.monitored_barrier(timedelta(seconds=30))
+    return errors
+
+
+def test_monitored_barrier_names_those_who_do_not_come() -> None:
+    first, second, *others = torch_ranks.run(a_roll_is_called, 4)
+    assert first[0].startswith("Rank 2 failed to pass monitoredBarrier in 300 ms")
+    assert first[1].startswith("Ranks 2, 3 failed to pass monitoredBarrier in 300 ms")
+    for text in second:
+        assert text.startswith("Rank 1 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0")
+    assert others == [[], []]
+
+
+def one_is_killed_before_it_sends(rank: int, ranks: int) -> str:
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(RunError) as caught:
+        dist.recv(torch.empty(3), 1)
+    return str(caught.value)
+
+
+def test_a_receive_from_a_killed_rank_ends() -> None:
+    assert "Rank 1 was lost" in torch_ranks.run(one_is_killed_before_it_sends, 2)[0]
 
 
 class Elsewhere:

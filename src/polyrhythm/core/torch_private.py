@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from functools import wraps
 from operator import attrgetter
 from typing import Any
 
@@ -198,6 +200,26 @@ def store_of(group: Any) -> Store:
 def number_collectives(group: Any) -> None:
     """Start gloo's numbering of collectives, as `init_process_group` does for its own groups: its debug checks compare the numbers."""
     group._set_sequence_number_for_group()
+
+
+def have_monitored_barriers(kind: type) -> None:
+    """Let `torch.distributed.monitored_barrier` call that of a group of `kind`: torch looks whether the backend's name is "gloo".
+
+    For all other groups it does what it did.
+    """
+    known: Any = torch.distributed.distributed_c10d
+    theirs = known.monitored_barrier
+
+    @wraps(theirs)
+    def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        chosen = known._get_default_group() if group is None else group
+        if not isinstance(chosen, kind):
+            theirs(group, timeout, wait_all_ranks)
+        else:
+            chosen.monitored_barrier(timedelta(seconds=timeout) if isinstance(timeout, float) else timeout, wait_all_ranks)  # type: ignore[attr-defined]
+
+    known.monitored_barrier = monitored_barrier
+    torch.distributed.monitored_barrier = monitored_barrier
 
 
 def timeout_of(group: Any) -> float:

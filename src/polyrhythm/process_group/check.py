@@ -12,7 +12,7 @@ from polyrhythm.process_group.operations import Reduction
 
 
 def sparse(tensors: Iterable[Tensor]) -> bool:
-    """True if any tensor on the CPU is not strided, such as a sparse one; gloo sums these."""
+    """True if any tensor on the CPU is not strided, such as a sparse one."""
     return any(tensor.layout != torch.strided and tensor.device.type == "cpu" for tensor in tensors)
 
 
@@ -23,6 +23,16 @@ def dense(*tensors: Tensor) -> None:
             raise CompositionError(
                 f"A tensor of layout {tensor.layout} on device {tensor.device} was given to a collective of polyrhythm: give dense tensors "
                 "on the CPU; only all_reduce takes sparse ones too."
+            )
+
+
+def summable_sparse(tensors: Iterable[Tensor], how: Reduction) -> None:
+    """Raises CompositionError unless all are of torch.sparse_coo, and are to be summed."""
+    for tensor in tensors:
+        if tensor.layout != torch.sparse_coo or tensor.device.type != "cpu" or str(how) != "SUM":
+            raise CompositionError(
+                f"all_reduce {how} was given a tensor of layout {tensor.layout} on device {tensor.device}: of sparse ones, polyrhythm sums "
+                "those of torch.sparse_coo on the CPU."
             )
 
 

@@ -34,6 +34,18 @@ class MemoryCollectives:
             self._reduce(flat, flat, how)
             put_back(tensor, flat)
 
+    def sum_sparse(self, tensors: Sequence[Tensor]) -> None:
+        """Each of the sparse `tensors` becomes its sum over the ranks."""
+        for tensor in tensors:
+            own = tensor.detach().coalesce()
+            counts = self._everyones(torch.tensor([own.values().shape[0]])).view(-1).tolist()
+            parts = []
+            for part in (own.indices().t(), own.values()):
+                outputs = [torch.empty(count, *part.shape[1:], dtype=part.dtype) for count in counts]
+                self.gather_lists([outputs], [part])
+                parts.append(torch.cat(outputs))
+            replace_sparse(tensor, parts[0].t(), parts[1])
+
     def reduce_to(self, tensors: Sequence[Tensor], how: Reduction, root: int) -> None:
         """Reduce `tensors` at rank `root` only; the other ranks keep theirs."""
         for tensor in tensors:
@@ -168,6 +180,12 @@ class MemoryCollectives:
 def flattened(tensor: Tensor) -> Tensor:
     """The numbers of `tensor` one after another: itself where it is so, else a copy. Autograd does not see what happens to it."""
     return tensor.detach().contiguous()
+
+
+def replace_sparse(tensor: Tensor, indices: Tensor, values: Tensor) -> None:
+    """Let the sparse `tensor` be the sum of `values` at `indices`."""
+    with torch.no_grad():  # a detached tensor would get these for itself
+        tensor.copy_(torch.sparse_coo_tensor(indices, values, tensor.shape, check_invariants=False).coalesce())
 
 
 def put_back(tensor: Tensor, flat: Tensor) -> None:

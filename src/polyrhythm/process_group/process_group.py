@@ -1,72 +1,96 @@
-"""A process group of torch.distributed whose members share memory.
+"""A process group of torch.distributed in real processes: its members share memory, or exchange messages between hosts."""
 
-What is not here (send and receive), and sums of sparse tensors, go to the gloo group within.
-"""
+# mypy: disable-error-code="override"
+# torch's stubs give these methods several signatures each, of which torch itself uses one
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from types import FrameType
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import AllreduceOptions, ProcessGroupGloo, Store
+from torch.distributed.distributed_c10d import Store
 
-from polyrhythm.core.shared_memory import MemoryGroup
-from polyrhythm.core.torch_private import backward_pass, timeout_of
-from polyrhythm.process_group import python_group
-from polyrhythm.process_group.collectives import MemoryCollectives
+from polyrhythm.core.torch_private import backward_pass, name_only_backend
+from polyrhythm.errors import CompositionError
+from polyrhythm.process_group import check, python_group
+from polyrhythm.process_group.engine import Engine
 from polyrhythm.process_group.python_group import Issue, IssueOptions, PythonGroup
-from polyrhythm.process_group.rendezvous import SharedMembership
-from polyrhythm.process_group.watchdog import Watchdog
+from polyrhythm.process_group.roll_call import RollCalls
 from polyrhythm.process_group.work_queue import CollectiveCall, WorkQueue
 
 
 class PolyrhythmGroup(PythonGroup[None]):
-    """Rank `shared.rank` of those who share `shared.segment`; `names` are their ranks in the whole job, for messages.
+    """Rank `rank` of `size`; what `engine` does, and `seconds` are the time for a wait where a call gives none.
 
     Collectives that the caller waits for are done in its own thread where nothing is before them; the others in one thread of the
     group, in the order in which they were issued. A rank that ends, or that does not come within the timeout, makes the waiting
     ones raise RunError, and the group is of no use then.
     """
 
-    def __init__(self, store: Store, shared: SharedMembership, gloo: ProcessGroupGloo, names: Sequence[int]) -> None:
-        assert shared.segment is not None
-        PythonGroup.__init__(self, store, shared.rank, shared.segment.ranks)
-        self._gloo: Any = gloo
-        self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
+    def __init__(self, store: Store, rank: int, size: int, engine: Engine, seconds: float) -> None:
+        PythonGroup.__init__(self, store, rank, size)
+        self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, name_only_backend(rank, size))
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
-        self._memory = MemoryGroup(shared.segment, shared.rank)
-        self._collectives = MemoryCollectives(self._memory)
-        self._watch = Watchdog(self._memory, shared, names)
-        self._queue = WorkQueue(self._watch)
+        self._engine = engine
+        self._seconds = seconds
+        self._issued = 0
+        self._queue = WorkQueue(engine)
+        self._roll_calls = RollCalls(rank, size, engine.send, engine.receive)
 
     def getBackendName(self) -> str:  # noqa: N802
         """The name of the backend in torch."""
         return "polyrhythm"
 
-    def _sum_sparse(self, tensors: list[Tensor], opts: AllreduceOptions) -> dist.Work:
-        return self._gloo.allreduce(tensors, opts)  # type: ignore[no-any-return]
+    def send(self, tensors: list[Tensor], to: int, tag: int = 0) -> dist.Work:
+        """Send a tensor to a member; it must not change before the work is done."""
+        return self._engine.send(self._alone(tensors, to), to, tag)
+
+    def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> dist.Work:
+        """Receive a tensor of a member into the given one."""
+        return self._engine.receive(self._alone(tensors, source), source, tag)
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int = 0) -> dist.Work:
+        """Receive the next tensor that any member sends."""
+        return self._engine.receive(self._alone(tensors, 0), None, tag)
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """Return when all have come. Raises RunError at rank 0, which names those who have not within `timeout`."""
+        self._roll_calls.hold(self._seconds if timeout is None else timeout.total_seconds(), wait_all_ranks)
 
     def shutdown(self) -> None:
-        """Finish what was issued and let go of the memory."""
+        """Finish what was issued and give back what was needed for it."""
         self._queue.close()
-        self._watch.close()
+        self._engine.close()
 
     def abort(self) -> None:
         """Stop waiting for the others."""
-        for rank in range(self.size()):
-            self._memory.lose(rank)
+        self._engine.abort()
         self.shutdown()
 
+    def _set_sequence_number_for_group(self) -> None:
+        """Collectives are numbered here."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._issued
+
+    def _alone(self, tensors: Sequence[Tensor], peer: int) -> Tensor:
+        check.dense(*tensors)
+        check.root(peer, self.size())
+        if len(tensors) != 1:
+            raise CompositionError(f"A send or receive was given {len(tensors)} tensors: give one.")
+        return tensors[0]
+
     def _issue(self, issue: Issue[None], opts: IssueOptions) -> dist.Work:
+        self._issued += 1
         seconds = opts.timeout.total_seconds()
-        if seconds <= 0:  # not given
-            seconds = timeout_of(self._gloo)
-        call = CollectiveCall(lambda: issue.do(self._collectives), issue.name, issue.outputs, seconds)
+        call = CollectiveCall(
+            lambda: issue.do(self._engine.collectives), issue.name, issue.outputs, seconds if seconds > 0 else self._seconds
+        )
         return self._queue.later(call) if opts.asyncOp and not _called_by_a_hook() else self._queue.now(call)
 
 

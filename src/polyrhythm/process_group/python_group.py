@@ -53,6 +53,9 @@ class Collectives(Protocol[R_co]):
     def reduce_all(self, tensors: Sequence[Tensor], how: Reduction) -> R_co:
         """Each of `tensors` becomes its reduction over the ranks."""
 
+    def sum_sparse(self, tensors: Sequence[Tensor]) -> R_co:
+        """Each of the sparse `tensors` becomes its sum over the ranks."""
+
     def reduce_to(self, tensors: Sequence[Tensor], how: Reduction, root: int) -> R_co:
         """Reduce `tensors` at rank `root` only; the other ranks keep theirs."""
 
@@ -128,16 +131,13 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
         """Have it done with the collectives of the group, in turn."""
         raise NotImplementedError
 
-    def _sum_sparse(self, tensors: list[Tensor], opts: AllreduceOptions) -> dist.Work:
-        """Sum tensors of which one is sparse."""
-        raise NotImplementedError
-
     def allreduce(self, tensors: list[Tensor] | Tensor, opts: AllreduceOptions | None = None) -> dist.Work:
         """Reduce `tensors` over all ranks, in place."""
         tensors = [tensors] if isinstance(tensors, Tensor) else tensors
         opts = opts or AllreduceOptions()
         if check.sparse(tensors):
-            return self._sum_sparse(tensors, opts)
+            check.summable_sparse(tensors, reduction(opts.reduceOp))
+            return self._issue(Issue("all_reduce", lambda made: made.sum_sparse(tensors), tensors, (tensors[0].dtype,)), opts)
         check.dense(*tensors)
         how = reduction(opts.reduceOp)
         check.reducible(tensors, how)

@@ -7,7 +7,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from polyrhythm.core.shared_memory import MemoryGroup
@@ -19,10 +19,14 @@ _log = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """Looks after the waits of a group: a thread that sleeps until another member's process ends, and looks at the clock now and then."""
+    """Looks after the waits of a group: a thread that sleeps until another member's process ends, and looks at the clock now and then.
 
-    def __init__(self, group: MemoryGroup, shared: SharedMembership, names: Sequence[int]) -> None:
+    `on_end` is called with the rank of a member whose process has ended.
+    """
+
+    def __init__(self, group: MemoryGroup, shared: SharedMembership, names: Sequence[int], on_end: Callable[[int], None]) -> None:
         self._group = group
+        self._on_end = on_end
         self._names = names
         self._deadline: float | None = None
         self._reason = ""
@@ -75,6 +79,7 @@ class Watchdog:
             "Look at what it printed last, and start all ranks again."
         )
         self._group.lose(rank)
+        self._on_end(rank)
 
     def _give_up(self) -> None:
         self._reason = self._reason or (

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
 from polyrhythm.errors import RunError
-from polyrhythm.process_group.watchdog import Watchdog
 
 CollectiveBody = Callable[[], None]
 _UNLIMITED = timedelta(0)
 _SHOWN = 4
+
+
+class Watch(Protocol):
+    """Ends waits that last too long."""
+
+    def over(self, seconds: float, what: object) -> AbstractContextManager[None]:
+        """A context that may wait for `seconds`. Raises RunError with the reason if it gave up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ class PendingWork(dist.Work):
         self._trigger: Future[None] = Future()
         self._future: Future[Any] | None = None
 
-    def fulfil(self, watch: Watchdog) -> None:
+    def fulfil(self, watch: Watch) -> None:
         """Do it, here and now."""
         try:
             with watch.over(self._call.seconds, self._call):
@@ -150,7 +157,7 @@ class CompletedWork(dist.Work):
 class WorkQueue:
     """One call after another. The thread starts with the first call that need not be waited for."""
 
-    def __init__(self, watch: Watchdog) -> None:
+    def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._queue: SimpleQueue[PendingWork | None] = SimpleQueue()
         self._waiting = 0

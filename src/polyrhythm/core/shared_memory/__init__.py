@@ -5,6 +5,8 @@ The reducers of real processes (`core.processes.collectives`) and the process gr
 
 from polyrhythm.core.shared_memory.group import MemoryGroup, Operation, can_share
 from polyrhythm.core.shared_memory.memory import SharedBytes
+from polyrhythm.core.shared_memory.ring_memory import RingMemory, Rings
+from polyrhythm.core.shared_memory.rings import rings_of
 from polyrhythm.core.shared_memory.segment import SharedSegment
 
-__all__ = ["MemoryGroup", "Operation", "SharedBytes", "SharedSegment", "can_share"]
+__all__ = ["MemoryGroup", "Operation", "RingMemory", "Rings", "SharedBytes", "SharedSegment", "can_share", "rings_of"]

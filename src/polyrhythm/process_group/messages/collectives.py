@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.errors import CompositionError
-from polyrhythm.process_group.collectives import flattened
+from polyrhythm.process_group.collectives import flattened, replace_sparse
 from polyrhythm.process_group.messages import algorithms
 from polyrhythm.process_group.messages.algorithms import Party
 from polyrhythm.process_group.operations import Reduction
@@ -28,6 +28,14 @@ class MessageCollectives:
         """Several tensors are reduced as one."""
         total = await algorithms.all_reduce(self._party, how.scaled(_joined(tensors)), how)
         _fill(tensors, total)
+
+    async def sum_sparse(self, tensors: Sequence[Tensor]) -> None:
+        for tensor in tensors:
+            own = tensor.detach().coalesce()
+            indices = await algorithms.all_gather(self._party, _line(own.indices().t()))
+            values = await algorithms.all_gather(self._party, _line(own.values()))
+            rows = torch.cat(indices).view(-1, own.sparse_dim()).t()
+            replace_sparse(tensor, rows, torch.cat(values).view(-1, *own.values().shape[1:]))
 
     async def reduce_to(self, tensors: Sequence[Tensor], how: Reduction, root: int) -> None:
         total = await algorithms.reduce(self._party, how.scaled(_joined(tensors)), how, root)

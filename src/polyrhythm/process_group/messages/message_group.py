@@ -12,13 +12,12 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import AllreduceOptions, Store
+from torch.distributed.distributed_c10d import Store
 
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.torch_private import name_only_backend
-from polyrhythm.errors import CompositionError
 from polyrhythm.process_group import check
 from polyrhythm.process_group.collectives import flattened
 from polyrhythm.process_group.messages.algorithms import BytesSent, Party
@@ -127,9 +126,6 @@ class MessageGroup(PythonGroup[Doing]):
         if not opts.asyncOp:
             work.wait()
         return work
-
-    def _sum_sparse(self, tensors: list[Tensor], opts: AllreduceOptions) -> dist.Work:
-        raise CompositionError("all_reduce was given a sparse tensor, which groups of several hosts do not sum: give tensor.to_dense().")
 
     def _begin(self, work: MessageWork, do: Callable[[], Doing]) -> MessageWork:
         """Start it after what was computed so far; the program continues."""
