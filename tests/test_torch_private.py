@@ -299,18 +299,6 @@ def test_the_store_of_the_process_group_is_found() -> None:
     assert there == b"here"
 
 
-@uses("number_collectives", "_set_sequence_number_for_group")
-def test_the_collectives_of_gloo_are_numbered() -> None:
-    gloo = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timeout=timedelta(seconds=5))
-    torch_private.number_collectives(gloo)
-    assert gloo._get_sequence_number_for_group() == 0
-
-
-@uses("timeout_of", "ProcessGroupGloo.Options._timeout")
-def test_the_timeout_of_gloo_is_read() -> None:
-    assert torch_private.timeout_of(dist.ProcessGroupGloo(dist.HashStore(), 0, 1, timeout=timedelta(seconds=5))) == 5.0
-
-
 @uses("NormBase", "_NormBase")
 @uses("BatchNorm", "_BatchNorm")
 def test_layers_with_statistics_of_batches_have_one_class() -> None:

@@ -197,11 +197,6 @@ def store_of(group: Any) -> Store:
     return store
 
 
-def number_collectives(group: Any) -> None:
-    """Start gloo's numbering of collectives, as `init_process_group` does for its own groups: its debug checks compare the numbers."""
-    group._set_sequence_number_for_group()
-
-
 def have_monitored_barriers(kind: type) -> None:
     """Let `torch.distributed.monitored_barrier` call that of a group of `kind`: torch looks whether the backend's name is "gloo".
 
@@ -220,11 +215,6 @@ def have_monitored_barriers(kind: type) -> None:
 
     known.monitored_barrier = monitored_barrier
     torch.distributed.monitored_barrier = monitored_barrier
-
-
-def timeout_of(group: Any) -> float:
-    """The seconds that a group of gloo allows for a collective to which none were given."""
-    return float(group.options._timeout.total_seconds())
 
 
 def factor_of(op: Any) -> float | Tensor:

@@ -3,7 +3,7 @@
     import polyrhythm.process_group
     torch.distributed.init_process_group("polyrhythm")
 
-Processes of one host then exchange through memory that they share. A group with members on several hosts uses gloo.
+Processes of one host then exchange through memory that they share, those of several hosts through authenticated connections.
 """
 
 from polyrhythm.process_group.process_group import PolyrhythmGroup

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import torch.distributed as dist
-from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo, Store  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from polyrhythm.core.torch_private import have_monitored_barriers, number_collectives
+from polyrhythm.core.torch_private import have_monitored_barriers
+from polyrhythm.process_group.engine import Engine
 from polyrhythm.process_group.process_group import PolyrhythmGroup
 from polyrhythm.process_group.python_group import PythonGroup
 from polyrhythm.process_group.rendezvous import rendezvous
@@ -25,21 +28,30 @@ def register() -> None:
         have_monitored_barriers(PythonGroup)
 
 
-def create(options: Any, _unused: object = None) -> ProcessGroup | ProcessGroupGloo:
+def create(options: Any, _unused: object = None) -> PolyrhythmGroup:
     """The group of those who call this with the same store. All come to the same result on whether they share memory."""
     # one store may see several groups of this name, one after another: what the last one wrote there is not for this one
     number = options.store.add(f"meetings/{options.group_rank}", 1)
     store = PrefixStore(f"meeting {number}", options.store)
-    shared = rendezvous(store, options.group_rank, options.group_size)
-    if shared.segment is None:
-        _log.warning("This process group uses gloo, not shared memory: %s", shared.reason)
-        return _gloo(options, PrefixStore("gloo", store))
     names = options.global_ranks_in_group or list(range(options.group_size))
     seconds = options.timeout.total_seconds()
-    return PolyrhythmGroup(options.store, options.group_rank, options.group_size, WithinHost(shared, names, seconds), seconds)
+    shared = rendezvous(store, options.group_rank, options.group_size)
+    engine: Engine
+    if shared.segment is None:
+        _log.warning("Not all members of this process group share memory, so they exchange messages: %s", shared.reason)
+        engine = _between_hosts(store, options.group_rank, names, seconds)
+    else:
+        engine = WithinHost(shared, names, seconds)
+    return PolyrhythmGroup(options.store, options.group_rank, options.group_size, engine, seconds)
 
 
-def _gloo(options: Any, store: Store) -> ProcessGroupGloo:
-    gloo = ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=options.timeout)
-    number_collectives(gloo)
-    return gloo
+def _between_hosts(store: Store, rank: int, names: Sequence[int], seconds: float) -> Engine:
+    from polyrhythm.process_group.between_hosts import BetweenHosts  # takes time to import, and most groups are of one host
+    from polyrhythm.process_group.layout import layout_of
+    from polyrhythm.process_group.network import network_of
+
+    network = network_of(store, rank, names, seconds)
+    layout = layout_of(store, rank, names)
+    if rank == 0:
+        store.set("topic", secrets.token_hex(4))
+    return BetweenHosts(network, f"pg/{store.get('topic').decode()}", layout, seconds)

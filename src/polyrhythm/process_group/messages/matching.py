@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from torch import Tensor
 
@@ -32,6 +33,20 @@ class ReceiveWork(MessageWork):
         return self.source
 
     source_rank = _source_rank
+
+
+class Receiving(Protocol):
+    """A receive that was issued as `call`, into `outputs`; `source` is the rank of the sender, once it is known."""
+
+    @property
+    def call(self) -> Call:
+        """What was issued."""
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        """Where it goes to."""
+
+    source: int
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +83,7 @@ class Matching:
             else:
                 self._early.append(message)
 
-    def take(self, source: int | None, tag: int, work: ReceiveWork) -> Callable[[], Doing]:
+    def take(self, source: int | None, tag: int, work: Receiving) -> Callable[[], Doing]:
         """Receive into the outputs of `work`; it is posted at once, so that receives are matched in the order of the calls."""
         posted = _Posted(source, tag)
         early = next((message for message in self._early if posted.takes(message)), None)
@@ -80,7 +95,7 @@ class Matching:
             posted.come.open()
         return partial(self._received, posted, work)
 
-    async def _received(self, posted: _Posted, work: ReceiveWork) -> None:
+    async def _received(self, posted: _Posted, work: Receiving) -> None:
         await self._port.wait(posted.come)
         message = posted.message
         assert message is not None
