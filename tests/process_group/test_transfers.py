@@ -17,16 +17,16 @@ from polyrhythm.core.shared_memory import RingMemory, rings_of
 from polyrhythm.core.shared_memory.portable_rings import PortableRings
 from polyrhythm.core.shared_memory.ring_memory import Rings, capacity
 from polyrhythm.errors import RunError
-from polyrhythm.process_group.transfers import Transfers
+from polyrhythm.process_group.transfers import RingTransfers
 
 Engine = Callable[[RingMemory, int], Rings]
 PAIRS = [(rings_of, rings_of), (PortableRings, PortableRings), (rings_of, PortableRings), (PortableRings, rings_of)]
 
 
 @contextmanager
-def ranks(*engines: Engine, seconds: float = 20.0) -> Iterator[list[Transfers]]:
+def ranks(*engines: Engine, seconds: float = 20.0) -> Iterator[list[RingTransfers]]:
     memory = RingMemory.create(len(engines))
-    found = [Transfers(memory, rank, [10, 11, 12], seconds, engine) for rank, engine in enumerate(engines)]
+    found = [RingTransfers(memory, rank, [10, 11, 12], seconds, engine) for rank, engine in enumerate(engines)]
     try:
         yield found
     finally:

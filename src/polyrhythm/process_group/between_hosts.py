@@ -21,10 +21,10 @@ from polyrhythm.core.processes.runtime.driving import drive, serves_alike
 from polyrhythm.errors import DeadlockError, RunError
 from polyrhythm.process_group.collectives import flattened
 from polyrhythm.process_group.host_collectives import HostCollectives
-from polyrhythm.process_group.layout import Layout
-from polyrhythm.process_group.messages.calls import Call, line_of_caller
+from polyrhythm.process_group.layout import HostLayout
+from polyrhythm.process_group.messages.calls import IssuedCall, line_of_caller
 from polyrhythm.process_group.messages.matching import Matching
-from polyrhythm.process_group.network import Network
+from polyrhythm.process_group.network import HostNetwork
 from polyrhythm.process_group.work_queue import shown
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ _TIMED_OUT = (
 class HostsWork(dist.Work):
     """A send or receive of `tensors` with `peer` (None: anyone), over the network; `source` is the sender, once it is known."""
 
-    def __init__(self, call: Call, outputs: list[Tensor], peer: int | None, seconds: float) -> None:
+    def __init__(self, call: IssuedCall, outputs: list[Tensor], peer: int | None, seconds: float) -> None:
         dist.Work.__init__(self)
         self.call, self.outputs, self.peer, self.source = call, outputs, peer, -1
         self._seconds = seconds
@@ -99,7 +99,7 @@ class HostsWork(dist.Work):
 class BetweenHosts:
     """The part of rank `layout.rank` of a group with the topics `topic`, in `network`; `seconds` are the time for a wait."""
 
-    def __init__(self, network: Network, topic: str, layout: Layout, seconds: float) -> None:
+    def __init__(self, network: HostNetwork, topic: str, layout: HostLayout, seconds: float) -> None:
         self._network, self._topic, self._layout, self._seconds = network, topic, layout, seconds
         self._node = network.node
         self._names = layout.names
@@ -155,8 +155,8 @@ class BetweenHosts:
     def _work(self, what: str, tensor: Tensor, peer: int | None) -> HostsWork:
         return HostsWork(self._call(what, [tensor]), [tensor], peer, self._seconds)
 
-    def _call(self, kind: str, of: Sequence[Tensor]) -> Call:
-        return Call(kind, shown(of), self._topic, self._members, self._issued, line_of_caller())
+    def _call(self, kind: str, of: Sequence[Tensor]) -> IssuedCall:
+        return IssuedCall(kind, shown(of), self._topic, self._members, self._issued, line_of_caller())
 
     def _begin(self, work: HostsWork, do: Callable[[], Coroutine[Effect[Any], Any, None]]) -> None:
         """Do it in the loop, in the order of these calls."""

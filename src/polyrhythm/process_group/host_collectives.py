@@ -17,10 +17,10 @@ from torch import Tensor
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.process_group.collectives import flattened
-from polyrhythm.process_group.layout import Layout
+from polyrhythm.process_group.layout import HostLayout
 from polyrhythm.process_group.messages import algorithms
-from polyrhythm.process_group.messages.algorithms import Party, Tally
-from polyrhythm.process_group.messages.calls import Call
+from polyrhythm.process_group.messages.algorithms import BytesSent, Party
+from polyrhythm.process_group.messages.calls import IssuedCall
 from polyrhythm.process_group.messages.collectives import Doing, MessageCollectives
 from polyrhythm.process_group.operations import Reduction
 
@@ -31,7 +31,12 @@ class HostCollectives:
     """Those of the rank of `layout`; `complete` runs a coroutine to its end, and `call` describes what is issued."""
 
     def __init__(
-        self, layout: Layout, port: Port, members: tuple[str, ...], complete: Complete, call: Callable[[str, Sequence[Tensor]], Call]
+        self,
+        layout: HostLayout,
+        port: Port,
+        members: tuple[str, ...],
+        complete: Complete,
+        call: Callable[[str, Sequence[Tensor]], IssuedCall],
     ) -> None:
         self._layout, self._port, self._members, self._complete, self._call = layout, port, members, complete, call
         self._count = 0
@@ -140,7 +145,7 @@ class HostCollectives:
     def _party(self, members: tuple[str, ...], rank: int, part: str, name: str, tensors: Sequence[Tensor], *alike: object) -> Party:
         self._count += 1
         call = replace(self._call(" ".join([name, *map(str, alike)]), tensors), members=members)
-        return Party(self._port, members, rank, f"{call.group}/{part}/{self._count}", call, Tally())
+        return Party(self._port, members, rank, f"{call.group}/{part}/{self._count}", call, BytesSent())
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:

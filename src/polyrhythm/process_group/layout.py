@@ -16,7 +16,7 @@ from polyrhythm.process_group.watchdog import Watchdog
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class HostLayout:
     """Rank `rank` of members whose ranks in the job are `names`; `hosts` are the members of each host, all as many, if memory is shared.
 
     Then `memory` is that of this host, in which this rank has the number of its place in its row of `hosts`, and `watch` looks after it.
@@ -40,14 +40,14 @@ class Layout:
             self.watch.close()
 
 
-def layout_of(store: Store, rank: int, names: Sequence[int]) -> Layout:
+def layout_of(store: Store, rank: int, names: Sequence[int]) -> HostLayout:
     """That of a group whose members all call this with the same `store`."""
     store.set(f"host/{rank}", os.environ.get(HOST, "") or this_host())
     found: dict[bytes, list[int]] = {}
     for each in range(len(names)):
         found.setdefault(store.get(f"host/{each}"), []).append(each)
     hosts = tuple(map(tuple, found.values()))
-    plain = Layout(rank, tuple(names))
+    plain = HostLayout(rank, tuple(names))
     if len(hosts) == 1 or len(hosts[0]) == 1 or len({len(host) for host in hosts}) > 1:
         return plain
     mine = next(host for host in hosts if rank in host)
@@ -58,4 +58,4 @@ def layout_of(store: Store, rank: int, names: Sequence[int]) -> Layout:
         return plain
     memory = MemoryGroup(shared.segment, shared.rank)
     watch = Watchdog(memory, shared, [names[each] for each in mine], lambda lost: None)
-    return Layout(rank, tuple(names), hosts, memory, watch)
+    return HostLayout(rank, tuple(names), hosts, memory, watch)

@@ -36,10 +36,10 @@ _LOOK_SECONDS = 0.01
 _TOGETHER_SECONDS = 0.2
 """A process that ends in order says so before its connections end."""
 _log = logging.getLogger("polyrhythm.process_group")
-_known: dict[str, Network] = {}
+_known: dict[str, HostNetwork] = {}
 
 
-class Network:
+class HostNetwork:
     """The node of this process, `rank` of the job, in the network `name`, and the groups that use it."""
 
     def __init__(self, name: str, rank: int, secret: bytes, ip: str) -> None:
@@ -109,7 +109,7 @@ class Network:
                 call(rank_of(name))
 
 
-def network_of(store: Store, rank: int, names: Sequence[int], seconds: float) -> Network:
+def network_of(store: Store, rank: int, names: Sequence[int], seconds: float) -> HostNetwork:
     """That of the processes of ranks `names` of the job, of which `rank` calls this; `store` is theirs alone.
 
     They use the first of the networks of member 0 that all of them are in, else they make one.
@@ -128,7 +128,7 @@ def network_of(store: Store, rank: int, names: Sequence[int], seconds: float) ->
         _log.warning(
             "The connections of this process group are not protected from those who can read its store: set %s for all processes.", SECRET
         )
-    made = Network(name, names[rank], hmac.digest(key or PUBLIC, drawn.encode(), "sha256"), bind)
+    made = HostNetwork(name, names[rank], hmac.digest(key or PUBLIC, drawn.encode(), "sha256"), bind)
     store.set(f"address/{rank}", msgspec.json.encode(msgspec.structs.replace(made.address, ip=ip)).decode())
     found = [store.get(f"address/{each}") for each in range(len(names))]
     made.connect({worker(each): msgspec.json.decode(one, type=Address) for each, one in zip(names, found, strict=True)}, seconds)

@@ -44,7 +44,7 @@ class _Early:
         return self.room.data_ptr()
 
 
-class Transfers:
+class RingTransfers:
     """Those of rank `rank` of the ones who share `memory`; `names` are their ranks in the whole job, `seconds` the time for a wait."""
 
     def __init__(

@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.core.shared_memory import MemoryGroup
 from polyrhythm.process_group.collectives import MemoryCollectives
 from polyrhythm.process_group.rendezvous import SharedMembership
-from polyrhythm.process_group.transfers import Transfers
+from polyrhythm.process_group.transfers import RingTransfers
 from polyrhythm.process_group.watchdog import Watchdog
 
 
@@ -22,7 +22,7 @@ class WithinHost:
         assert shared.segment is not None
         assert shared.rings is not None
         self._memory = MemoryGroup(shared.segment, shared.rank)
-        self._transfers = Transfers(shared.rings, shared.rank, names, seconds)
+        self._transfers = RingTransfers(shared.rings, shared.rank, names, seconds)
         self._watch = Watchdog(self._memory, shared, names, self._transfers.lose)
         self.collectives = MemoryCollectives(self._memory)
 

@@ -39,7 +39,7 @@ class Receiving(Protocol):
     """A receive that was issued as `call`, into `outputs`; `source` is the rank of the sender, once it is known."""
 
     @property
-    def call(self) -> Call:
+    def call(self) -> IssuedCall:
         """What was issued."""
 
     @property
