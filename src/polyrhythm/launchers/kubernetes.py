@@ -32,8 +32,8 @@ class Kubernetes(EngineRuntime):
     `image` must have Python as `python`, Polyrhythm and what the training function imports. Each pod asks for `cpus` cores, `memory` and
     `gpus` NVIDIA devices; `claim` is a PersistentVolumeClaim, mounted at `mount`, for data and checkpoints that all pods share. Pods must
     reach this process at `driver`, by default the address of its default route: so this process is usually in a pod of the cluster too. If
-    a pod is lost, the Job replaces it, and the run continues from its newest checkpoint, up to `restarts` times. `startup` seconds
-    include what it takes to find nodes and to pull the image.
+    a pod is lost, the Job replaces it, and the run continues from its newest checkpoint, up to `restarts` times; in a crew that changes it
+    joins the others, who do not stop. `startup` seconds include what it takes to find nodes and to pull the image.
     """
 
     image: str

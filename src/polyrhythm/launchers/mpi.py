@@ -21,8 +21,9 @@ class Mpi(EngineRuntime):
     """Runs by MPI's launcher, which places the workers by its own `options`: ("--hostfile", "hosts", "--map-by", "node").
 
     `launcher` is the command that starts them: mpirun, mpiexec of any implementation. MPI carries none of the traffic. If a
-    worker is lost, MPI ends the others, and all are started again up to `restarts` times, to continue from the newest checkpoint. Several
-    hosts need `driver`, an address of this host that they can reach, where that is not the one of its default route.
+    worker is lost, MPI ends the others, and all are started again up to `restarts` times, to continue from the newest checkpoint; in a crew
+    that changes the others do not stop, and its task starts another process. Several hosts need `driver`, an address of this
+    host that they can reach, where that is not the one of its default route.
     """
 
     launcher: str = "mpirun"

@@ -28,8 +28,8 @@ class Ray(EngineRuntime):
     `address` is the cluster's, as of `ray.init`; without one the cluster that this process is connected with or finds, else a new one
     on this host. `placement` is the strategy of the placement group: "PACK" onto few nodes, "SPREAD" over many, or their strict forms.
     `resources` are further ones that each actor needs, `runtime_env` as of `ray.init`. `driver` is an address of this host that the
-    actors can reach, where Ray does not know it. If a task is lost, it is started again
-    up to `restarts` times, and the run continues from its newest checkpoint. All actors must have come within `startup` seconds.
+    actors can reach, where Ray does not know it. If a task is lost, it is started again up to `restarts` times, and the run continues from
+    its newest checkpoint; in a crew that changes it joins the others, who do not stop. All actors must have come within `startup` seconds.
     """
 
     address: str | None = None

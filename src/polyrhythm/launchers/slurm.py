@@ -22,8 +22,9 @@ class Slurm(EngineRuntime):
 
     `options` are those of srun: ("--nodes=2", "--partition=gpu", "--gpus-per-task=1", "--time=2:00:00"). All nodes must see the
     installation of Python at the same path. If a task is lost, the step is ended and started again, up to `restarts` times, and the run
-    continues from its newest checkpoint. `driver` is an address of this host that the nodes can reach, where that is not the one of its
-    default route. `startup` seconds include the time in the queue.
+    continues from its newest checkpoint; in a crew that changes the others do not stop, and the task starts another process. `driver` is
+    an address of this host that the nodes can reach, where that is not the one of its default route. `startup` seconds include the time in
+    the queue.
     """
 
     options: Sequence[str] = ()

@@ -29,8 +29,8 @@ class Spark(EngineRuntime):
 
     `session` is a SparkSession, by default the active one or, without any, one of Spark's own configuration. There must be a slot for each
     worker at the same time. If a task is lost, Spark ends the stage, and it is submitted again up to `restarts` times, to continue from the
-    newest checkpoint. `driver` is an address of this host that executors can reach; by default Spark's own
-    `spark.driver.host`.
+    newest checkpoint; in a crew that changes the others do not stop, and the task starts another process. `driver` is an address of this
+    host that executors can reach; by default Spark's own `spark.driver.host`.
     """
 
     session: Any = None

@@ -25,7 +25,8 @@ _AGENT = ("-m", "torch.distributed.run")
 class Torchrun(EngineRuntime):
     """Runs by torchrun's elastic agents, which start all workers again up to `restarts` times if one is lost.
 
-    The run then continues from its newest checkpoint. Without `hosts` there is one agent, on this host. Otherwise there is one on each of
+    The run then continues from its newest checkpoint; in a crew that changes the others do not stop, and the task of the lost worker starts
+    another process. Without `hosts` there is one agent, on this host. Otherwise there is one on each of
     them, started by `reach`, a command to which a line for a shell of that host is added; each gets an equal part of the workers. The
     agents meet at `endpoint`, an address of the first host, by default its port 29500; workers reach this process at `driver`, by default
     the address of its default route. Python (`python`) and checkpoints must be at the same paths on all hosts. All workers must have come
