@@ -11,6 +11,12 @@ def test_the_first_difference_is_named_with_who_has_what() -> None:
     assert difference({"worker/0": {"seed": "1"}, "worker/1": {"seed": "1"}}) is None
 
 
+def test_a_worker_that_is_elsewhere_is_not_said_to_lack_what_the_others_compare() -> None:
+    found = difference({"worker/0": {"final weights": "equal"}, "worker/1": {"model": "a"}, "worker/2": {"model": "a"}})
+    elsewhere = "worker/1 and worker/2 have come to another call, in which the model of all is compared"
+    assert found == f"worker/0 has final weights equal, {elsewhere}"
+
+
 def test_rounds_follow_each_other_for_each_worker_by_itself() -> None:
     agreements = Agreements()
     assert [agreements.submit("worker/0", {"a": "1"}, "do alike"), agreements.submit("worker/0", {"b": "1"}, "do alike")] == [0, 1]

@@ -76,12 +76,14 @@ def first_difference(submitted: Mapping[str, Facts]) -> tuple[str, str] | None:
         for name in sorted(submitted, key=place):
             groups.setdefault(submitted[name].get(what), []).append(name)
         if len(groups) > 1:
-            return what, ", ".join(_part(names, what, value) for value, names in list(groups.items())[:_SHOWN])
+            return what, ", ".join(_part(names, what, value, submitted[names[0]]) for value, names in list(groups.items())[:_SHOWN])
     return None
 
 
-def _part(names: Sequence[str], what: str, value: str | None) -> str:
+def _part(names: Sequence[str], what: str, value: str | None, facts: Facts) -> str:
     has = "has" if len(names) == 1 else "have"
+    if value is None and facts:
+        return f"{listed(names)} {has} come to another call, in which the {next(iter(facts))} of all is compared"
     return f"{listed(names)} {has} {f'no {what}' if value is None else f'{what} {value}'}"
 
 

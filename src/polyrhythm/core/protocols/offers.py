@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -89,6 +89,8 @@ class Offers:
     """Gradients where they lie, without one vector of them."""
     late: Late | None = None
     """Responses to updates some steps later; without it `exchange` returns them itself."""
+    come: Callable[[], int] | None = None
+    """The number of sums that have come, where they come later than the exchanges that begin them."""
     tensors: Tensors | None = None
     """Gradients tensor by tensor."""
     writes: RowWrites | None = None

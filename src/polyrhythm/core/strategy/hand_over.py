@@ -18,14 +18,16 @@ class HandOver:
     """The `state` to continue from, the worker's `own` or a donor's, and those of workers that have `left`, for one of the others.
 
     `furthest` is the number of steps of the worker that has taken most: where each has weights of its own and all exchange at the same
-    steps, the others take theirs up to that one alone. `used` is what each member of the view before has used of the data, and `donor` the
-    worker whose position those have who have joined. `kept` is what this worker's replicas had not sent where the `state` is a donor's.
+    steps, the others take theirs up to that one alone; where sums come late, up to the last that the donor has `completed`. `used` is what
+    each member of the view before has used of the data, and `donor` the worker whose position those have who have joined. `kept` is what
+    this worker's replicas had not sent where the `state` is a donor's.
     """
 
     state: StateTree
     own: bool
     left: Sequence[StateTree] = ()
     furthest: int = 0
+    completed: int = 0
     used: Mapping[str, StateTree] = field(default_factory=dict)
     donor: str = ""
     kept: Sequence[Kept] = ()

@@ -70,6 +70,11 @@ class Part:
         return self.payload.steps_here and (waits or not self.sends_gradients)
 
     @property
+    def comes_late(self) -> bool:
+        """True if the workers may be some exchanges apart, because each returns the result of an earlier one."""
+        return self.planned.exchange.topology.traits.late > 0
+
+    @property
     def overlaps(self) -> bool:
         """True if gradients are exchanged from `backward()` on, and not in `optimizer.step()` alone."""
         return self.overlap is not None or self.deferral is not None

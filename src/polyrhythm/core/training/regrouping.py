@@ -49,15 +49,17 @@ class Regrouping:
 
     @property
     def progress(self) -> tuple[int, ...]:
-        """The numbers of completed exchanges by model; 0 where workers do not act together, and each repeats what it has sent.
+        """The numbers of completed exchanges by model; 0 where workers do not act together, and each repeats what it has sent. Then the
+        broadcasts and the like, and the sums that have come later than the exchanges that began them.
 
         A worker that joins, and is interrupted before it has attached all models, has none.
         """
         if self.begins:
             return (NONE,)
-        replicas = self.models.replicas
-        exchanges = (each.made.completed if any(part.local.acts_alike for part in each.parts) else 0 for each in replicas)
-        return (*exchanges, self.calls.completed)
+        alike = [each for each in self.models.replicas if any(part.local.acts_alike for part in each.parts)]
+        late = [part.channel.offers.come for each in alike for part in each.parts]
+        sums = [come() for come in late if come is not None]
+        return (*(each.made.completed if each in alike else 0 for each in self.models.replicas), self.calls.completed, *sums)
 
     @property
     def completed(self) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,10 +9,8 @@ from torch import Tensor
 
 from polyrhythm.core.collectives.broadcast import broadcast
 from polyrhythm.core.kernel.effects import Wait
-from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.protocols.capability import Capability
-from polyrhythm.core.protocols.merge import AnyContribution, Contribution
-from polyrhythm.core.protocols.offers import NOTHING
+from polyrhythm.core.protocols.offers import Offers
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
@@ -25,6 +21,7 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
 from polyrhythm.topology.collective.all_reduce import AllReduce
 from polyrhythm.topology.collective.collective_client import CollectiveClient
+from polyrhythm.topology.collective.late_sums import LateSum, LateSums
 from polyrhythm.topology.collective.late_updates import LateUpdates
 from polyrhythm.topology.families import COLLECTIVE
 
@@ -73,87 +70,61 @@ class Delayed:
         )
 
 
-@dataclass(slots=True)
-class _UnderWay:
-    """An exchange; `ended` is open when its contributions are there."""
-
-    ended: Latch = field(default_factory=Latch)
-    contributions: Sequence[AnyContribution] = ()
-
-
 class _Pipeline:
-    """`under_way` are the exchanges whose result was not used yet, the oldest first.
+    """An exchange begins a sum, and returns an older one.
 
     Sums are made by messages: a runtime's own have no names, and must come in one order at all workers, which exchanges that run
     concurrently do not have.
     """
-
-    offers = NOTHING
 
     def __init__(self, settings: Delayed, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
         self.settings = settings
         self.client = client
         self.group = endpoint.group
         self.port = endpoint.port
-        self.under_way: deque[_UnderWay] = deque()
+        self.sums = LateSums(client)
+        self.offers = Offers(come=lambda: self.sums.come)
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
         return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        last = self.under_way[-1] if self.under_way else None
-        self.under_way.append(mine := _UnderWay())
-        await self.port.spawn(f"step {clock}", self._exchange(mine, last, value, clock, rates))
-        if clock > self.settings.warmup and len(self.under_way) <= self.settings.steps:
+        sums = self.sums
+        last = sums.held[-1] if sums.held else None
+        await self.port.spawn(f"step {clock}", self._sum(sums.begin(clock), last, value, rates))
+        if clock > self.settings.warmup and len(sums.held) <= self.settings.steps:
             return ApplyContributions([])
-        return ApplyContributions(await self._oldest())
+        return ApplyContributions([await sums.oldest()])
 
-    async def _exchange(self, mine: _UnderWay, last: _UnderWay | None, value: Tensor, clock: int, rates: tuple[float, ...]) -> None:
+    async def _sum(self, mine: LateSum, last: LateSum | None, value: Tensor, rates: tuple[float, ...]) -> None:
         since = self.port.now()
         if last is not None:
             await Wait(last.ended)
             self.port.progressed(self.client.subject, "queue", since)
-        mine.contributions = [Contribution((await self.client.aggregate(value, clock)).total, self.group.size, rates=rates)]
-        mine.ended.open()
-
-    async def _oldest(self) -> Sequence[AnyContribution]:
-        await Wait(self.under_way[0].ended)
-        return self.under_way.popleft().contributions
+        await self.sums.make(mine, value, rates)
 
     async def finish(self) -> Response:
-        left = [await self._oldest() for _ in range(len(self.under_way))]
-        return ApplyOneByOne([contribution for each in left for contribution in each])
+        return ApplyOneByOne([await self.sums.oldest() for _ in range(len(self.sums.held))])
 
     async def drain(self, step: int) -> str:
-        for each in self.under_way:
-            await Wait(each.ended)
+        await self.sums.drain()
         return ""
 
     def export(self) -> StateTree:
-        sums = [[(each.value, each.count, each.rates) for each in held.contributions] for held in self.under_way]
-        return {"sums": sums, "client": self.client.export()}
+        return self.sums.export()
 
     def restore(self, state: StateTree) -> None:
-        self.client.restore(state["client"])
-        self._restore_sums(state)
+        self.sums.restore(state)
 
     def take_over(self, state: StateTree, own: bool) -> None:
-        """With the sums that have come: they are of all workers of then, and equal at each."""
-        self.client.take_over(state["client"], own)
-        self._restore_sums(state)
+        self.sums.take_over(state, own)
 
     def inherit(self, residual: Tensor) -> None:
-        self.client.inherit(residual)
-
-    def _restore_sums(self, state: StateTree) -> None:
-        self.under_way.clear()
-        for sums in state["sums"]:
-            self.under_way.append(held := _UnderWay(contributions=[Contribution(value, count, 0, rates) for value, count, rates in sums]))
-            held.ended.open()
+        self.sums.inherit(residual)
 
     def states(self) -> list[tuple[State, Tensor]]:
-        return self.client.states()
+        return self.sums.states()
 
 
 EXAMPLES = ()  # its sums come late, which the laws of members exclude; its own tests have it
