@@ -77,24 +77,31 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--part", choices=("undisturbed", "killed"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--detection", type=float, default=0.0, help="virtual seconds of standstill after a kill, measured by elastic_kills.py"
+    )
+    parser.add_argument("--real", type=Path, help="the JSON of an earlier run, whose real runs are not repeated")
     parser.add_argument("--samples", type=int, help="windows of the text, in place of what takes the given time")
     given = parser.parse_args()
     if given.part:
         given.json.write_text(json.dumps(part(given.part, given.samples, given.minutes)))
         return
-    samples = given.samples
+    earlier = json.loads(given.real.read_text()) if given.real else {}
+    samples = earlier["undisturbed"]["samples"] if earlier else given.samples
     if not samples:
         short, _ = measured(CharsGpt(samples=4096), pr.Processes(), WORKERS)
         samples = int(short["samples"] / short["seconds"] * 30 * given.minutes) // 64 * 64
-    found = both(samples, given.minutes)
+    found = earlier or both(samples, given.minutes)
     for name, row in found.items():
         print(name, row, flush=True)
     faults = (Preemptions(RATE_PER_HOUR, back_after=BACK_AFTER, horizon=54 * given.minutes),)
-    simulator = pr.Simulator(network=pr.Instant(), devices=Profile("measured", (found["undisturbed"]["step_time"],)), faults=faults)
+    simulator = pr.Simulator(
+        network=pr.Instant(), devices=Profile("measured", (found["undisturbed"]["step_time"],)), faults=faults, detection=given.detection
+    )
     job = CharsGpt(samples=samples, context=16, layers=1, width=16, heads=1)
-    found["virtual"], _ = measured(job, simulator, pr.Crew(1, WORKERS, replace=False))
-    print("virtual", found["virtual"], flush=True)
-    found["load"] = os.getloadavg()
+    found[f"virtual, {given.detection:g} s of standstill"], _ = measured(job, simulator, pr.Crew(1, WORKERS, replace=False))
+    found.setdefault("load", os.getloadavg())
+    print(found)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
 

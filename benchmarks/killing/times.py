@@ -28,8 +28,8 @@ def following(strike: Strike, strikes: Sequence[Strike]) -> float:
 
 
 def longest(ends: Sequence[float], since: float, until: float) -> float | None:
-    """The longest time between two steps that has a part after `since`, and begins before `until`; None if there were not two."""
-    gaps = [after - before for before, after in pairwise(ends) if before < until and after > since]
+    """The longest time between two steps that has a part after `since`, as far as it is before `until`; None if there were not two."""
+    gaps = [min(after, until) - before for before, after in pairwise(ends) if before < until and after > since]
     usual = [after - before for before, after in pairwise(ends)]
     return max(gaps) - statistics.median(usual) if gaps and ends[0] < since else None
 

@@ -66,6 +66,7 @@ def facts(
         (facts(23, 20, progress=2), facts(19, 0), 19, 20),  # somebody had it
         (facts(19, 0, alike=False), facts(17, 0, alike=False), 21, 21),  # nobody waits for anybody
         (facts(19, 0, False, began=(10, 5, 7)), facts(11, 0, False, began=(10, 5, 7), rank=1), 12, 5),  # nor did they when the view began
+        (facts(19, 0, began=(10, 5, 7)), facts(19, 0, began=(10, 5, 7), rank=1), 19, 12),  # its own steps in it are not those of another
     ],
 )
 def test_a_lost_worker_has_used_what_the_others_have_of_it(own: Facts, other: Facts, lost: int | None, used: int) -> None:

@@ -73,8 +73,9 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
             return known[name].used
         if name not in steps or (reference.alike and behind is not None):
             return lost
-        fewer = completed[behind or donor] - began.get(behind or donor, 0) - (steps[name] - began.get(name, 0))
-        return earlier(lost, min(max(0, fewer), completed[behind or donor] - exchanged) if reference.alike else fewer)
+        last = completed[behind or donor]
+        own = min(max(steps[name], exchanged), last) if reference.alike else steps[name]
+        return earlier(lost, last - began.get(behind or donor, 0) - (own - began.get(name, 0)))
 
     used = {name: used_by(name) for name in before}
     beginners = [name for name in takers if found[name].progress == (NONE,)]
