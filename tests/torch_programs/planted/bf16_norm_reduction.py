@@ -1,4 +1,4 @@
-"""FSDP2 and tensor parallelism: norms' gradients are reduced over the tensor ranks in bfloat16 in spite of reduce_dtype: pytorch #190626."""
+"""FSDP2 and tensor parallelism: norms are reduced over tensor ranks in bfloat16 in spite of reduce_dtype: pytorch #190626."""
 
 import torch
 import torch.distributed as dist
