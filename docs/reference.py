@@ -31,7 +31,8 @@ PAGES = {
     "simulator": (
         "Simulator and hardware",
         "Virtual time, and the networks, devices and faults that it simulates.",
-        "core.simulator torch_programs.simulate tools.measuring.timing hardware.devices hardware.network hardware",
+        "core.simulator torch_programs.simulate torch_programs.checking.check tools.measuring.timing "
+        "hardware.devices hardware.network hardware",
     ),
     "planning": (
         "Planning",

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -338,6 +339,17 @@ def test_a_group_is_made_in_the_place_of_torchs_and_is_known_by_its_names() -> N
             dist.ProcessGroup.allreduce(dist.group.WORLD, [torch.ones(1)])
         dist.destroy_process_group()
     assert not dist.is_initialized()
+
+
+@uses("sharding_of", "_get_fsdp_state")
+def test_what_fsdp2_was_asked_for_is_known_of_its_module() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        module = fully_shard(nn.Linear(2, 2), mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float64))
+        assert torch_private.sharding_of(module) == ({torch.float64}, (0,))
+        assert torch_private.sharding_of(nn.Linear(2, 2)) == (set(), ())
+    finally:
+        dist.destroy_process_group()
 
 
 @uses("module_state", "_rng_tracker")

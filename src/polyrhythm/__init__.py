@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from polyrhythm.tools.planner.table import plan_text as plan_text
     from polyrhythm.tools.recipes.recipe import lint_recipe as lint_recipe
     from polyrhythm.tools.recipes.recipe_check import check_recipe as check_recipe
+    from polyrhythm.torch_programs.checking.check import check as check
     from polyrhythm.torch_programs.simulate import simulate as simulate
     from polyrhythm.workloads.load import load_workload as load_workload
 
@@ -84,6 +85,7 @@ _PLACES = {
     "tools.planner.table": "plan_text",
     "tools.recipes.recipe": "lint_recipe",
     "tools.recipes.recipe_check": "check_recipe",
+    "torch_programs.checking.check": "check",
     "torch_programs.simulate": "simulate",
     "workloads.load": "load_workload",
 }

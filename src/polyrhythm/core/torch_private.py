@@ -279,3 +279,13 @@ def module_state(given: tuple[Any, ...] = ()) -> tuple[Any, ...]:
     if given:
         (random._rng_tracker,) = given  # type: ignore[attr-defined]
     return (random._rng_tracker,)
+
+
+def sharding_of(module: Any) -> tuple[set[torch.dtype], tuple[int, ...]]:
+    """`_get_fsdp_state`: the type in which FSDP2 was asked to reduce a module's gradients, if in any, and the ranks that share these."""
+    state: Any = getattr(module, "_get_fsdp_state", lambda: None)()
+    group = getattr(state, "_fsdp_param_group", None)
+    if group is None:
+        return set(), ()
+    requested = state._mp_policy.reduce_dtype
+    return ({requested} if requested is not None else set()), tuple(map(int, group.mesh_info.mesh.mesh.flatten()))

@@ -68,3 +68,13 @@ def line_of_caller() -> str:
             return f"{Path(name).name}:{frame.f_lineno}"
         frame = frame.f_back
     return "the backward pass" if innermost is not None else ""
+
+
+def line_of_direct_caller() -> str:
+    """The line of the user's code that calls a function of torch which is ours meanwhile; "" where torch itself calls it."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_filename.startswith((_TORCH, "<frozen")):
+        return ""
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -22,7 +22,7 @@ from polyrhythm.process_group import check
 from polyrhythm.process_group.collectives import flattened
 from polyrhythm.process_group.messages.algorithms import BytesSent, Party
 from polyrhythm.process_group.messages.calls import IssuedCall, line_of_caller
-from polyrhythm.process_group.messages.collectives import Doing, MessageCollectives
+from polyrhythm.process_group.messages.collectives import Doing
 from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.process_group.messages.matching import Matching, ReceiveWork
 from polyrhythm.process_group.messages.message_work import MessageWork
@@ -116,11 +116,11 @@ class MessageGroup(PythonGroup[Doing]):
         self._desk.issue(call)
         work = MessageWork(self._desk, call, issue.outputs)
         before, self._last = self._last, work.done
-        party = self._party(call, work.tally)
+        made = self._desk.collectives(self._party(call, work.tally))
 
         async def in_turn() -> None:
             await self._port.wait(before)
-            await issue.do(MessageCollectives(party))
+            await issue.do(made)
 
         self._begin(work, in_turn)
         if not opts.asyncOp:

@@ -1,0 +1,1 @@
+"""Two steps of a program of torch.distributed beside its one-process twin, and detectors of silent errors in what was seen of both."""
