@@ -1,4 +1,4 @@
-"""`polyrhythm check`: what a training function lacks of the recipe for many workers."""
+"""`polyrhythm check`: what a training function lacks of the recipe for many workers, or what is wrong in a script of torch.distributed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from polyrhythm.tools.cli.failures import guarded
 from polyrhythm.tools.cli.options import Arguments, Job, Json, Options, Seed, Settings, Workers
 
 System = Annotated[
-    str, typer.Option("--system", metavar="NAME", help="The system with which it will train.", autocompletion=complete_systems)
+    str | None,
+    typer.Option("--system", metavar="NAME", help="The system with which a job will train (allreduce).", autocompletion=complete_systems),
+]
+Twin = Annotated[
+    str | None,
+    typer.Option("--twin", metavar="FILE.py:FUNCTION", help="Of a script: what trains in one process, if the script cannot with one rank."),
+]
+Steps = Annotated[int, typer.Option("--steps", metavar="N", min=1, help="Of a script: how many steps are looked at.")]
+Collectives = Annotated[
+    bool, typer.Option("--collectives", help="Of a script: print what each line's collectives move, and over which axis.")
 ]
 
 
@@ -19,14 +28,47 @@ System = Annotated[
 def check(
     job: Job,
     arguments: Arguments = None,
-    system: System = "allreduce",
+    system: System = None,
     workers: Workers = 2,
     seed: Seed = 0,
     settings: Settings = None,
     options: Options = None,
+    twin: Twin = None,
+    steps: Steps = 2,
+    collectives: Collectives = False,
     as_json: Json = False,
 ) -> None:
-    """Run the first steps of JOB in virtual time, and list what it lacks of the recipe for many workers."""
+    """Run the first steps of JOB in virtual time, and list what it lacks of the recipe for many workers.
+
+    A script that calls torch.distributed.init_process_group is run with --workers ranks, and beside them in one process: silent errors of
+    its gradients, data, dropout, norms and reductions are listed, with line, parameter and known cause.
+    """
+    from polyrhythm.errors import CompositionError
+    from polyrhythm.tools.cli.check_script import check_script, is_script
+
+    if is_script(job):
+        if system or settings or options:
+            raise CompositionError(
+                f"{job} is a script of torch.distributed, which has no --system, --set or --option: leave them out, or give {job}:FUNCTION."
+            )
+        check_script(job, tuple(arguments or ()), workers, twin, steps, collectives, as_json)
+    if twin or collectives or steps != 2:
+        raise CompositionError(
+            f"{job} is no script that calls init_process_group, and --twin, --steps and --collectives are for those alone."
+        )
+    _check_job(job, arguments, system or "allreduce", workers, seed, settings, options, as_json)
+
+
+def _check_job(
+    job: str,
+    arguments: list[str] | None,
+    system: str,
+    workers: int,
+    seed: int,
+    settings: list[str] | None,
+    options: list[str] | None,
+    as_json: bool,
+) -> None:
     from polyrhythm.core.job_files.settings import with_settings
     from polyrhythm.tools.cli.groups import RuntimeOptions
     from polyrhythm.tools.cli.output import print_json, reserved
