@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
+from torch.nn.parallel import DistributedDataParallel
 
 import polyrhythm as pr
 from polyrhythm.errors import CompositionError
@@ -142,6 +143,21 @@ def test_a_dtensor_is_what_it_says(wrong: str, causes: list[str]) -> None:
     found = pr.check(placed, wrong, ranks=2, orders=0)
     assert [finding.cause for finding in found.findings] == causes
     assert "No optimizer" in found.notes[-1]
+
+
+def test_sparse_gradients_are_compared_as_well() -> None:
+    def main() -> None:
+        dist.init_process_group("gloo")
+        torch.manual_seed(0)
+        model = DistributedDataParallel(nn.EmbeddingBag(8, 4, sparse=True))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = torch.arange(12).remainder(8).view(6, 2).chunk(dist.get_world_size())[dist.get_rank()]
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    found = pr.check(main, ranks=2, orders=1)
+    assert found.findings == []
+    assert found.norms[0][0] == pytest.approx(found.norms[0][1], rel=1e-6)
 
 
 def test_rounding_is_measured_by_other_orders_of_reductions() -> None:

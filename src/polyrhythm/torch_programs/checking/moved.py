@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyrhythm.core.shared_memory import Operation
 from polyrhythm.core.torch_private import backward_pass
 from polyrhythm.process_group.messages.algorithms import Party
 from polyrhythm.process_group.messages.collectives import Doing, MessageCollectives
@@ -19,6 +20,7 @@ from polyrhythm.process_group.operations import Reduction
 from polyrhythm.process_group.python_group import Collectives
 from polyrhythm.torch_programs.checking.seen import Moved, RankSeen, digest
 
+SUM = Reduction(Operation.SUM, False)
 _SHARDING = "_fully_shard"
 
 
@@ -66,6 +68,9 @@ class SeenCollectives:
 
     async def reduce_all(self, tensors: Sequence[Tensor], how: Reduction) -> None:
         await self._done(self._reordered.reduce_all(tensors, how), tensors, tensors, how)
+
+    async def sum_sparse(self, tensors: Sequence[Tensor]) -> None:
+        await self._done(self._plain.sum_sparse(tensors), tensors, tensors, SUM)
 
     async def reduce_to(self, tensors: Sequence[Tensor], how: Reduction, root: int) -> None:
         await self._done(self._plain.reduce_to(tensors, how, root), tensors, tensors, how)

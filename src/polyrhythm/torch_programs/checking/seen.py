@@ -144,9 +144,10 @@ class Sight:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """The part of this rank, detached."""
+    """The part of this rank, detached and dense."""
     found = tensor.detach()
-    return found.to_local() if isinstance(found, DTensor) else found
+    found = found.to_local() if isinstance(found, DTensor) else found
+    return found if found.layout == torch.strided else found.to_dense()
 
 
 def kept(tensor: Tensor) -> Tensor:

@@ -94,7 +94,7 @@ class Watch:
                 continue
             if parameter.grad is not None:
                 step.gradients[name] = kept(_placed(parameter.grad, parameter))
-                if self._noise:
+                if self._noise and parameter.grad.layout == torch.strided:
                     _shake(parameter.grad)
             if name in self._pending:
                 step.contributions[name] = self._pending.pop(name)
@@ -145,7 +145,7 @@ class Watch:
         if (known := self._pending.get(name)) is None:
             self._pending[name] = GradientSum(kept(grad), kept(grad))
         else:
-            known.total, known.last, known.count = known.total + grad.detach(), kept(grad), known.count + 1
+            known.total, known.last, known.count = known.total + kept(grad), kept(grad), known.count + 1
 
 
 def _parameters(optimizer: Optimizer) -> list[Tensor]:
