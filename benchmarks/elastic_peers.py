@@ -4,8 +4,8 @@
 
 The three others are in an environment of their own, whose `bin` is given. Each round runs every way once, in turn. The job is that of
 `elastic_kills.py`: three workers, one thread each, steps of 20 ms at least, `EPOCHS` passes through `SAMPLES` samples in batches of 8. In a
-run a worker is killed (SIGKILL) `KILLS` times, at the same times of the same seed after the first step, or as soon afterwards as all three
-take steps: the n-th of them in the order in which they were started.
+run a worker is killed (SIGKILL) `KILLS` times, after 2 to 7 seconds, the same for all ways by the seed, in which all three take steps: the
+n-th of them in the order in which they were started.
 
 - torchrun: `--max-restarts`, `--monitor-interval 0.1`, DistributedDataParallel over gloo, a checkpoint every `EVERY` steps.
 - torchft: one group for each worker, each under a torchrun that restarts it; a lighthouse with timeouts of 1 s for heartbeats and for those
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import signal
@@ -161,20 +162,21 @@ def present(folder: str) -> list[int]:
 def killed(folder: str, seed: int, over: Callable[[], bool]) -> list[Strike]:
     """Kill workers until the job is `over`."""
     dice, strikes, until = random.Random(seed), list[Strike](), time.monotonic() + LIMIT
-    moment, began = dice.uniform(2.0, 4.0), 0.0
+    moment, began = dice.uniform(2.0, 4.0), math.inf
     while not over() and time.monotonic() < until:
         time.sleep(0.02)
         alive = [pid for pid in present(folder) if pid not in {each.pid for each in strikes}]
         if len(alive) < WORKERS:
+            began = math.inf
             continue
-        began = began or time.monotonic()
+        began = min(began, time.monotonic())
         if len(strikes) < KILLS and time.monotonic() - began > moment:
             victim = alive[dice.randrange(WORKERS)]
             with suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
                 now = time.monotonic()
                 strikes.append(Strike(Kind.KILL, str(victim), victim, now, now, WORKERS))
-            moment += dice.uniform(4.0, 7.0)
+            moment = dice.uniform(4.0, 7.0)
     return strikes
 
 
