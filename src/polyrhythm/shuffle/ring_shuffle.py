@@ -86,7 +86,9 @@ def _travelled(deals: PassDeals, length: int, rule: InRounds, first: int) -> Ite
 class _Travelling:
     """`held` is the queue of batches at this worker. All workers have equally many, of equal sizes at equal places.
 
-    They were dealt in the pass `first`. `awaited` is the topic of the batch that is on its way here; none is when the ring is `broken`.
+    They were dealt in the pass `first`, after so many `changes` of the workers; notices of losses are `watched` since then. `awaited` is
+    the topic of the batch that is on its way here; none is when the ring is `broken`. Where the workers change while this one waits, the
+    pass ends here, and its other deals follow.
     """
 
     def __init__(self, deals: Deals, port: Port, perform: Perform, follow: Follow) -> None:
@@ -99,7 +101,7 @@ class _Travelling:
         self.changes = 0
         self.passed = 0
         self.follow = follow
-        self.watches = False
+        self.watched = -1
         self.awaited = ""
         self.broken = False
 
@@ -112,6 +114,8 @@ class _Travelling:
             return
         if not self.held or self.changes < self.deals.changes:
             self._deal(source, deals, batch_size)
+        if self.changes < self.deals.changes:
+            return  # they changed while this was waited for
         if batch_size != self.batch_size:
             raise DataError(
                 f"batch_size={batch_size} after {self.batch_size}: RingShuffle distributes samples once, in batches that are then sent on "
@@ -122,7 +126,10 @@ class _Travelling:
             self.held.rotate(-1)  # a batch whose epoch is left early has had its turn, but stays
             turn = self.held[-1]
             yield _samples(turn), tuple(part.clone() for part in turn)  # copies, because the training function may write to them
-            self.held.append(self.perform(self._pass_on(self.held.pop())))
+            passed = self.perform(self._pass_on(self.held.pop()))
+            if self.changes < self.deals.changes:
+                return
+            self.held.append(passed)
 
     def skip(self, source: Source, number: int, batch_size: int, batches: int) -> None:
         if number < self.deals.since:
@@ -146,8 +153,8 @@ class _Travelling:
         parts = [chosen(order, batch.spans) for batch in share.batches()]
         self.held = deque(_tensors(batch) for _, batch in source.load(parts, deals.loading(share)))
         self.batch_size, self.first, self.changes, self.passed, self.broken = batch_size, deals.number, self.deals.changes, 0, False
-        if not self.watches:
-            self.watches = True
+        if self.watched < self.changes:
+            self.watched = self.changes
             self.follow(_LOST)
             self.perform(self._begin())
 
@@ -167,8 +174,6 @@ class _Travelling:
         if group.size == 1 or self.broken:
             return batch
         topic, rank, workers = f"data/{self.passed}", group.rank, group.size
-        if self.changes:
-            topic = f"{self.changes}~{topic}"
         self.passed += 1
         await self.port.send(group.members[(rank + 1) % workers], Message(topic, tensors=tuple(t.contiguous() for t in batch)))
         self.awaited = topic

@@ -101,6 +101,11 @@ class Crew:
         return self.least == self.most
 
     @property
+    def replaces(self) -> bool:
+        """True if a lost worker is replaced."""
+        return self.replace and not self.fixed
+
+    @property
     def rule(self) -> BatchRule:
         """The meaning of `batch`."""
         return BatchRule(self.batch)

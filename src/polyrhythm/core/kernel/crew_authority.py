@@ -78,7 +78,7 @@ class CrewAuthority:
     began: dict[str, int] = field(default_factory=dict)
     """The step after which each newcomer was admitted."""
     early: list[str] = field(default_factory=list)
-    """The newcomers that were lost before they were admitted, whose names are not used again either."""
+    """The newcomers that were lost or dismissed before they were admitted, whose names are not used again either."""
     untried: set[str] = field(default_factory=set)
     """The newcomers that have taken no step yet."""
     _failures: int = 0
@@ -133,6 +133,9 @@ class CrewAuthority:
             steps, began = self.steps(name), self.began.pop(name, None)
             if (known := began if steps is None else steps) is not None:
                 self.gone[name] = known
+            if self.view.size == 1:
+                self.view = self.view.without(name)
+                raise self._left_with_too_few(name)
             if interrupts:
                 self._change((name,), lost=True)
             else:
@@ -227,6 +230,12 @@ class CrewAuthority:
         """The newcomers that can be admitted."""
         return [name for name in self.coming if name in self.arrived]
 
+    @property
+    def _leavers(self) -> tuple[str, ...]:
+        """Those who can leave at the next cut: somebody stays, who has the state of the run."""
+        going = tuple(self.leaving)
+        return going[: self.view.size - 1]
+
     def _look(self) -> None:
         """Do what is due now."""
         members = self.view.members
@@ -235,7 +244,7 @@ class CrewAuthority:
             if self.finished and not self.ended and all(name in self.finished for name in members):
                 self.ended = True
                 self.hands.end(members)
-        elif self.ready or self.leaving or self._holding:
+        elif self.ready or self._leavers or self._holding:
             if not self._holding:
                 self._holding = True
                 self.hands.hold(members)
@@ -249,12 +258,13 @@ class CrewAuthority:
             self.step = max(self.clocks[name] for name in members) + 1
             self.hands.settle(members, self.step)
         if self.step and all(name in self.arrived for name in members):
-            self._change(tuple(self.leaving), lost=False)
+            self._change(self._leavers, lost=False)
 
     def _give_up(self) -> None:
         """Somebody takes no more steps: nobody leaves with notice or joins any more."""
         coming, held = [*self.coming], [name for name in self.view.members if self._holding and name not in self.finished]
         self.coming.clear()
+        self.early += coming
         self._begin_anew()
         for name in coming:
             self.hands.dismiss(name)
@@ -276,6 +286,8 @@ class CrewAuthority:
         self._announce(ViewChange(before, self.view, frozenset(leaving if lost else ()), tuple(self.gone.items())))
         for name in () if lost else leaving:
             self._await_others(name)
+        if not lost:
+            self._look()
 
     def _announce(self, change: ViewChange) -> None:
         self.entering = set(change.after.members)

@@ -156,7 +156,11 @@ def dealt(length: int, rule: DealRule, members: tuple[str, ...], ended: tuple[En
         batches = [batch.spans for batch in islice(before.batches(rank), count + (held if name in members else 0))]
         taken += chain.from_iterable(batches)
         kept[name] = tuple(batches[count:])
-    free = merged([*before.early, *before.rest, *(span for batches in before.held for spans in batches for span in spans)])
+    if None in last.used and length < ENDLESS:  # those whose pass is over have left out what was too little for all
+        going = [rank for rank, used in enumerate(last.used) if used is not None]
+        free = merged(span for rank in going for batch in before.batches(rank) for span in batch.spans)
+    else:
+        free = merged([*before.early, *before.rest, *(span for batches in before.held for spans in batches for span in spans)])
     return Deal.of(members, tuple(kept.get(name, ()) for name in members), without(free, merged(taken)), rule, length)
 
 

@@ -36,9 +36,10 @@ class PassDeals:
     """The deals of pass `number`: those that have `ended`, and the present one, of `group`. It changes when the members do.
 
     In each ended deal this worker took part as the member in `own`; one that has joined, as the one whose state it was given. It `held` so
-    many batches when the present deal began. Pass `since` is the first that its first members began together. `length` is the number of
-    samples, where it was found by reading; `read` is as in an `EndedDeal`; `weight` is that of the batch that was loaded last, in a mean
-    over workers. `reading` is the shuffle's reader of data that come one after the other, which continues in the next deal.
+    many batches when the present deal began; less than none where it still has batches of the deals before. Pass `since` is the first
+    that its first members began together. `length` is the number of samples, where it was found by reading; `read` is as in an `EndedDeal`;
+    `weight` is that of the batch that was loaded last, in a mean over workers. `reading` is the shuffle's reader of data that come one
+    after the other, which continues in the next deal.
     """
 
     number: int
@@ -99,7 +100,8 @@ def continued(begin: Begin[T], deals: PassDeals, taken: int, empty: T) -> Iterat
             if len(deals.ended) > changes:
                 break
         else:
-            return
+            if len(deals.ended) == changes:
+                return
         rest = begin(deals, 0, deals.before + deals.held)
 
 
@@ -150,14 +152,17 @@ class Deals:
         ]
         return {"begun": begun, "since": self.since, "members": list(self.group.members), "passes": passes}
 
-    def regroup(self, group: Group, before: Mapping[str, StateTree], donor: str) -> None:
-        """Deal to `group` what `before`, by former member, says is neither used nor held; `donor`: whose state those got who join."""
+    def regroup(self, group: Group, before: Mapping[str, StateTree], donor: str, taken: Mapping[int, int] | None = None) -> None:
+        """Deal to `group` what `before`, by former member, says is neither used nor held; `donor`: whose state those got who join.
+
+        Of each pass that this worker has begun it was handed out so many batches as `taken`.
+        """
         name = group.members[group.rank]
         own = name if name in before else donor
         known, self._known = self._known, {}
         for number, (since, members, ended, length, read) in sorted(_passes(before).items()):
-            uses = {each: _use(before[each], number) for each in members}
-            staying = tuple(each for each in group.members if _use(before.get(each, before[donor]), number) is not None)
+            uses = {each: _use(before.get(each, {}), number, len(ended)) for each in members}
+            staying = tuple(each for each in group.members if _use(before.get(each, before[donor]), number, len(ended)) is not None)
             if name not in staying:
                 continue
             now = known.get(number) or PassDeals(number, group, self.size, since, ended)
@@ -167,6 +172,8 @@ class Deals:
             now.read = ()
             now.own = (*now.own, *(own,) * (len(now.ended) - len(now.own)))
             now.held = (uses[name] or (0, 0))[1] if name in uses else 0
+            if taken is not None and name in uses:
+                now.held = taken.get(number, now.before + now.held) - now.before
             self._known[number] = now
         self._group, self.since = group, max(tree["begun"] for tree in before.values())
         self.changes += 1
@@ -219,20 +226,25 @@ def _passes(before: Mapping[str, StateTree]) -> dict[int, _Passage]:
     begun = [tree["begun"] for tree in before.values()]
     for tree in before.values():
         for number, since, members, ended, _, _, length, read in tree["passes"]:
-            *_, known, most = found.get(number, (ENDLESS, ()))
-            found[number] = (since, tuple(members), _ended(ended), min(length, known), max(tuple(read), most))
+            before_it = found.get(number, (since, tuple(members), _ended(ended), ENDLESS, ()))
+            newer = len(ended) > len(before_it[2])  # others were interrupted before they had begun this deal
+            of = (since, tuple(members), _ended(ended)) if newer else before_it[:3]
+            found[number] = (*of, min(length, before_it[3]), max(tuple(read), before_it[4]))
     some = next(iter(before.values()))
     for number in range(min(begun), max(begun)):
         found.setdefault(number, (some["since"], tuple(some["members"]), (), ENDLESS, ()))
     return found
 
 
-def _use(tree: StateTree, number: int) -> tuple[int, int] | None:
-    """The batches of a pass that a worker has used, and those it holds; None where its pass is over."""
-    listed = next((each for each in tree["passes"] if each[0] == number), None)
+def _use(tree: StateTree, number: int, ended: int) -> tuple[int, int] | None:
+    """The batches that a worker has used of a pass since so many deals have `ended`, and those it holds; None where its pass is over.
+
+    One that has not begun the present deal yet has used nothing of it; one that is not known has come with it.
+    """
+    listed = next((each for each in tree.get("passes", ()) if each[0] == number), None)
     if listed is not None:
-        return listed[4], listed[5]
-    return None if number < tree["begun"] else (0, 0)
+        return listed[4] if len(listed[3]) == ended else 0, listed[5]
+    return None if number < tree.get("begun", 0) else (0, 0)
 
 
 def _among(group: Group, members: tuple[str, ...]) -> Group:

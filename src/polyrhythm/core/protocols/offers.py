@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
+from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.protocols.requests import CollectiveOperations
 from polyrhythm.core.protocols.responses import Response
 from polyrhythm.core.tensors import Layout
@@ -95,6 +96,8 @@ class Offers:
     """Gradients tensor by tensor."""
     writes: RowWrites | None = None
     """The workers' writes to shared weights, where they are counted."""
+    rest: Callable[[], Coroutine[Effect[Any], Any, None]] | None = None
+    """Announces that the worker takes no further step while the crew is as it is, where others would wait for one."""
 
 
 NOTHING = Offers()

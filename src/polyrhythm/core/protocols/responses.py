@@ -96,6 +96,24 @@ class AdoptWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class AdoptBeneath:
+    """Weights that were merged elsewhere, and replace those from which the worker's next update counts: what it has done since is kept."""
+
+    weights: Tensor
+
+    @property
+    def contributions(self) -> Sequence[AnyContribution]:
+        """None are left: all is merged."""
+        return ()
+
+    def apply(self, model_state: HeldWeights) -> None:
+        """Replace the anchor by these, and move on from there by the steps of the worker since its last exchange."""
+        since = model_state.weights - model_state.anchor
+        model_state.adopt(self.weights)
+        model_state.weights.add_(since)
+
+
+@dataclass(frozen=True, slots=True)
 class PlaceWeights:
     """The replica's weights lie in `weights` (numel,) from now on, with the values there; `owned` as in `HeldWeights.place`."""
 

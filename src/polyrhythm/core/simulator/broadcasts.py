@@ -29,7 +29,7 @@ class Broadcasts:
 
     def send(self, now: float, sender: str, to: Sequence[str], nbytes: int) -> list[tuple[float, bool, list[str]]]:
         """For each site, the time at which a message of `nbytes` arrives, whether it goes to another site, and the receivers."""
-        here, free = self._site[rank_of(sender)], self._free.setdefault(sender, {})
+        here, free = self._at(sender), self._free.setdefault(sender, {})
         arrivals = []
         for there, names in self._by_site(sender, to).items():
             free[there] = max(now, free.get(there, 0.0)) + nbytes * self._pace[here, there]
@@ -41,7 +41,11 @@ class Broadcasts:
         free = self._free.get(sender)
         if free is None or (to and not is_worker(to)):
             return 0.0
-        return free.get(self._site[rank_of(to)], 0.0) if to else max(free.values())
+        return free.get(self._at(to), 0.0) if to else max(free.values())
+
+    def _at(self, name: str) -> int:
+        """The site of a worker; one that replaces another is at its place."""
+        return self._site[rank_of(name) % len(self._site)]
 
     def _by_site(self, sender: str, to: Sequence[str]) -> dict[int, list[str]]:
         """`to` by site; it is the same at every step, if nobody is lost."""
@@ -49,6 +53,6 @@ class Broadcasts:
         if known is None or known[0] != to:
             groups: dict[int, list[str]] = {}
             for name in to:
-                groups.setdefault(self._site[rank_of(name)], []).append(name)
+                groups.setdefault(self._at(name), []).append(name)
             known = self._grouped[sender] = to, groups
         return known[1]

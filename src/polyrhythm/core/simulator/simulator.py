@@ -170,7 +170,7 @@ class Simulator:
             network = dataclasses.replace(network, beside=job.colocated)
         hosts = max(job.workers, job.crew.most)
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
-        faults = hazards.schedule(self.faults, self.seed, names, job.began)
+        faults = hazards.schedule(self.faults, self.seed, names, job.began, hazards.Newcomers(job.crew.most, job.crew.replaces))
         if job.crew.fixed:
             refuse_changes(faults)
         link = (0.0, math.inf) if network is None else network.slowest()

@@ -31,6 +31,7 @@ class VirtualCrew:
         """Called with a newcomer that is lost because its program has raised, and why."""
         self.changes: list[ViewChange] = []
         self._clocks = dict.fromkeys(view.members, 0)
+        self._waiting: set[str] = set()
         self._here: set[str] = set()
         """Those whose programs have gone into the present view; others were computing when it came."""
         self.authority.steps = self._clocks.get
@@ -61,8 +62,20 @@ class VirtualCrew:
             self.authority.entered(name)
         return self.authority.step or None
 
+    def waits(self, name: str) -> bool:
+        """True if `name`, which has come to a cut or is a newcomer, is to wait for a notice: not if the cut was given up meanwhile."""
+        if self.authority.view.present(name) and not self.authority.step:
+            return False
+        self._waiting.add(name)
+        return True
+
+    def rests(self, name: str) -> None:
+        """`name` has taken its last step, and waits for a notice."""
+        self._waiting.add(name)
+
     def enter(self, name: str) -> None:
         """`name`, which may have been computing when the view changed, goes into the present one."""
+        self._waiting.discard(name)
         self._here.add(name)
 
     def dismiss(self, name: str) -> None:
@@ -107,4 +120,8 @@ class VirtualCrew:
             self.scheduler.mailroom.deliver(server, Delivery(server.name, notice))
 
     def _notify(self, name: str) -> None:
+        """Give a notice to `name`, if it waits for one."""
+        if name not in self._waiting:
+            return
+        self._waiting.remove(name)
         self.scheduler.mailroom.deliver(self.scheduler.actors[name], Delivery(name, Message(ADMITTED)))

@@ -51,8 +51,9 @@ class VirtualSide:
         crew, name, known = self.crew, self.program.actor.name, len(self.crew.changes)
 
         async def admitted() -> None:
-            crew.authority.arrive(name)
-            await self.program.port.notice(ADMITTED)
+            if crew.waits(name):
+                crew.authority.arrive(name)
+                await self.program.port.notice(ADMITTED)
 
         self.program.perform(admitted())
         return crew.changes[-1] if len(crew.changes) > known else None
@@ -61,6 +62,7 @@ class VirtualSide:
         crew, name = self.crew, self.program.actor.name
 
         async def released() -> None:
+            crew.rests(name)
             crew.authority.finish(name)
             await self.program.port.notice(ADMITTED)
 

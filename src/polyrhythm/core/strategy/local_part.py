@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -82,6 +84,12 @@ class LocalPart:
         return Capability.ONE_SIDED not in self.provides and not self.acts_alike
 
     @property
+    def keeps_pace(self) -> bool:
+        """True if all workers take equally many steps: none is ahead of another by more than one, but for those that are not drawn."""
+        in_lockstep = not self.agreement.conditions.may_proceed(1, 0) and not self.agreement.consistency.traits.chooses
+        return self.keeps_weights or self.acts_alike or in_lockstep
+
+    @property
     def states(self) -> list[ModelState]:
         """The weights of the exchange and of the group's inner ones, each with its anchor."""
         return [self.state, *(inner.state for inner in self.inner)]
@@ -127,6 +135,11 @@ class LocalPart:
     def exchanges(self) -> bool:
         """True if the consistency has an exchange after the step that was taken last."""
         return self.agreement.conditions.exchanges(self.state.context)
+
+    def next_exchange(self, clock: int) -> int:
+        """The first step after `clock` that has an exchange."""
+        exchanges, context = self.agreement.conditions.exchanges, self.state.context
+        return next(each for each in count(clock + 1) if exchanges(replace(context, clock=each)))
 
     def take_writes(self) -> None:
         """Handle writes of the training function since the last step: where training begins with them, updates count from them."""

@@ -6,14 +6,11 @@ exchanges the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from torch import Tensor, nn
 
-from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Merged, Overwritten
 from polyrhythm.core.protocols.common_state import Donor
 from polyrhythm.core.protocols.responses import Response
@@ -26,23 +23,11 @@ from polyrhythm.core.strategy.local_part import LocalPart
 from polyrhythm.core.strategy.other_model import refuse_other_model
 from polyrhythm.core.strategy.part_seat import PartSeat
 from polyrhythm.core.strategy.payloads import PAYLOADS
+from polyrhythm.core.strategy.pending_exchange import PendingExchange
 from polyrhythm.core.strategy.residuals import inherit, residuals_left
 from polyrhythm.core.strategy.strategy_plan import PlannedExchange
 from polyrhythm.core.strategy.watching.drift import end_alike
 from polyrhythm.core.trees import StateTree
-
-
-@dataclass(frozen=True, slots=True)
-class PendingExchange:
-    """An exchange that is to be made: `start` makes its coroutine, and `conclude` applies the response, where the program runs.
-
-    The exchanges of all parts of a replica at a step are under way at the same time.
-    """
-
-    start: Callable[[], Coroutine[Effect[Any], Any, Response]]
-    conclude: Callable[[Response], None]
-    again: Callable[[Part], PendingExchange | None]
-    """The same exchange by another part of the same parameters, in the next view."""
 
 
 class Part:
@@ -60,8 +45,8 @@ class Part:
         self.payload = PAYLOADS[self.agreement.payload](self.local)
         self.overlap: Overlap | None = None
         self.deferral: Deferral | None = None
-        self.alone_until = 0
-        """The step up to which the worker exchanges nothing, in a crew that has changed."""
+        self.alone_until = -1
+        """In a crew that has changed, the step up to which it exchanges nothing; where workers are drawn, all take part until then."""
 
     @property
     def steps_once(self) -> bool:
@@ -93,7 +78,11 @@ class Part:
     def rests(self) -> bool:
         """True if the worker skips its next step."""
         group = self.local.level.group
-        return self.chooses and not self.agreement.conditions.takes_part(self.local.clock + 1, group.rank, group)
+        return (
+            self.chooses
+            and self.local.clock > self.alone_until
+            and not self.agreement.conditions.takes_part(self.local.clock + 1, group.rank, group)
+        )
 
     def establish(self) -> None:
         """Start with the weights of worker 0."""
@@ -156,7 +145,7 @@ class Part:
     def repeat(self) -> PendingExchange | None:
         """The exchange of the step that was taken last, once more: in another view, from the values that are still there."""
         if self.local.clock <= self.alone_until:
-            return None
+            return self.collect() if self.chooses else None
         if self.overlap is not None:
             self.overlap.begin_rest()
             return PendingExchange(partial(self.overlap.buckets.conclude, self.payload.rates()), self._apply, Part.repeat)
@@ -235,11 +224,20 @@ class Part:
         if state["channel"] is None and donor is not None:  # another worker has exchanged for its group
             state, own = donor(), False
         self.channel.take_over(state["channel"], own)
+        if self.chooses:
+            self.await_furthest(state["clock"])
+            if self.awaits_response:
+                self.local.state.set_anchor_to_weights()
         for residuals in kept:
             inherit(self.channels, residuals)
         for each in left:
             self.local.inherit(each)
         self.local.writes.note(resumed=True)
+
+    def await_furthest(self, clock: int, completed: int = 0) -> None:
+        """Exchange nothing until the step `clock` of the furthest, or `completed` where results are late, if workers need to agree."""
+        alone = clock if self.local.keeps_weights else completed if self.comes_late else 0
+        self.alone_until = self.local.next_exchange(clock) - 1 if self.chooses else alone
 
     def _exchange(self) -> PendingExchange:
         """The exchange of a step: in place, where gradients are exchanged and the channel can, or as a vector."""
@@ -263,6 +261,8 @@ class Part:
 
     def _conclude(self, response: Response) -> None:
         if self.awaits_response and not response.contributions:
+            if self.chooses:
+                self.local.state.set_anchor_to_weights()
             return  # the update was sent; its response will be collected
         self.local.rule.follow(partial(self._apply, response), self.channel.offers.collective, self.context)
         self.local.rebase()

@@ -142,7 +142,7 @@ class Replica:
         self._set_clock(clock)
         self.equal.begin_among_others(clock)
         for part in self.parts:
-            part.alone_until = handed.furthest if part.local.keeps_weights else handed.completed if part.comes_late else 0
+            part.await_furthest(handed.furthest, handed.completed)
         if plan.strategy.shares_memory:
             self.wait_for_memory()
 

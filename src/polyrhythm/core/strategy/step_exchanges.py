@@ -10,7 +10,8 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.together import together
 from polyrhythm.core.kernel.view import ViewChange, ViewChanged
 from polyrhythm.core.protocols.capability import Capability
-from polyrhythm.core.strategy.part import Part, PendingExchange
+from polyrhythm.core.strategy.part import Part
+from polyrhythm.core.strategy.pending_exchange import PendingExchange
 
 Pending = list[tuple[Part, PendingExchange]]
 

@@ -20,8 +20,8 @@ NONE = -1
 class Facts(msgspec.Struct, frozen=True):
     """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, and the data that it has `used`.
 
-    `clock` are its steps with the one that was interrupted, `completed` without; `exchanged` and `alike` as in `Regrouped`, `began` as in
-    `ChangingCrew`.
+    `clock` are its steps with the one that was interrupted, `completed` without. `exchanged`, `alike` and `paced` are as in `Regrouped`,
+    `began` as in `ChangingCrew`.
     """
 
     progress: tuple[int, ...]
@@ -29,6 +29,7 @@ class Facts(msgspec.Struct, frozen=True):
     completed: int = 0
     exchanged: int = 0
     alike: bool = True
+    paced: bool = True
     used: StateTree = None
     began: dict[str, int] = {}
 
@@ -53,7 +54,7 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
 
     A lost worker has used so many batches less than another as it has completed fewer steps in the view that is over. But where exchanges
     have one result, it has used those of all steps up to the last exchange that somebody has completed, which its value was in, and of none
-    after those of the others.
+    after those of the others. Those who take equally many steps, and are behind, keep as many of their batches, which count as used.
     """
     view, steps = change.after, dict(change.steps)
     newest = max(found[name].progress for name in view.members)
@@ -61,16 +62,23 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
     takers = [name for name in view.members if found[name].progress < newest]
     known = {name: facts for name, facts in found.items() if facts.used is not None}  # else it was interrupted before it began
     survivors = [name for name in before if name in known and name in view.members]
-    behind = next((name for name in survivors if name in takers), None)
+    stepping = [name for name in survivors if name in takers and found[name].progress[:-1] < newest[:-1]]  # and not in a call
+    behind = next(iter(stepping), None)
     reference = found[behind or donor]
     lost = used_at(reference.used, completed=behind is not None)
     exchanged = max(facts.exchanged for facts in known.values())
     began = next((facts.began for facts in known.values() if facts.began), {})
     completed = {name: max(facts.completed, began.get(name, 0)) for name, facts in known.items()}
 
+    furthest = max(survivors, key=lambda name: found[name].completed, default=donor)
+    pace = found[furthest].completed if all(found[name].paced for name in survivors) and not stepping else 0
+
     def used_by(name: str) -> StateTree:
+        if name in stepping and found[name].completed + 1 >= found[furthest].completed:
+            return used_at(known[name].used, completed=True)
         if name in known:
-            return known[name].used
+            ahead = name in stepping or (name in survivors and found[name].completed < pace)
+            return used_at(known[furthest].used) if ahead else known[name].used
         if name not in steps or (reference.alike and behind is not None):
             return lost
         last = completed[behind or donor]

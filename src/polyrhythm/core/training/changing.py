@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import structs
 
 from polyrhythm.core.checkpoints.plan import CheckpointPlan, Origin
+from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View, ViewChange, ViewChanged
+from polyrhythm.core.protocols.deals import used_at
 from polyrhythm.core.strategy.hand_over import HandOver, Kept
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.change_verdict import NONE, ChangeVerdict, Facts, judged
@@ -88,6 +90,10 @@ class Regrouped(Protocol):
         """True if every exchange has one result at all workers."""
 
     @property
+    def paced(self) -> bool:
+        """True if the workers wait for each other at each step, so that all take equally many."""
+
+    @property
     def used(self) -> StateTree:
         """What it has used of the data, and holds for a step that it has not completed."""
 
@@ -99,6 +105,9 @@ class Regrouped(Protocol):
 
     def kept_back(self) -> Sequence[Kept]:
         """What each replica has not sent, once the others have completed the exchange that is under way here."""
+
+    def rest(self) -> None:
+        """Announce to those who would wait for it that the worker takes no further step in this view."""
 
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Continue among the workers of `plan` from what is `handed` over."""
@@ -123,8 +132,11 @@ class _Carried:
     at_cut: bool = False
 
     def take(self, state: StateTree, kept: Sequence[Kept]) -> None:
-        """Continue from the state of a donor, and send later what this worker has `kept` back."""
-        self.facts = structs.replace(self.facts, progress=tuple(state["progress"]))
+        """Continue from a donor's state, and send later what this worker has `kept` back; a step that the donor has completed is over."""
+        progress, facts = tuple(state["progress"]), self.facts
+        if facts.used is not None and facts.progress[:-1] < progress[:-1]:
+            facts = structs.replace(facts, used=used_at(facts.used, completed=True), completed=facts.completed + 1)
+        self.facts = structs.replace(facts, progress=progress)
         self.state, self.own, self.kept = state, False, kept
 
 
@@ -146,6 +158,14 @@ class ChangingCrew:
             action()
         except ViewChanged as interruption:
             self.reform(interruption.change)
+
+    def perform(self, coroutine: Coroutine[Effect[Any], Any, Any]) -> Any:
+        """Perform what is not made again after a change of the crew: its result, or None where the loss of a worker interrupts it."""
+        try:
+            return self.context.perform(coroutine)
+        except ViewChanged as interruption:
+            self.reform(interruption.change)
+            return None
 
     def between(self, clock: int, drain: Callable[[int], str]) -> None:
         """After step `clock`: change with all others, if it is time. Raises LeftCrew if this worker leaves."""
@@ -174,6 +194,8 @@ class ChangingCrew:
         """Wait until no worker takes any more steps, in whatever view."""
         while True:
             try:
+                if self.context.crew.changes:
+                    self.worker.rest()
                 return self.context.crew.finish()
             except ViewChanged as interruption:
                 self.reform(interruption.change)
@@ -217,7 +239,8 @@ class ChangingCrew:
 
     def _facts(self) -> Facts:
         worker = self.worker
-        return Facts(worker.progress, worker.clock, worker.completed, worker.exchanged, worker.alike, worker.used, self.began)
+        done, used = (worker.completed, worker.exchanged), worker.used
+        return Facts(worker.progress, worker.clock, *done, worker.alike, worker.paced, used, self.began)
 
     def _leave(self, change: ViewChange) -> None:
         """Hand the state, with what was not sent, to the first of the others."""

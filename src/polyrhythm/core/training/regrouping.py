@@ -77,6 +77,11 @@ class Regrouping:
         return not self.state.tables and all(part.local.acts_alike for replica in self.models.replicas for part in replica.parts)
 
     @property
+    def paced(self) -> bool:
+        """True if the workers wait for each other at each step, so that all take equally many."""
+        return not self.state.tables and any(part.local.keeps_pace for replica in self.models.replicas for part in replica.parts)
+
+    @property
     def used(self) -> StateTree:
         """What the worker has used of the data, and holds for a step that it has not completed."""
         return self.data.used()
@@ -102,6 +107,12 @@ class Regrouping:
     def kept_back(self) -> list[Kept]:
         """What each replica has not sent, once the others have completed the exchange that is under way here."""
         return [[residuals_kept(part.channels, part.local) for part in replica.parts] for replica in self.models.replicas]
+
+    def rest(self) -> None:
+        """Announce to those who would wait for it that the worker takes no further step in this view."""
+        for part in (part for replica in self.models.replicas for part in replica.parts):
+            if (rest := part.channel.offers.rest) is not None:
+                self.context.perform(rest())
 
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Continue among the workers of `plan`."""

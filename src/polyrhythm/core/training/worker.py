@@ -170,7 +170,7 @@ class Worker(ObservedWorker):
         each worker reads its shard. `batch_size` counts samples per worker and step; the default is the loader's own, otherwise 32. `steps`
         ends each pass after that many batches. `len()` is the number of batches, where it is known. Raises DataError for other data.
         """
-        return self._data.batches(DataRequest(dataset, batch_size, steps), self._context.port, self._context.perform)
+        return self._data.batches(DataRequest(dataset, batch_size, steps), self._context.port, self._crew.perform)
 
     def range(self, *bounds: int) -> Iterator[int]:
         """The numbers of `range(...)`, in a resumed run from where they were: for steps without `batches`, and other counts."""

@@ -23,6 +23,7 @@ from polyrhythm.hardware.faults.rates import Preemptions as Preemptions
 from polyrhythm.hardware.faults.rates import RandomCrashes as RandomCrashes
 from polyrhythm.hardware.faults.rates import RandomCuts as RandomCuts
 from polyrhythm.hardware.faults.rates import RandomStalls as RandomStalls
+from polyrhythm.hardware.faults.crew_names import Newcomers as Newcomers
 from polyrhythm.hardware.faults.schedule import FaultSource as FaultSource
 from polyrhythm.hardware.faults.schedule import schedule as schedule
 from polyrhythm.hardware.faults.trace import Trace as Trace

@@ -14,6 +14,7 @@ from itertools import combinations, product
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.faults.checks import FIRST, refuse_moment
+from polyrhythm.hardware.faults.crew_names import Newcomers
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Partition:
         if len(self.sides) < 2 or not all(self.sides) or len(set(names)) < len(names):
             raise CompositionError(f"{self} has not two sides or more, or a place on two of them: give each place once.")
 
-    def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Cut]:
+    def expand(self, seed: int, place: int, actors: Sequence[str], newcomers: Newcomers) -> list[Cut]:
         """The cuts, in the order of the sides."""
         pairs = [pair for one, other in combinations(self.sides, 2) for pair in product(one, other)]
         return [Cut(a, b, self.at, self.duration, self.step) for a, b in pairs]

@@ -14,6 +14,7 @@ from polyrhythm.core.streams import stream
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.faults.actors import Crash, Join, Leave, Stall
 from polyrhythm.hardware.faults.checks import of_role, refuse_rates, refuse_strangers, refuse_times
+from polyrhythm.hardware.faults.crew_names import CrewNames, Newcomers
 from polyrhythm.hardware.faults.lines import Cut
 
 
@@ -33,7 +34,7 @@ class RandomCrashes:
     def __post_init__(self) -> None:
         refuse_rates(self, self.rate_per_hour, self.rate_per_step, self.horizon)
 
-    def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Crash]:
+    def expand(self, seed: int, place: int, actors: Sequence[str], newcomers: Newcomers) -> list[Crash]:
         """The crashes that the seed gives."""
         moments = {actor: _moments(self, 0.0, (seed, "crash", place, actor)) for actor in of_role(actors, self.among)}
         return [Crash(actor, *found[0]) for actor, found in moments.items() if found]
@@ -54,7 +55,7 @@ class RandomStalls:
         refuse_rates(self, self.rate_per_hour, self.rate_per_step, self.horizon)
         refuse_times(self, 0.0, self.duration)
 
-    def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Stall]:
+    def expand(self, seed: int, place: int, actors: Sequence[str], newcomers: Newcomers) -> list[Stall]:
         """The stalls that the seed gives; they do not overlap."""
         return [
             Stall(actor, at, self.duration, step)
@@ -79,7 +80,7 @@ class RandomCuts:
         refuse_rates(self, self.rate_per_hour, self.rate_per_step, self.horizon)
         refuse_times(self, 0.0, self.duration)
 
-    def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Cut]:
+    def expand(self, seed: int, place: int, actors: Sequence[str], newcomers: Newcomers) -> list[Cut]:
         """The cuts that the seed gives; they do not overlap."""
         refuse_strangers(actors, *(name for name in (self.a, self.b) if not name.startswith(("host/", "site/"))))
         moments = _moments(self, self.duration, (seed, "cut", place, f"{self.a} {self.b}"))
@@ -107,34 +108,31 @@ class Preemptions:
         if self.back_after < math.inf and self.among != "worker":
             raise CompositionError(f"{self} is among {self.among!r}, and only workers come back: leave out back_after, or give 'worker'.")
 
-    def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Crash | Leave | Join]:
+    def expand(self, seed: int, place: int, actors: Sequence[str], newcomers: Newcomers) -> list[Crash | Leave | Join]:
         """The crashes or notices, and who comes back, in the order of time; newcomers have the names that runs give them (`next_name`)."""
-        chosen = of_role(actors, self.among)
         if self.rate_per_hour == 0:
             return []
-        places = sum(actor.startswith("worker/") for actor in actors)
-        last, free = list(range(places)), list[int]()
-        due = [(self._after(0.0, seed, place, actor), actor) for actor in chosen]
+        due = [(self._after(0.0, seed, place, actor), actor) for actor in of_role(actors, self.among)]
         coming: list[float] = []
         heapify(due)
         found: list[Crash | Leave | Join] = []
+        crew = CrewNames(newcomers, actors if self.among == "worker" else ())
         while due or coming:
             if coming and (not due or coming[0] <= due[0][0]):
                 at = heappop(coming)
                 found.append(Join(at))
-                if free:
-                    last[free[0]] += places
-                    name = f"worker/{last[heappop(free)]}"
-                    heappush(due, (self._after(at, seed, place, name), name))
-                continue
-            at, actor = heappop(due)
-            if at >= self.horizon:
-                continue
-            found.append(Leave(actor, at, self.notice) if self.notice else Crash(actor, at))
-            if self.among == "worker":
-                heappush(free, int(actor.removeprefix("worker/")) % places)
-            if self.back_after < math.inf:
-                heappush(coming, at + self.notice + self.back_after)
+                name = crew.join()
+            else:
+                at, actor = heappop(due)
+                if at >= self.horizon:
+                    continue
+                found.append(Leave(actor, at, self.notice) if self.notice else Crash(actor, at))
+                name = crew.lose(actor) if not self.notice else None
+                crew.leave(actor)
+                if self.back_after < math.inf:
+                    heappush(coming, at + self.notice + self.back_after)
+            if name is not None:
+                heappush(due, (self._after(at, seed, place, name), name))
         return found
 
     def _after(self, at: float, seed: int, place: int, actor: str) -> float:

@@ -14,6 +14,7 @@ from polyrhythm.core.settings import checked
 from polyrhythm.core.streams import stream
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.faults.actors import Crash, Join, Leave
+from polyrhythm.hardware.faults.crew_names import CrewNames, Newcomers
 
 TRACES = Path(__file__).parent.parent / "traces"
 
@@ -63,22 +64,23 @@ class Trace:
                 ) from None
         return sorted(found, key=lambda line: line.at)
 
-    def expand(self, seed: int, place: int, actors: Sequence[str]) -> list[Crash | Leave | Join]:
-        """The faults of the trace among `actors`."""
-        present = [actor for actor in actors if actor.startswith("worker/")]
-        draws, workers, found = stream(seed, "faults", "trace", place), len(present), list[Crash | Leave | Join]()
+    def expand(self, seed: int, place: int, actors: Sequence[str], newcomers: Newcomers) -> list[Crash | Leave | Join]:
+        """The faults of the trace among `actors`, and those who join."""
+        crew, draws, found = CrewNames(newcomers, actors), stream(seed, "faults", "trace", place), list[Crash | Leave | Join]()
         for line in self.lines():
             at, notice = line.at / self.speed, line.notice / self.speed
             if line.kind == "join":
                 found += [Join(at)] * line.count
-                present += [f"worker/{workers + number}" for number in range(line.count)]
-                workers += line.count
+                for _ in range(line.count):
+                    crew.join()
                 continue
+            present = crew.present
             if line.actor is None:
                 chosen = [present[int(k)] for k in draws.permutation(len(present))[: min(line.count, len(present) - 1)]]
             else:
                 chosen = [line.actor]
-            present = [actor for actor in present if actor not in chosen]
+            for actor in chosen:
+                crew.leave(actor) if line.kind == "leave" else crew.lose(actor)
             found += [Leave(actor, at, notice or math.inf) if line.kind == "leave" else Crash(actor, at) for actor in chosen]
         return found
 

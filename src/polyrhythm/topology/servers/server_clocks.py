@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from polyrhythm.core.kernel.group import Group
@@ -60,14 +60,16 @@ class ServerClocks:
         may_proceed = self.conditions.may_proceed
         return bool(running) and may_proceed(1, 0) and not any(may_proceed(int(clock), self.slowest) for clock in running)
 
-    @property
-    def all_wait(self) -> bool:
-        """True if workers choose their steps and all that are not done wait: those who were chosen are lost, or were not chosen then.
+    def all_wait(self, drained: Collection[str]) -> bool:
+        """True if workers choose their steps and all wait that are not done and not `drained`, and nobody would come to release them.
 
-        That happens only where the workers have changed.
+        That happens at the end of a round of all, after the workers have changed.
         """
-        running = [name for name, clock in self.merged.items() if clock < math.inf]
-        return self.chooses and bool(running) and self.waiting.keys() >= set(running)
+        if not self.chooses:
+            return False
+        running = [name for name, clock in self.merged.items() if clock < math.inf and name not in drained]
+        held = [name for name in running if name in self.waiting and not self.conditions.may_proceed(self.waiting[name][0], self.slowest)]
+        return bool(running) and len(held) == len(running)
 
     def lose(self, name: str) -> None:
         """A worker is gone."""

@@ -75,11 +75,15 @@ class AwaitHeadStart(NamedTuple):
     workers: int
 
 
-ServerRequest = JoinRequest | Push | Done | Wake | Fetch | Drain | AwaitHeadStart
-_KINDS = (JoinRequest, Push, Done, Wake, Fetch, Drain, AwaitHeadStart, Push)
-"""A kind's place is the first number of its requests; that of a push with samples is the last, `_WEIGHED`."""
+class Rest(NamedTuple):
+    """A worker takes no further step while the crew is as it is: nobody is to wait for one."""
+
+
+ServerRequest = JoinRequest | Push | Done | Wake | Fetch | Drain | AwaitHeadStart | Rest
+_KINDS = (JoinRequest, Push, Done, Wake, Fetch, Drain, AwaitHeadStart, Push, Rest)
+"""A kind's place is the first number of its requests; that of a push with samples is `_WEIGHED`."""
 _WEIGHED = 7
-_WITHOUT_FIELDS: dict[type[ServerRequest], ServerRequest] = {JoinRequest: JoinRequest(), Done: Done(), Wake: Wake()}
+_WITHOUT_FIELDS: dict[type[ServerRequest], ServerRequest] = {JoinRequest: JoinRequest(), Done: Done(), Wake: Wake(), Rest: Rest()}
 
 
 def to_numbers(request: ServerRequest) -> tuple[float, ...]:

@@ -32,6 +32,7 @@ from polyrhythm.topology.servers.server_records import (
     Fetch,
     JoinRequest,
     Push,
+    Rest,
     ServerRequest,
     ShardRecipe,
     ShardStatus,
@@ -163,6 +164,11 @@ class ServerRequests:
         """End the contributions, and request the final weights."""
         for k in range(len(self.names)):
             await self._ask(k, Done())
+
+    async def rest(self) -> None:
+        """Take no further step, unless the crew changes."""
+        for name in self.names:
+            await self._send(name, Rest())
 
     def _send(self, name: str, request: ServerRequest, text: str = "", tensors: tuple[Tensor, ...] = ()) -> Send:
         return self.port.send(name, Message(REQUESTS, to_numbers(request), text, tensors))

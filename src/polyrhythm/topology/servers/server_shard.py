@@ -35,6 +35,7 @@ from polyrhythm.topology.servers.server_records import (
     Fetch,
     JoinRequest,
     Push,
+    Rest,
     ShardRecipe,
     ShardStatus,
     Wake,
@@ -55,7 +56,8 @@ class PendingPush(NamedTuple):
 class ServerShard:
     """Contributions wait in `pending` until there are enough of them; then they are merged in rank order, so that a group of all
     workers gives the same bits whatever the order of arrival. A group that nobody can complete is merged as it is: when all are done, or
-    wait for each other. Responses wait in `clocks`.
+    wait for each other. Responses wait in `clocks`. A first round is `joint` where the draw of workers has changed with them: it is that
+    of all, whatever its quorum.
     """
 
     def __init__(self, agreement: Agreement, endpoint: ServerEndpoint, responses: ServedWeights) -> None:
@@ -73,6 +75,7 @@ class ServerShard:
         self.optimizer: HostedOptimizer | None = None
         self.log: WeightLog
         self.clocks = ServerClocks(endpoint.workers, agreement.consistency)
+        self.joint = False
         self.joining: list[str] = []
         self.pending: list[PendingPush] = []
         self.before: dict[str, Tensor] = {}
@@ -80,6 +83,7 @@ class ServerShard:
         self.initialized = False
         self.reported = ShardStatus(0, 0.0)
         self.drained: dict[str, int] = {}
+        self.resting: dict[str, None] = {}
         self.checkpoints = endpoint.checkpoints
         self.upstream = None if endpoint.upstream is None else endpoint.upstream.link(self.port, self)
 
@@ -110,6 +114,8 @@ class ServerShard:
                 await self._join(delivery)
             case Drain():
                 self.drained[sender] = request.step
+            case Rest():
+                self.resting[sender] = None
             case Done():
                 self.clocks.end(sender)
             case Fetch() | AwaitHeadStart():
@@ -119,15 +125,22 @@ class ServerShard:
             case Push():
                 self.clocks.take(sender, request)
                 self.pending.append(PendingPush(sender, request, delivery.message.tensors))
-        if self.pending and (len(self.pending) >= self.quorum or self.clocks.stuck):
+        if self.pending and ((len(self.pending) >= self.quorum and not self.joint) or self.clocks.stuck):
             await self._merge()
-        if self.clocks.all_wait:
+        if self.clocks.all_wait(self._pausing):
+            self.joint = False
             if self.pending:
                 await self._merge()
             self.clocks.pass_round(self.context.group)
         if self.drained:
             await self._write_if_drained()
         await self.release()
+
+    @property
+    def _pausing(self) -> set[str]:
+        """The workers for whose steps nobody can wait: before a cut, or until all have taken their last; then each sends its rest."""
+        resting = self.resting if self.clocks.merged.keys() - self.resting.keys() else {}
+        return {*self.drained, *resting}
 
     async def _write_if_drained(self) -> None:
         """Write the state if nothing more can come before the checkpoint."""
@@ -157,6 +170,7 @@ class ServerShard:
         if self.optimizer is not None:
             self.optimizer.restore(state["optimizer"])
         self.log.restore(state["log"])
+        self.joint = self.clocks.chooses and (self.checkpoints.changed or state["clocks"]["pushed"].keys() != {*self.clocks.workers})
         self.clocks.restore(state["clocks"])
         self.before, self.snapshot = state["before"], None
         for sender, numbers, packet in state["pending"]:

@@ -119,7 +119,7 @@ class NodeCrew:
             return
         self._node.epoch = change.after.epoch
         self._views[change.after.epoch] = found
-        before, self._point = self._point, StopPoint(self._point.clock)
+        before, self._point, self._over = self._point, StopPoint(self._point.clock), False
         if change.lost:
             self._interrupt(ViewChanged(change))
             before.fail(ViewChanged(change))

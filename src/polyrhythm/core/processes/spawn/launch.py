@@ -29,7 +29,7 @@ from polyrhythm.core.processes.transport.frame_link import Wiring
 from polyrhythm.core.settings import checked
 from polyrhythm.core.shared_memory import SharedSegment, can_share
 from polyrhythm.errors import CompositionError
-from polyrhythm.hardware.faults import Fault, FaultSource, schedule
+from polyrhythm.hardware.faults import Fault, FaultSource, Newcomers, schedule
 from polyrhythm.hardware.faults.fault import LineFault
 from polyrhythm.hardware.faults.schedule import refuse_changes
 
@@ -129,7 +129,7 @@ class Processes:
     def _schedule(self, job: Job, devices: dict[str, str]) -> list[Fault]:
         """The faults of the run. Raises CompositionError for those that it cannot have."""
         names = [server(shard) for shard in range(job.servers)] + [worker(rank) for rank in range(job.workers)]
-        faults = schedule(self.faults, self.seed, names, job.began)
+        faults = schedule(self.faults, self.seed, names, job.began, Newcomers(job.crew.most, job.crew.replaces))
         refuse_virtual(faults, devices)
         if job.crew.fixed:
             refuse_changes(faults)
@@ -141,7 +141,7 @@ class Processes:
         with fork_client.borrow() as client:  # first, so that it imports while the job is packed
             packed = job_spec.pack(spec, (job.program, job.service))
             crew, [place], shares = job.crew, self.locations(1), any(group.memory for group in spec.groups)
-            policy = replace_stopped if not crew.fixed and crew.replace else wait
+            policy = replace_stopped if crew.replaces else wait
             run = LaunchedRun(job, record, self.startup, self._patience, policy, faults, place, shares, counts)
             return run.execute(client, devices, packed, self.preload)
 

@@ -69,8 +69,11 @@ class Together:
 
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
-        message = _encoded(value) if self.group.is_first else Message("")
-        text, [tensor] = self.record.made(lambda: self._broadcast(message))
+
+        def sent() -> tuple[str, list[Tensor]]:  # the first may be another one when it is made again
+            return self._broadcast(_encoded(value) if self.group.is_first else Message(""))
+
+        text, [tensor] = self.record.made(sent)
         if text != _PLAIN:
             device = value.device if isinstance(value, Tensor) else "cpu"
             return tensor.clone().to(device)  # type: ignore[return-value]
@@ -79,13 +82,13 @@ class Together:
 
     def gather(self, value: Value) -> list[Value]:
         """The value of every worker that is left, by rank, the same at each: tensors, of any shapes and types, or plain values."""
-        own = _packed(value)
-        place = torch.zeros(self.group.size, dtype=torch.int64)
-        place[self.group.rank] = len(own)
+        own, size, rank = _packed(value), self.group.size, self.group.rank  # these ranks hold to the end, whoever is lost
+        place = torch.zeros(size, dtype=torch.int64)
+        place[rank] = len(own)
         sizes = self._total("gather", place, self.group)[0].tolist()
         # each worker's bytes in a range that is zero at all others, so that the sum has all of them
         whole = torch.zeros(sum(sizes), dtype=torch.uint8)
-        begin = sum(sizes[: self.group.rank])
+        begin = sum(sizes[:rank])
         whole[begin : begin + len(own)] = own
         parts = torch.split(self._total("gather", whole, self.group)[0].to(torch.uint8), sizes)  # a sum of bytes may be of a wider type
         return [_unpacked(part) for part in parts if part[:1].any()]  # no message begins with a zero, and a lost worker has sent none

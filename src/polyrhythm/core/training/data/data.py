@@ -150,7 +150,7 @@ class Data:
         `donor`, by default the first that has stayed.
         """
         donor = donor or next(name for name in group.members if name in before)
-        self._deals.regroup(group, before, donor)
+        self._deals.regroup(group, before, donor, {loop.number: loop.taken for loop in self.position.loops if not loop.over})
         if group.members[group.rank] not in before:
             self._ready = [ShareDraws(Deals(group), each) for each in before[donor].get("draws", ())]
             self._draws += self._ready

@@ -1,0 +1,72 @@
+"""Schedules that `benchmarks/schedules.py` has found, each the shortest that failed, and the laws of a run that it checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polyrhythm as pr
+from polyrhythm.errors import WorkerFailed
+from polyrhythm.hardware.faults import Crash, Cut, Exit, Fault, HoldGIL, Join, Leave, Segfault
+
+Crew = pr.Crew
+KEPT = Crew(1, 4, replace=False)
+
+FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, float]]] = [
+    # who is drawn for a round changes with the crew, and those who were not are ahead
+    ("fedavg", Crew(3, 4, replace=False), "plain", (Crash("worker/3", at=0.004), Join(at=0.008)), {}),
+    ("fedprox", Crew(2, 4), "counted", (Crash("worker/0", at=0.001),), {}),
+    ("fedadam", Crew(4, 5), "plain", (Leave("worker/4", at=0.00343, notice=0.002),), {}),
+    ("fedavg", KEPT, "plain", (Crash("worker/3", step=1),), {"detection": 2.5}),
+    ("fedavg", Crew(1, 5), "range", (Crash("worker/4", step=1),), {}),
+    # a notice to a program that did not wait for one was taken for a later one
+    ("fedprox", Crew(2, 5), "plain", (Leave("worker/3", notice=0.001, step=1),), {}),
+    # names of newcomers that were dismissed came again
+    ("fedprox", Crew(2, 5), "range", (Exit("worker/1", 0, step=10), Crash("worker/3", at=0.006)), {}),
+    # an exchange of the ring of samples was interrupted inside of its iterator; nobody followed losses after a change
+    ("gossipgrad", Crew(1, 4), "evaluated", (Segfault("worker/0", step=1),), {}),
+    ("gossipgrad", Crew(3, 4), "counted", (Crash("worker/2", at=0.002), Leave("worker/3", notice=1.0, step=2)), {"detection": 0.002}),
+    # who is interrupted in a step that others have completed has no more steps than they
+    ("gossipgrad", KEPT, "counted", (Segfault("worker/0", step=14),), {}),
+    ("parallax", Crew(1, 5, replace=False), "plain", (Crash("worker/0", at=0.006359),), {}),
+    ("parallax", Crew(1, 5, replace=False), "plain", (Crash("worker/1", at=0.003885), Crash("worker/4", step=1)), {"detection": 0.001788}),
+    ("tree", Crew(1, 5, replace=False), "two models", (Segfault("worker/4", step=6), Segfault("worker/3", step=13)), {}),
+    # a loss while a notice is being followed: some have begun another deal of the data, others not
+    ("poseidon", Crew(1, 5), "counted", (Leave("worker/4", at=0.004835, notice=0.002), Crash("worker/1", at=0.005257)), {}),
+    # the first of a broadcast is lost in it
+    ("allreduce", Crew(3, 4), "calls", (Crash("worker/0", at=0.005692),), {}),
+    # a share that a lost worker had not begun, a step of several that nobody had received
+    ("slowmo", Crew(4, 5, replace=False), "plain", (Crash("worker/2", step=1),), {"detection": 0.0015}),
+    ("ssp", Crew(2, 4, start=2, wait=0.0), "counted", (Join(at=0.002), HoldGIL("worker/0", at=0.003, duration=0.002)), {}),
+    ("bigdl", KEPT, "counted", (Cut("worker/1", "server/0", at=0.002, duration=0.002), Crash("worker/0", at=0.003)), {}),
+]
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import schedule_checks
+
+    return schedule_checks
+
+
+@pytest.mark.parametrize("number", range(len(FOUND)))
+def test_a_schedule_that_was_found_holds(checks: Any, number: int) -> None:
+    system, crew, way, faults, settings = FOUND[number]
+    assert checks.play(checks.Case(system, pr.systems.find(system), 0, crew, way, faults=faults, **settings)).problem == ""
+
+
+@pytest.mark.parametrize("system", ["allreduce", "downpour", "adpsgd"])
+def test_the_loss_of_all_ends_the_run_with_a_sentence(checks: Any, system: str) -> None:
+    faults = tuple(Crash(f"worker/{rank}", at=0.001 * (rank + 1)) for rank in range(4))
+    found = checks.play(checks.Case(system, pr.systems.find(system), 0, KEPT, "plain", faults=faults))
+    assert isinstance(found.error, WorkerFailed)
+    assert "0 workers are left, where at least 1 are needed" in str(found.error)
+
+
+def test_the_last_old_worker_stays_until_a_newcomer_has_its_state(checks: Any) -> None:
+    faults = (Leave("worker/1", notice=1.0, step=1), Crash("worker/0", step=1))
+    found = checks.play(checks.Case("allreduce", pr.systems.find("allreduce"), 0, Crew(1, 4, start=2, wait=0.0), "plain", faults=faults))
+    assert (found.problem, found.error) == ("", None)
