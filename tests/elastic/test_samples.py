@@ -53,7 +53,7 @@ def facts(
     """What the worker of `rank` reports, of a first pass and a view that `began` after so many steps of each."""
     one = [0, 0, ["worker/0", "worker/1", "worker/2"], [], completed - began[rank], 1, SAMPLES, []]
     used = {"begun": 1, "since": 0, "members": one[2], "passes": [one]}
-    return Facts((progress,), completed + 1, completed, exchanged, alike, used, dict(zip(one[2], began, strict=True)))
+    return Facts((progress,), completed + 1, completed, exchanged, alike, False, used, dict(zip(one[2], began, strict=True)))
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from polyrhythm.core.kernel.view import View, next_name
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.hardware.faults import (
     Crash,
@@ -17,6 +19,7 @@ from polyrhythm.hardware.faults import (
     Join,
     KillWhileWriting,
     Leave,
+    Newcomers,
     Partition,
     Preemptions,
     RandomCrashes,
@@ -26,6 +29,7 @@ from polyrhythm.hardware.faults import (
     Trace,
     schedule,
 )
+from polyrhythm.hardware.faults.crew_names import CrewNames
 from polyrhythm.hardware.faults.fault import AwaitedFaults, places
 from polyrhythm.hardware.faults.trace import TRACES
 from polyrhythm.hardware.traces.generate import MARKETS
@@ -132,6 +136,30 @@ def test_preemptions_have_the_given_rate_and_everyone_who_was_notified_is_replac
     unnotified = schedule([Preemptions(2.0)], 5, ACTORS)
     assert {type(fault) for fault in unnotified} == {Crash}
     assert len(unnotified) == pytest.approx(200 * (1 - 2.718281828**-2), abs=20)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_roster_names_newcomers_as_a_run_does(seed: int) -> None:
+    draw, most = random.Random(seed), 5
+    view = View.of(("worker/0", "worker/1", "worker/2"))
+    roster = CrewNames(Newcomers(most), view.members)
+    for _ in range(20):
+        if view.size == most or (view.size > 1 and draw.random() < 0.5):
+            name = draw.choice(view.members)
+            view = view.without(name)
+            roster.leave(name)
+        else:
+            name = next_name(view, most)
+            assert roster.join() == name
+            view = View(view.epoch + 1, (*view.members, name), (*view.joined, name), view.left)
+    assert sorted(roster.present) == sorted(view.members)
+
+
+def test_who_replaces_a_worker_at_once_is_preempted_too() -> None:
+    found = schedule([Preemptions(3600.0, horizon=20.0)], 1, ["worker/0", "worker/1"], newcomers=Newcomers(4, replaced=True))
+    numbers = [int(fault.actor.removeprefix("worker/")) for fault in found if isinstance(fault, Crash)]
+    assert len(set(numbers)) == len(numbers) > 10
+    assert {number % 4 for number in numbers} == {0, 1}
 
 
 def test_who_will_join_may_be_named_and_nobody_else() -> None:
