@@ -100,10 +100,10 @@ class Tally:
     failed: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
 
-    def told(self) -> dict[str, Any]:
+    def rows(self) -> dict[str, Any]:
         """As JSON has it."""
-        rows = {"ended": dict(self.ended), "failed": dict(self.failed), "failures": [asdict(each) for each in self.failures]}
-        return {"runs": self.runs, "replayed": self.replayed, "seconds": round(self.seconds, 1), **rows}
+        counts = {"ended": dict(self.ended), "failed": dict(self.failed), "failures": [asdict(each) for each in self.failures]}
+        return {"runs": self.runs, "replayed": self.replayed, "seconds": round(self.seconds, 1), **counts}
 
 
 def kind_of(problem: str) -> str:
@@ -155,7 +155,7 @@ def _cases(names: Sequence[str], first: int, schedules: int, until: float) -> It
 
 def written(path: str, tallies: dict[str, Tally], settings: dict[str, Any]) -> None:
     """Write what was found so far."""
-    Path(path).write_text(json.dumps({"settings": settings, "systems": {name: each.told() for name, each in tallies.items()}}, indent=1))
+    Path(path).write_text(json.dumps({"settings": settings, "systems": {name: each.rows() for name, each in tallies.items()}}, indent=1))
 
 
 def main() -> None:
