@@ -20,12 +20,8 @@ NONE = -1
 class Facts(msgspec.Struct, frozen=True):
     """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, and the data that it has `used`.
 
-    <<<<<<< HEAD
-        `clock` are its steps with the one that was interrupted, `completed` without. `exchanged`, `alike` and `paced` are as in `Regrouped`,
-    =======
-        `clock` are its steps with the one that was interrupted, `completed` without; `exchanged`, `alike` and `paced` as in `Regrouped`,
-    >>>>>>> 7b6c7340 (Laws of the names of newcomers; the guide)
-        `began` as in `ChangingCrew`.
+    `clock` are its steps with the one that was interrupted, `completed` without; `exchanged`, `alike` and `paced` as in `Regrouped`,
+    `began` as in `ChangingCrew`.
     """
 
     progress: tuple[int, ...]
