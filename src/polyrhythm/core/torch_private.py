@@ -289,3 +289,8 @@ def sharding_of(module: Any) -> tuple[set[torch.dtype], tuple[int, ...]]:
         return set(), ()
     requested = state._mp_policy.reduce_dtype
     return ({requested} if requested is not None else set()), tuple(map(int, group.mesh_info.mesh.mesh.flatten()))
+
+
+def spawned_function() -> Any:
+    """`torch.multiprocessing.spawn._wrap`, which a process of `spawn` calls: it writes the error of the user's function to a file."""
+    return sys.modules["torch.multiprocessing.spawn"]._wrap

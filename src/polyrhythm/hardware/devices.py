@@ -30,6 +30,7 @@ from polyrhythm.core import units
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.files import located
 from polyrhythm.hardware.paces import Pace, Paces
+from polyrhythm.hardware.segments import SPEED, Segment, Segments
 
 FILE = "device.json"
 """The name of the profile in a directory of `polyrhythm calibrate`."""
@@ -45,6 +46,13 @@ class Machine(Protocol):
     @property
     def measured(self) -> bool:
         """True if it charges whole steps as they were measured, instead of counted operations."""
+
+    @property
+    def segmented(self) -> bool:
+        """True if it charges parts of steps as they were measured."""
+
+    def segment(self, begin: str, end: str) -> float | None:
+        """The measured seconds from one place of a program, where it waits, to the next; None where there are none."""
 
     def step_seconds(self, flops: float, step: int) -> float:
         """The seconds of the step numbered `step`."""
@@ -74,6 +82,15 @@ class Device(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def measured(self) -> bool:
         """No: it counts operations."""
         return False
+
+    @property
+    def segmented(self) -> bool:
+        """No."""
+        return False
+
+    def segment(self, begin: str, end: str) -> None:
+        """None."""
+        return
 
     def step_seconds(self, flops: float, step: int) -> float:
         """The overhead, and the operations over the speed."""
@@ -112,6 +129,15 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """True: a profile charges the steps that were measured."""
         return True
 
+    @property
+    def segmented(self) -> bool:
+        """No."""
+        return False
+
+    def segment(self, begin: str, end: str) -> None:
+        """None."""
+        return
+
     def step_seconds(self, flops: float, step: int) -> float:
         """The seconds that the step took when it was measured."""
         return self.seconds_per_step[step % len(self.seconds_per_step)]
@@ -144,7 +170,7 @@ DEVICES: dict[str, Device] = {
 class DeviceFile(msgspec.Struct, forbid_unknown_fields=True):
     """A file: a name, and a speed, measured steps, or several machines, each a preset, a file next to this one, or written here.
 
-    `paces` slow the workers; `server` is the machine of servers.
+    `paces` slow the workers; `server` is the machine of servers. `segments` are as `polyrhythm simulate --measure` writes them.
     """
 
     name: str
@@ -152,6 +178,7 @@ class DeviceFile(msgspec.Struct, forbid_unknown_fields=True):
     overhead: str | float = 0.0
     seconds_per_step: float | list[float] | None = None
     seconds_per_contribution: float = 0.0
+    segments: tuple[Segment, ...] = ()
     machines: list[str | DeviceFile] = []
     paces: Paces = []
     server: str | DeviceFile | None = None
@@ -159,7 +186,7 @@ class DeviceFile(msgspec.Struct, forbid_unknown_fields=True):
     @property
     def given(self) -> int:
         """The number of ways to describe machines that the file uses."""
-        return (self.flops is not None) + (self.seconds_per_step is not None) + bool(self.machines)
+        return (self.flops is not None or bool(self.segments)) + (self.seconds_per_step is not None) + bool(self.machines)
 
 
 def load(path_or_name: str | Path) -> Machine:
@@ -234,6 +261,8 @@ def _machine(given: str | DeviceFile, file: Path) -> Machine:
             f"The machine {given.name!r} in the device file {str(file)!r} must give flops or seconds_per_step: machines and paces are "
             "listed once, in the file that is given."
         )
+    if given.segments:
+        return Segments(given.name, given.segments, SPEED if given.flops is None else units.speed(given.flops))
     if given.flops is not None:
         return Device(given.name, units.speed(given.flops), units.duration(given.overhead))
     steps = given.seconds_per_step

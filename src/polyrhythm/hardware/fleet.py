@@ -63,6 +63,9 @@ class ComputeTimer(Protocol):
         """Seconds of `flops` operations outside of steps, with the last step's slowdown; 0 where steps were measured, which include
         them."""
 
+    def segment(self, begin: str, end: str) -> float | None:
+        """Seconds from one place of the program to the next, with the last step's slowdown; None where that was not measured."""
+
     def merge_seconds(self, contributions: int) -> float:
         """Seconds for merging `contributions`, at full speed, where that was measured; else 0."""
 
@@ -87,6 +90,10 @@ class WorkerTimer:
     def seconds(self, flops: float) -> float:
         return self._machine.seconds(flops) * self._slowdown
 
+    def segment(self, begin: str, end: str) -> float | None:
+        seconds = self._machine.segment(begin, end)
+        return None if seconds is None else seconds * self._slowdown
+
     def merge_seconds(self, contributions: int) -> float:
         return self._machine.merge_seconds(contributions)
 
@@ -103,6 +110,10 @@ class ServerTimer:
 
     def seconds(self, flops: float) -> float:
         return self.machine.seconds(flops)
+
+    def segment(self, begin: str, end: str) -> None:
+        """Servers have none."""
+        return
 
     def merge_seconds(self, contributions: int) -> float:
         return self.machine.merge_seconds(contributions)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from polyrhythm.core.kernel.port import Port
-from polyrhythm.torch_programs.ranks import current
+from polyrhythm.torch_programs.ranks import clock
 
 _EPOCH = 1_700_000_000.0
 """What `time.time()` returns when a run begins: the same in each."""
@@ -16,8 +15,8 @@ _EPOCH = 1_700_000_000.0
 
 def _clock(theirs: Callable[[], Any], of: Callable[[float], Any]) -> Callable[[], Any]:
     def read() -> Any:
-        rank = current()
-        return theirs() if rank is None else of(rank.context.time())
+        virtual = clock()
+        return theirs() if virtual is None else of(virtual.time())
 
     return read
 
@@ -28,11 +27,8 @@ def virtual_clocks() -> Iterator[None]:
     sleep = time.sleep
 
     def slept(seconds: float) -> None:
-        rank = current()
-        if rank is None:
-            sleep(seconds)
-        else:
-            rank.context.perform(_sleep(rank.context.port, seconds))
+        virtual = clock()
+        (sleep if virtual is None else virtual.sleep)(seconds)
 
     replaced: dict[str, Callable[..., Any]] = {
         "time": _clock(time.time, lambda seconds: _EPOCH + seconds),
@@ -47,7 +43,3 @@ def virtual_clocks() -> Iterator[None]:
             undo.callback(setattr, time, name, getattr(time, name))
             setattr(time, name, value)
         yield
-
-
-async def _sleep(port: Port, seconds: float) -> None:
-    await port.sleep(seconds)

@@ -15,10 +15,10 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from polyrhythm.core.torch_private import groups_made_by, isolated_threads, register_group, set_group_names
-from polyrhythm.errors import CompositionError
+from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.process_group.messages.message_group import MessageGroup
 from polyrhythm.torch_programs.meeting import MeetingStore, Values
-from polyrhythm.torch_programs.ranks import current
+from polyrhythm.torch_programs.ranks import clock, current
 from polyrhythm.torch_programs.world import WorldByThread
 
 _BACKENDS = ("gloo", "nccl", "mpi", "polyrhythm", "undefined")
@@ -56,6 +56,11 @@ def make_group(
     """A group, as torch's `_new_process_group_helper`, whose parameters these are, for the rank that calls it."""
     rank = current()
     assert rank is not None
+    if (group_size, group_rank) != (rank.size, rank.rank) and not global_ranks_in_group:
+        raise CompositionError(
+            f"Process {rank.rank} of {rank.size} calls itself rank {group_rank} of {group_size}: in virtual time "
+            "the number of a process is its rank, and all ranks of a program are in one simulation."
+        )
     if group_name in rank.world.pg_names.values():
         raise ValueError(f"A group of the name {group_name!r} exists: give another name.")
     if global_ranks_in_group and rank.rank not in global_ranks_in_group:
@@ -70,9 +75,14 @@ def make_group(
 
 
 def _by_rank(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """`ours` for ranks, `theirs` for other threads."""
+    """`ours` for ranks, `theirs` for other threads. Raises WorkloadError where a program that starts ranks is none itself."""
 
     def chosen(*args: Any, **kwargs: Any) -> Any:
+        if current() is None and clock() is not None:
+            raise WorkloadError(
+                "The program joins a group of torch.distributed in the process that is started once: give --workers N, the number of "
+                "ranks, or let all ranks be processes that it starts with torch.multiprocessing."
+            )
         return (theirs if current() is None else ours)(*args, **kwargs)
 
     return chosen

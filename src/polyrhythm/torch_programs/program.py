@@ -8,20 +8,34 @@ import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from polyrhythm.core.kernel.job import Job, WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
+from polyrhythm.core.simulator.process_state import separate
 from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.torch_programs.meeting import SharedByRanks
 from polyrhythm.torch_programs.ranks import Rank, being
 from polyrhythm.torch_programs.steps import RankSteps
 from polyrhythm.torch_programs.world import RankWorld
 
-Main = Callable[[], Any]
 _PORT = 29500
+
+
+class Main(Protocol):
+    """What a rank calls."""
+
+    @property
+    def folder(self) -> str:
+        """The folder of its own modules, of which each rank has others; "" if they are shared."""
+
+    def __call__(self) -> None:
+        """Be the program."""
+
+    def imported(self) -> None:
+        """Import it as a process does that the program starts with "spawn", in the place of `__main__`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +48,27 @@ class ScriptProgram:
     def __str__(self) -> str:
         return " ".join([str(self.path), *self.arguments])
 
+    @property
+    def folder(self) -> str:
+        """That of the script."""
+        return str(self.path.resolve().parent) + os.sep
+
     def __call__(self) -> None:
         """Run it, as the module `__main__` of the rank."""
-        main = types.ModuleType("__main__")
+        self._run("__main__")
+
+    def imported(self) -> None:
+        sys.modules["__mp_main__"] = self._run("__mp_main__")
+
+    def _run(self, name: str) -> types.ModuleType:
+        main = types.ModuleType(name)
         main.__file__ = str(self.path)
         main.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = main
         sys.argv = [str(self.path), *self.arguments]
         sys.path.insert(0, str(self.path.resolve().parent))
         exec(compile(self.path.read_bytes(), str(self.path), "exec"), main.__dict__)
+        return main
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,33 +81,58 @@ class FunctionProgram:
     def __str__(self) -> str:
         return str(getattr(self.function, "__qualname__", self.function))
 
+    @property
+    def folder(self) -> str:
+        """None: the function has been imported."""
+        return ""
+
     def __call__(self) -> None:
         """Call it."""
         self.function(*self.arguments)
 
+    def imported(self) -> None:
+        """Its module is imported already."""
 
-def job_of(main: Main, ranks: int, seed: int, shared: SharedByRanks, timeline: bool = False) -> Job:
-    """`ranks` copies of `main`, in the environment that torchrun would give them, each on a host of its own."""
 
-    def program(context: WorkerContext) -> Message:
-        number = rank_of(context.port.name)
-        os.environ.update(environment(number, ranks))
-        sys.argv, sys.path = list(sys.argv), list(sys.path)
-        steps, desk = RankSteps(context), Desk(context, shared.ledger)
-        shared.desks[number] = desk
-        rank = Rank(number, ranks, context, shared, seed, RankWorld(), steps, desk)
-        with being(rank):
-            try:
-                main()
-            except SystemExit as end:
-                if end.code not in (None, 0):
-                    raise
-            while rank.leaving:
-                rank.leaving.pop()()
-        desk.ended = True
-        return steps.result()
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """`ranks` copies of `main`; `environ` are the variables that each finds. `seed` is that of the job."""
 
-    return Job(ranks, 0, program, _nothing, lambda name: True, seed=seed, timeline=timeline, threads=True)
+    main: Main
+    ranks: int
+    environ: Callable[[int, int], dict[str, str]]
+    seed: int = 0
+
+    def job(self, shared: SharedByRanks, carriers: Any, began: float, timeline: bool) -> Job:
+        """Each on a host of its own; `shared` is what they share."""
+
+        def program(context: WorkerContext) -> Message:
+            number = rank_of(context.port.name)
+            os.environ.update(self.environ(number, self.ranks))
+            separate()
+            steps, desk = RankSteps(context), Desk(context, shared.ledger)
+            shared.desks[number] = desk
+            rank = Rank(number, self.ranks, context, shared, self.seed, RankWorld(), steps, desk)
+            with being(rank):
+                try:
+                    self.main()
+                    while rank.leaving:
+                        rank.leaving.pop()()
+                except SystemExit as end:
+                    if end.code not in (None, 0):
+                        raise
+                finally:
+                    for call, args, kwargs in reversed(rank.at_exit):
+                        call(*args, **kwargs)
+            desk.ended = True
+            return steps.result()
+
+        return Job(self.ranks, 0, program, _nothing, _essential, self.seed, began=began, timeline=timeline, carriers=carriers)
+
+
+def unchanged(rank: int, ranks: int) -> dict[str, str]:
+    """The variables of ranks that the program itself starts: as it has set them."""
+    return {}
 
 
 def environment(rank: int, ranks: int) -> dict[str, str]:
@@ -91,6 +142,11 @@ def environment(rank: int, ranks: int) -> dict[str, str]:
     elastic = {"TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0, "TORCHELASTIC_RUN_ID": "none"}
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _PORT}
     return {name: str(value) for name, value in {**of_rank, **of_all, **elastic, **place}.items()}
+
+
+def _essential(name: str) -> bool:
+    """As torchrun ends all ranks with one, so does the run."""
+    return True
 
 
 async def _nothing(port: Port, record: Any) -> None:

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch.distributed as dist
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.names import worker
+from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.seat import seated
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.torch_programs.group_context import GroupContext
 from polyrhythm.torch_programs.meeting import SharedByRanks
+
+
+class Clock(Protocol):
+    """The clock of a thread whose time is virtual."""
+
+    def time(self) -> float:
+        """The virtual seconds of the run so far."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let as many pass."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +46,10 @@ class Rank:
     desk: Desk
     leaving: list[Callable[[], object]] = field(default_factory=list)
     """Called at the end of the program, the last first."""
+    handlers: dict[int, Any] = field(default_factory=dict)
+    """What it has set for signals, which nobody sends to it."""
+    at_exit: list[tuple[Callable[..., Any], Any, Any]] = field(default_factory=list)
+    """The calls to be made when it ends."""
 
     def joined(self, group: Any) -> tuple[WorkerContext, tuple[Location, ...]]:
         """The context of this rank as a worker among those of `group`, as `kernel.seat` asks for it."""
@@ -49,6 +64,14 @@ class Rank:
         """Have `leave` called at the end of the program."""
         self.leaving.append(leave)
 
+    def time(self) -> float:
+        """The virtual seconds of the run so far."""
+        return self.context.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Let other ranks continue as long."""
+        self.context.perform(_sleep(self.context.port, seconds))
+
 
 _here = threading.local()
 
@@ -58,12 +81,27 @@ def current() -> Rank | None:
     return getattr(_here, "rank", None)
 
 
+def clock() -> Clock | None:
+    """That of this thread; None where it is the system's."""
+    return getattr(_here, "clock", None)
+
+
 @contextmanager
-def being(rank: Rank) -> Iterator[None]:
-    """Let this thread be `rank`."""
-    _here.rank = rank
+def being(rank: Any, its: Clock | None = None) -> Iterator[Any]:
+    """Let this thread be `rank`, or have a virtual clock without being one."""
+    before = current(), clock()
+    _here.rank, _here.clock = rank, rank or its
     try:
-        with seated(rank):
-            yield
+        with nullcontext() if rank is None else seated(rank):
+            yield rank
     finally:
-        _here.rank = None
+        _here.rank, _here.clock = before
+
+
+def forget() -> None:
+    """This thread is no rank: it goes on in a process of its own."""
+    _here.rank = _here.clock = None
+
+
+async def _sleep(port: Port, seconds: float) -> None:
+    await port.sleep(seconds)

@@ -12,29 +12,35 @@ from polyrhythm.core.kernel.stopping import stoppable, stops_reported
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import Watch, ignore, progress
 from polyrhythm.core.settings import whole_number
+from polyrhythm.core.simulator.process_state import OwnModules
 from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.core.training.log import Log
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.run import Attempt, carry_out
-from polyrhythm.errors import CompositionError, DeadlockError, WorkloadError
-from polyrhythm.process_group.messages.desk import explained
+from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.torch_programs.clocks import virtual_clocks
+from polyrhythm.torch_programs.in_place_of_python import process_of_ranks
 from polyrhythm.torch_programs.in_place_of_torch import groups_of_ranks
-from polyrhythm.torch_programs.meeting import SharedByRanks
-from polyrhythm.torch_programs.program import FunctionProgram, Main, ScriptProgram, job_of
+from polyrhythm.torch_programs.launch import ranks_of_launches
+from polyrhythm.torch_programs.program import Copies, FunctionProgram, Main, ScriptProgram, environment
+from polyrhythm.torch_programs.runs import VirtualRuns, launched
 from polyrhythm.torch_programs.steps import steps_counted
 
 SYSTEM = "torch.distributed"
 """The name of such a program in tables, where a run has that of its system."""
 
+NOT_CHARGED = "not charged"
+"""The setting that lists what a run has computed, and has not charged."""
+
 
 def simulate(
     program: str | Path | Callable[..., Any],
     *arguments: Any,
-    ranks: int = 2,
+    ranks: int | None = None,
     on: Simulator | None = None,
     directory: str | Path | None = None,
     timeline: bool = False,
+    measure: str | Path | None = None,
 ) -> Run:
     """Run a program of torch.distributed, unchanged, on a simulated cluster: real tensors and gradients, in virtual time.
 
@@ -42,6 +48,11 @@ def simulate(
     calls `init_process_group` as under torchrun, whose variables it has: RANK, WORLD_SIZE, MASTER_ADDR and others, each rank on a host
     of its own. All collectives are messages over the network of `on`; `time` and `perf_counter` are its clock. RankSteps of optimizers
     are recorded, into a `directory` too if there is one, and with a `timeline` all messages.
+
+    Without `ranks` it is called once, and the processes that it starts with torch.multiprocessing are the ranks, in their order.
+
+    Computing costs its counted operations, at the speed of `on.devices`. With `measure`, it costs the CPU seconds that it takes here, and
+    the medians are written to that file: given as `devices` of later runs, which repeat to the byte, it has them charged.
 
     Raises PolyrhythmErrors: WorkerFailed for an error in the program, DeadlockError where all ranks wait, RunError where they disagree on a
     collective.
@@ -58,7 +69,8 @@ def simulate(
     """
     runtime = Simulator() if on is None else on
     with stops_reported(), progress(1, wanted=True) as begin:
-        tried = attempt_program(main_of(program, arguments), ranks, runtime, directory, begin(SYSTEM), timeline)
+        file = None if measure is None else Path(measure)
+        tried = attempt_program(main_of(program, arguments), ranks, runtime, directory, begin(SYSTEM), timeline, measure=file)
     if tried.error is not None:
         raise tried.error
     return Run(tried.outcome)
@@ -76,30 +88,34 @@ def main_of(program: str | Path | Callable[..., Any], arguments: tuple[Any, ...]
 
 def attempt_program(
     main: Main,
-    ranks: int,
+    ranks: int | None,
     on: Simulator,
     directory: str | Path | None = None,
     watch: Watch = ignore,
     timeline: bool = False,
     notes: Mapping[str, str] | None = None,
+    measure: Path | None = None,
 ) -> Attempt:
-    """Run `main` as `simulate` does, and return a failed run too."""
+    """Run `main` as `simulate` does, and return a failed run too. What could not be charged is in the settings of its record."""
     if not isinstance(on, Simulator):
         raise CompositionError(f"on={on!r} is no simulator: give pr.Simulator(network=...); torchrun starts a script on real processes.")
-    if whole_number("ranks", ranks, "1 or more") < 1:
+    if ranks is not None and whole_number("ranks", ranks, "1 or more") < 1:
         raise CompositionError(f"ranks={ranks} is no number of ranks: give 1 or more.")
-    summary = Summary(SYSTEM, ranks, on.kind, on.network_name, on.seed)
+    summary = Summary(SYSTEM, ranks or 0, on.kind, on.network_name, on.seed)
     outcome = Outcome(summary, settings={"program": str(main), "runtime": repr(on), **(notes or {})})
-    shared = SharedByRanks(on.locations(ranks))
-    job = job_of(main, ranks, on.seed, shared, timeline)
 
     def execute(record: Recorder) -> Ending:
-        with groups_of_ranks(), virtual_clocks(), steps_counted():
-            try:
-                return on.execute(job, record)
-            except DeadlockError as problem:
-                when, _, what = str(problem).partition(": ")
-                raise DeadlockError(f"{when}: {explained(shared.desks) or what}.") from None
+        runs = VirtualRuns(on, record, timeline, OwnModules(main.folder), measure)
+        try:
+            with groups_of_ranks(), process_of_ranks(), virtual_clocks(), steps_counted(), ranks_of_launches():
+                if ranks is not None:
+                    return runs.run(Copies(main, ranks, environment, on.seed))
+                ending = launched(main, runs, on.seed)
+                summary.workers = len(ending.results)
+                return ending
+        finally:
+            if remarks := runs.conclude():
+                outcome.settings[NOT_CHARGED] = "; ".join(remarks)
 
     with stoppable():
         return carry_out(execute, Log(outcome, directory, watch))

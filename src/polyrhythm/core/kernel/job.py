@@ -161,8 +161,8 @@ class Job:
     None where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had
     taken before. With a `timeline`, messages and the phases of exchanges are recorded too. `grace` is how many seconds the run may take to
     write a last checkpoint when it is asked to stop; 0 where it can write none. `crew` is how many workers it may have later: by default as
-    many. With `threads`, each program has a thread for itself, also
-    where all are in one process. Raises CompositionError for groups of equal names, or with members that are not in the run.
+    many. `carriers` is how the simulator carries programs, by default in its own way.
+    Raises CompositionError for groups of equal names, or with members that are not in the run.
     """
 
     workers: int
@@ -177,7 +177,7 @@ class Job:
     timeline: bool = False
     grace: float = 0.0
     crew: Crew = FIXED
-    threads: bool = False
+    carriers: Any = None
 
     def __post_init__(self) -> None:
         if self.crew.fixed:

@@ -7,17 +7,17 @@ groups of torch.distributed that the others do not see. In either, one program r
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import greenlet  # type: ignore[import-untyped]
-import torch
 
-from polyrhythm.core.simulator.counting import CounterOfThread, OperationCounter
+from polyrhythm.core.simulator.charging import ByOperations, Charging
+from polyrhythm.core.simulator.counting import OperationCounter
 from polyrhythm.core.simulator.counts import Count, NoCount, OperationCount
 from polyrhythm.core.simulator.isolation import ThreadState, refuse_unsafe_places
+from polyrhythm.core.simulator.randomness import Randomness
+from polyrhythm.hardware.devices import Machine
 
 Killed = greenlet.GreenletExit
 """Raised in a program that must end where it is."""
@@ -30,7 +30,13 @@ Body = Callable[[], Any]
 class ProgramCarrier(Protocol):
     """One program's."""
 
-    count: Count
+    @property
+    def count(self) -> Count:
+        """The operations that it has computed."""
+
+    @property
+    def charging(self) -> Charging:
+        """How long that takes."""
 
     @property
     def ended(self) -> bool:
@@ -50,6 +56,8 @@ class GreenletCarrier:
     """A program in a greenlet. Greenlets may not be switched inside of an autograd hook; after `backward` it is fine."""
 
     __slots__ = ("_greenlet", "_scheduler", "_state", "count")
+
+    charging: ClassVar[Charging] = ByOperations()
 
     def __init__(self, body: Body, counter: OperationCounter | None) -> None:
         self.count: Count = NoCount() if counter is None else OperationCount(counter)
@@ -79,70 +87,24 @@ class GreenletCarrier:
         self.count.refuse()
 
 
-class ThreadCarrier:
-    """A program in a thread, which waits in turn with the scheduler's.
+class Carriers(Protocol):
+    """Carries the programs of one run."""
 
-    Autograd runs in this thread too, so that hooks of a backward pass may wait. What torch.distributed keeps by thread is the program's.
-    """
+    def state(self, separate: bool) -> Randomness | None:
+        """What belongs to a process and is each program's own, if they are to be `separate`."""
 
-    __slots__ = ("_body", "_error", "_given", "_result", "_resumed", "_started", "_thread", "_yielded", "count", "counter", "ended")
-
-    def __init__(self, body: Body, name: str, counts: bool) -> None:
-        self.counter = CounterOfThread() if counts else None
-        self.count: Count = NoCount() if self.counter is None else OperationCount(self.counter)
-        self.ended = False
-        self._body = body
-        self._given: tuple[Any, BaseException | None] = (None, None)
-        self._result: Any = None
-        self._error: BaseException | None = None
-        self._started = False
-        self._resumed, self._yielded = threading.Semaphore(0), threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._live, name=name, daemon=True)
-
-    def run(self, value: Any, error: BaseException | None) -> Any:
-        self._given = (value, error)
-        if not self._started:
-            if error is not None:
-                self.ended = True
-                return None
-            self._started = True
-            self._thread.start()
-        else:
-            self._resumed.release()
-        self._yielded.acquire()
-        if self.ended:
-            self._thread.join()
-        if (problem := self._error) is not None:
-            self._error = None
-            raise problem
-        return self._result
-
-    def wait(self, request: Any) -> Any:
-        self._result = request
-        self._yielded.release()
-        self._resumed.acquire()
-        value, error = self._given
-        if error is not None:
-            raise error
-        return value
-
-    def refuse(self) -> None:
-        """It can wait anywhere."""
-
-    def _live(self) -> None:
-        torch.set_num_threads(1)
-        try:
-            with torch.autograd.set_multithreading_enabled(False), self.counter or nullcontext():
-                self._result = self._body()
-        except Killed:
-            self._result = None
-        except BaseException as problem:
-            self._error = problem
-        self.ended = True
-        self._yielded.release()
+    def carry(self, body: Body, name: str, machine: Machine) -> ProgramCarrier:
+        """The carrier of the program `name`, which computes on `machine`."""
 
 
-def greenlets() -> Callable[[Body, str, bool], ProgramCarrier]:
-    """Carry programs in greenlets, which share a counter; each is given its body, its name and whether its operations are counted."""
-    counter = OperationCounter()
-    return lambda body, name, counts: GreenletCarrier(body, counter if counts else None)
+class Greenlets:
+    """Programs in greenlets, which share a counter."""
+
+    def __init__(self) -> None:
+        self._counter = OperationCounter()
+
+    def state(self, separate: bool) -> Randomness | None:
+        return Randomness() if separate else None
+
+    def carry(self, body: Body, name: str, machine: Machine) -> ProgramCarrier:
+        return GreenletCarrier(body, None if machine.measured else self._counter)

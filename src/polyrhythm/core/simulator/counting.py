@@ -7,6 +7,8 @@ optimizers) is not counted.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, ClassVar
@@ -73,11 +75,22 @@ class CounterOfThread(OperationCounter):  # type: ignore[no-untyped-call]
 
     is_on_top = True
 
+    def __init__(self, uncharged: Counter[str] | None = None) -> None:
+        super().__init__()
+        self._uncharged: Counter[str] = Counter() if uncharged is None else uncharged
+        """Calls of operations that take time and have no formula."""
+
     def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if any(map(wraps_tensors, types)):  # such as DTensor: it makes operations of plain tensors, which are counted
             return NotImplemented
         if any(map(has_shapes_only, types)):
             return func(*args, **(kwargs or {}))
+        if func not in _FORMULAS:
+            name = _KNOWN.get(func)
+            if name is None:
+                name = _KNOWN[func] = _slow(func)
+            if name:
+                self._uncharged[name] += 1
         return super().__torch_dispatch__(func, types, args, kwargs)
 
     def start(self) -> None:
@@ -88,6 +101,22 @@ class CounterOfThread(OperationCounter):  # type: ignore[no-untyped-call]
 
     def refuse_if_covered(self) -> None:
         """It need not stop."""
+
+
+_CHEAP = ("prim", "c10d", "_c10d_functional", "_c10d_functional_autograd", "fsdp", "_dtensor", "profiler")
+"""Namespaces of torch's own operations that compute next to nothing, or communicate."""
+_SLOW = re.compile(
+    r"linalg_|_linalg|fft_|_fft|sort|topk|kthvalue|cholesky|svd|(geq)?qr|l[us]tsq|inverse|lu_|_lu|_?cdist|unique|histc|searchsorted"
+)
+_KNOWN: dict[Any, str] = {}
+"""By operation, the name under which one that has no formula is listed; "" for the quick ones, such as those element by element."""
+
+
+def _slow(func: Any) -> str:
+    namespace, _, name = str(func.name()).partition("::")
+    if namespace == "aten":
+        return f"aten::{name.partition('.')[0]}" if _SLOW.match(name) else ""
+    return "" if namespace in _CHEAP else f"{namespace}::{name.partition('.')[0]}"
 
 
 def _product(out: Tensor, a: Tensor, *others: Any) -> int:

@@ -19,10 +19,11 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.serial_queue import SerialQueue
 from polyrhythm.core.kernel.view import ViewChanged
 from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
-from polyrhythm.core.simulator.carriers import Killed, ProgramCarrier
+from polyrhythm.core.simulator.carriers import Carriers, Killed
 from polyrhythm.core.simulator.rounds import Rounds
 from polyrhythm.core.simulator.shared_state import SharedState
 from polyrhythm.core.simulator.virtual_side import VirtualSide
+from polyrhythm.hardware.devices import Machine
 
 T = TypeVar("T")
 
@@ -59,8 +60,8 @@ class Program:
         actor: VirtualActor,
         body: Callable[[WorkerContext], Message | None],
         shared: SharedState,
-        measured: bool,
-        carried: Callable[[Callable[[], Message | None], str, bool], ProgramCarrier],
+        machine: Machine,
+        carriers: Carriers,
     ) -> None:
         self.actor = actor
         self.port: Port = actor.port
@@ -75,8 +76,8 @@ class Program:
         self._shared = shared
         self.rounds = shared.rounds.setdefault(0, Rounds())
         self.crew: CrewSide = FixedCrew() if shared.crew is None else VirtualSide(self, shared.crew, shared.rounds)
-        self._measured = measured
-        self._carrier = carried(lambda: body(self), actor.name, not measured)
+        self._measured = machine.measured
+        self._carrier = carriers.carry(lambda: body(self), actor.name, machine)
         self._count = self._carrier.count
         self._randomness = copy(shared.drawing)
         self.charged = 0.0
@@ -97,7 +98,7 @@ class Program:
 
     def time(self) -> float:
         """The virtual seconds of the run, with what was computed since the scheduler last saw it."""
-        return self.port.now() + self.charged + self.actor.timing.seconds(self._count.flops)
+        return self.port.now() + self.charged + self._carrier.charging.look(self.actor.timing, self._count.flops)
 
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block the program until `coroutine` has ended; meanwhile others run."""
@@ -195,8 +196,7 @@ class Program:
         try:
             return self._carrier.run(value, error)
         finally:
-            if flops := self._count.stop():
-                self.charged += self.actor.timing.seconds(self._divide(flops))
+            self.charged += self._carrier.charging.take(self.actor.timing, self._divide(self._count.stop()))
             self.ended = self._carrier.ended
 
     def take_started(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]:

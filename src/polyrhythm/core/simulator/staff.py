@@ -11,11 +11,9 @@ from polyrhythm.core.kernel.names import is_worker, rank_of, server, worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View
 from polyrhythm.core.simulator.actors import VirtualActor, VirtualTask
-from polyrhythm.core.simulator.carriers import ThreadCarrier, greenlets
+from polyrhythm.core.simulator.carriers import Carriers, Greenlets
 from polyrhythm.core.simulator.fault_injection import FaultInjection
-from polyrhythm.core.simulator.process_state import ProcessState
 from polyrhythm.core.simulator.program import Program
-from polyrhythm.core.simulator.randomness import Randomness
 from polyrhythm.core.simulator.requested_stop import VirtualStop
 from polyrhythm.core.simulator.scheduler import Scheduler
 from polyrhythm.core.simulator.shared_state import SharedState
@@ -45,14 +43,14 @@ class Staff:
         self.seed = seed
         self.startup = startup
         self.follow = follow
+        self._carriers: Carriers = job.carriers or Greenlets()
         self.shared = SharedState(
             scheduler.record,
             scheduler.mailroom,
-            ProcessState() if job.threads else Randomness() if separate_randomness else None,
+            self._carriers.state(separate_randomness),
             stopped=scheduler.stopped,
             stop=VirtualStop(job.grace),
         )
-        self._carried = ThreadCarrier if job.threads else greenlets()
 
     def place(self, name: str) -> VirtualActor:
         """Make an actor, which has nothing to do yet."""
@@ -96,6 +94,6 @@ class Staff:
 
     def _employ(self, actor: VirtualActor) -> None:
         machines = self.machines.machines
-        measured = machines[rank_of(actor.name) % len(machines)].measured
-        actor.program = Program(actor, self.job.program, self.shared, measured, self._carried)
+        machine = machines[rank_of(actor.name) % len(machines)]
+        actor.program = Program(actor, self.job.program, self.shared, machine, self._carriers)
         self.follow(actor)

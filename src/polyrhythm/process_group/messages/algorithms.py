@@ -47,6 +47,8 @@ class Party:
     topic: str
     call: IssuedCall
     tally: BytesSent
+    within: float | None = None
+    """The seconds that it waits for each message, if they are limited."""
 
     @property
     def size(self) -> int:
@@ -60,9 +62,11 @@ class Party:
         await self.port.send(self.members[to], message)
 
     async def receive(self, source: int, part: str) -> tuple[Tensor, ...]:
-        """What the member of rank `source` has sent. Raises RunError if it has issued another collective."""
-        delivery = await self.port.receive(f"{self.topic}/{part}/{source}", self.members[source])
-        assert delivery is not None
+        """What the member of rank `source` has sent. Raises RunError if it has issued another collective, DistBackendError if it does
+        not come in time."""
+        delivery = await self.port.receive(f"{self.topic}/{part}/{source}", self.members[source], self.within)
+        if delivery is None:
+            raise self.call.late(self.call.ranks[self.rank], f"rank {self.call.ranks[source]}", self.within)
         self.call.compare(delivery.message.text, self.call.ranks[self.rank], self.call.ranks[source])
         return delivery.message.tensors
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 
 import torch
+from torch.distributed import DistBackendError
 
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.errors import RunError
@@ -56,6 +57,12 @@ class IssuedCall:
                 f"The ranks of group {self.group!r} disagree at collective {self.number}: rank {rank} issues {self.what} at {self.where}, "
                 f"and rank {source} {what} at {where}. All ranks must issue the same collectives in the same order."
             )
+
+    def late(self, rank: int, whom: str, seconds: float | None) -> Exception:
+        """The error of `rank`, which has waited so long for others, as torch's groups raise it."""
+        return DistBackendError(
+            f"Rank {rank} has waited {seconds:g} s in {self.what} at {self.where} for {whom}: the timeout of {self.group!r} has passed."
+        )
 
 
 def line_of_caller() -> str:

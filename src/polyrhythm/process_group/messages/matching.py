@@ -11,6 +11,7 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.errors import RunError
 from polyrhythm.process_group.messages.calls import IssuedCall
@@ -64,8 +65,9 @@ class _Posted:
 class Matching:
     """The receives that wait, and the messages that no receive has waited for."""
 
-    def __init__(self, port: Port, topic: str) -> None:
+    def __init__(self, port: Port, topic: str, within: float | None = None) -> None:
         self._port = port
+        self._within = within
         self._topic = topic
         self._posted: list[_Posted] = []
         self._early: list[Message] = []
@@ -96,9 +98,12 @@ class Matching:
         return partial(self._received, posted, work)
 
     async def _received(self, posted: _Posted, work: Receiving) -> None:
+        if self._within is not None and not posted.come.is_open:
+            await self._port.spawn("timeout", self._expire(posted, self._within))
         await self._port.wait(posted.come)
         message = posted.message
-        assert message is not None
+        if message is None:
+            raise work.call.late(rank_of(self._port.name), "a message", self._within)
         work.source = int(message.numbers[0])
         if [value.numel() for value in message.tensors] != [output.numel() for output in work.outputs]:
             raise RunError(
@@ -107,3 +112,10 @@ class Matching:
             )
         for output, value in zip(work.outputs, message.tensors, strict=True):
             output.detach().copy_(value.view(output.shape))
+
+    async def _expire(self, posted: _Posted, seconds: float) -> None:
+        """Let it wait no longer."""
+        await self._port.sleep(seconds)
+        if not posted.come.is_open:
+            self._posted.remove(posted)
+            posted.come.open()

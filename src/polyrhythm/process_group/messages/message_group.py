@@ -12,7 +12,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import Store
+from torch.distributed.distributed_c10d import Store, default_pg_timeout
 
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.message import Message, wire_bytes
@@ -35,7 +35,7 @@ class MessageGroup(PythonGroup[Doing]):
     """The member of rank `rank` of `members`, the ranks of the whole job; `name` is the group's in torch, `axis` its mesh axis.
 
     Collectives of a group are done one after another, in the order in which they were issued, while the program computes; sends and
-    receives besides. `within` are the seconds after which a wait fails.
+    receives besides. A wait fails after `within`, unless that is torch's default: then ranks that all wait are a deadlock, named at once.
     """
 
     def __init__(self, store: Store, desk: Desk, name: str, axis: str, members: Sequence[int], rank: int, within: timedelta) -> None:
@@ -47,6 +47,7 @@ class MessageGroup(PythonGroup[Doing]):
         self._name, self._axis = name, axis
         self._members = tuple(worker(each) for each in members)
         self._within = within
+        self._limit = None if within == default_pg_timeout else within.total_seconds()
         self._issued = 0
         self._last = _open()
         self._topic = f"pg/{name}"
@@ -104,7 +105,7 @@ class MessageGroup(PythonGroup[Doing]):
     def _receive(self, tensors: list[Tensor], source: int | None, tag: int) -> dist.Work:
         check.dense(*tensors)
         if self._matching is None:
-            self._matching = Matching(self._port, f"{self._topic}/to")
+            self._matching = Matching(self._port, f"{self._topic}/to", self._limit)
             self._desk.begin(self._matching.listen())
         whom = "anyone" if source is None else source
         work = ReceiveWork(self._desk, self._alone(f"receive from {whom}", shown(tensors)), tensors)
@@ -139,7 +140,7 @@ class MessageGroup(PythonGroup[Doing]):
         return replace(self._call(kind, of), collective=False)
 
     def _party(self, call: IssuedCall, tally: BytesSent) -> Party:
-        return Party(self._port, self._members, self.rank(), f"{self._topic}/{self._issued}", call, tally)
+        return Party(self._port, self._members, self.rank(), f"{self._topic}/{self._issued}", call, tally, self._limit)
 
 
 def _open() -> Latch:

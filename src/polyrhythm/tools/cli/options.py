@@ -30,7 +30,8 @@ Job = Annotated[
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT ...]", help="Arguments for JOB, in its sys.argv.")]
 
 
-def _number(text: object) -> int:
+def number_of_workers(text: object) -> int:
+    """The number that `--workers` means. Raises typer.BadParameter for other text, or several."""
     return _crew(text, fixed=True).most
 
 
@@ -43,7 +44,7 @@ def _crew(text: object, fixed: bool = False) -> Crew:
         raise typer.BadParameter(str(problem)) from None
 
 
-Workers = Annotated[int, typer.Option("--workers", metavar="N", parser=_number, help="How many workers train together.")]
+Workers = Annotated[int, typer.Option("--workers", metavar="N", parser=number_of_workers, help="How many workers train together.")]
 Changing = Annotated[
     Crew,
     typer.Option("--workers", metavar="N|A..B", parser=_crew, help="How many workers train together; 2..8 may leave and join meanwhile."),

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyrhythm.errors import PolyrhythmError
 from polyrhythm.tools.cli.failures import exit_code, guarded, notice, show_error
 from polyrhythm.tools.cli.groups import PrintOptions, grouped
-from polyrhythm.tools.cli.options import DeviceName, Fault, Faults, NetworkName, Out, Seed, Workers
+from polyrhythm.tools.cli.options import DeviceName, Fault, Faults, NetworkName, Out, Seed, number_of_workers, path_given
 
 if TYPE_CHECKING:
     from polyrhythm.core.records.outcome import Outcome
 
 Command = Annotated[list[str], typer.Argument(metavar="[--] SCRIPT [ARGUMENT ...]", help="The script and its arguments.")]
+Ranks = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", parser=number_of_workers, help="How many ranks run the script; else those that it starts itself."
+    ),
+]
+Measure = Annotated[
+    Path | None,
+    typer.Option(
+        "--measure",
+        metavar="FILE",
+        parser=path_given,
+        help="Charge the CPU seconds that the ranks compute here, and write their medians, for --device FILE of later runs.",
+    ),
+]
 Timeline = Annotated[bool, typer.Option("--timeline", help="Record every message too, for `polyrhythm trace` and `diagnose`.")]
 
 
@@ -25,7 +42,7 @@ _LINES = 12
 @grouped
 def simulate(
     command: Command,
-    workers: Workers = 2,
+    workers: Ranks = None,
     network: NetworkName = None,
     device: DeviceName = None,
     fault: Fault = None,
@@ -33,13 +50,15 @@ def simulate(
     seed: Seed = 0,
     out: Out = None,
     timeline: Timeline = False,
+    measure: Measure = None,
     *,
     shown: PrintOptions,
 ) -> None:
     """Run a script that calls torch.distributed.init_process_group on a simulated cluster: real values, virtual time.
 
     The script is what torchrun would start, and need not know of Polyrhythm: DistributedDataParallel, FSDP2, DTensor, pipelines, its
-    own collectives. Each of the --workers is one rank, on a host of its own.
+    own collectives. Each of the --workers is one rank, on a host of its own. Without --workers the script is called once, and the
+    processes that it starts with torch.multiprocessing are the ranks.
     """
     from polyrhythm.core.records.progress import progress
     from polyrhythm.core.simulator import Simulator
@@ -47,24 +66,34 @@ def simulate(
     from polyrhythm.tools.cli.output import print_json, print_outcomes, reserved
     from polyrhythm.tools.cli.prepare import directory
     from polyrhythm.tools.cli.record import COMPARISON
-    from polyrhythm.torch_programs.simulate import SYSTEM, attempt_program, main_of
+    from polyrhythm.torch_programs.simulate import NOT_CHARGED, SYSTEM, attempt_program, main_of
 
     on = Simulator(network=network or "lan", devices=device or "cpu-core", seed=seed, faults=read_faults(fault or (), faults))
     main, kept = main_of(command[0], tuple(command[1:])), directory(out, COMPARISON)
     with reserved(shown.as_json), progress(1, shown.watched) as begin:
-        tried = attempt_program(main, workers, on, kept, begin(SYSTEM), timeline)
+        tried = attempt_program(main, workers, on, kept, begin(SYSTEM), timeline, measure=measure)
     for trouble in tried.troubles:
         notice(trouble)
+    if remarks := tried.outcome.settings.get(NOT_CHARGED):
+        notice(remarks)
     if shown.as_json:
         print_json(tried.outcome.summary)
     if tried.error is not None:
         show_error(tried.error)
-        raise typer.Exit(exit_code(tried.error))
+        raise typer.Exit(_status(tried.error))
     if not shown.as_json:
         print_outcomes([tried.outcome])
         _show_communication(tried.outcome)
+    if measure is not None:
+        notice(f"the times of what the ranks compute are in {measure}: --device {quote(str(measure))} charges them")
     if kept is not None:
         notice(f"the record of the run is in {kept}; `polyrhythm report {quote(str(kept))}` draws it")
+
+
+def _status(error: PolyrhythmError) -> int:
+    """The exit code that a rank has chosen, if one has."""
+    cause = error.__cause__
+    return cause.code if isinstance(cause, SystemExit) and isinstance(cause.code, int) else exit_code(error)
 
 
 def _show_communication(outcome: Outcome) -> None:

@@ -1,0 +1,82 @@
+"""The runs in virtual time that one program makes: one, or one for each set of ranks that it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.job import Ending
+from polyrhythm.core.simulator.charging import Uncharged
+from polyrhythm.core.simulator.failure import failure
+from polyrhythm.core.simulator.process_state import OwnModules, ProcessState, separate
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.simulator.threads import Threads
+from polyrhythm.errors import DeadlockError, PolyrhythmError, WorkloadError
+from polyrhythm.hardware.segments import SegmentTimes
+from polyrhythm.process_group.messages.calls import line_of_caller
+from polyrhythm.process_group.messages.desk import explained
+from polyrhythm.torch_programs.launch import Launch
+from polyrhythm.torch_programs.meeting import SharedByRanks
+from polyrhythm.torch_programs.program import Copies, Main, unchanged
+from polyrhythm.torch_programs.ranks import being
+
+_NO_RANK = "The program has started no rank: give --workers N, the number of ranks, as `torchrun --nproc-per-node N` does"
+
+
+class VirtualRuns:
+    """Those on one simulator; to the file `measure` goes what programs have computed."""
+
+    def __init__(self, on: Simulator, record: Recorder, timeline: bool, owns: OwnModules, measure: Path | None) -> None:
+        self._on = on
+        self._record = record
+        self._timeline = timeline
+        self.owns = owns
+        self._measure = measure
+        self._found = None if measure is None else SegmentTimes()
+        self._uncharged = Uncharged()
+
+    def run(self, copies: Copies, began: float = 0.0) -> Ending:
+        """Run them to their end, from the second `began` on."""
+        shared = SharedByRanks(self._on.locations(copies.ranks))
+        carriers = Threads(line_of_caller, self._uncharged, self.owns, self._found)
+        try:
+            return self._on.execute(copies.job(shared, carriers, began, self._timeline), self._record)
+        except DeadlockError as problem:
+            when, found, what = str(problem).partition("Deadlock at")
+            if when or not found:
+                raise
+            when, _, what = what.partition(": ")
+            raise DeadlockError(f"Deadlock at{when}: {explained(shared.desks) or what}.") from None
+
+    def conclude(self) -> list[str]:
+        """Write what was measured; returns sentences on what could not be charged."""
+        if self._measure is not None and self._found is not None:
+            self._found.write(self._measure)
+            return []
+        return self._uncharged.remarks()
+
+
+def launched(main: Main, runs: VirtualRuns, seed: int) -> Ending:
+    """Call `main` once, and run what it starts."""
+    launch = Launch(lambda children, ranks, began: runs.run(Copies(children, ranks, unchanged, seed), began), main, runs.owns)
+    before = ProcessState(runs.owns)
+    try:
+        with being(None, launch):
+            separate()
+            main()
+            launch.finish()
+    except (Exception, SystemExit) as problem:
+        if isinstance(problem, SystemExit) and problem.code in (None, 0):
+            launch.finish()
+        elif isinstance(problem, PolyrhythmError):
+            raise
+        elif "env://" in str(problem):
+            raise WorkloadError(f"{_NO_RANK}. ({problem})") from None
+        else:
+            raise failure("the program", problem) from None
+    finally:
+        now = ProcessState(runs.owns)
+        before.load(now)
+    if not launch.ranks:
+        raise WorkloadError(f"{_NO_RANK}.")
+    return launch.ending

@@ -1,0 +1,188 @@
+"""Laws of ranks that share a process: each finds what it would find in a process for itself."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+import polyrhythm as pr
+from polyrhythm.core.simulator import threads
+from polyrhythm.errors import DeadlockError, WorkerFailed
+
+
+def everyones(main: Callable[[int], Any], ranks: int = 4) -> list[Any]:
+    """What `main(rank)` returns at each rank, which waits for the others before and in the midst of it."""
+    found: dict[int, Any] = {}
+
+    def program() -> None:
+        dist.init_process_group("gloo")
+        found[dist.get_rank()] = main(dist.get_rank())
+        dist.destroy_process_group()
+
+    pr.simulate(program, ranks=ranks)
+    return [found[rank] for rank in range(ranks)]
+
+
+def others_run() -> None:
+    dist.all_reduce(torch.ones(2, dtype=torch.float32))
+
+
+def draws(draw: Callable[[], Any], seed: Callable[[int], Any]) -> tuple[list[Any], list[Any]]:
+    """What ranks draw between waits with seeds of their own, and what they draw alone."""
+
+    def main(rank: int) -> list[Any]:
+        seed(rank)
+        found = []
+        for _ in range(3):
+            others_run()
+            found.append(draw())
+        return found
+
+    def alone(rank: int) -> list[Any]:
+        seed(rank)
+        return [draw() for _ in range(3)]
+
+    return everyones(main), [alone(rank) for rank in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("draw", "seed"),
+    [
+        (lambda: torch.rand(2).tolist(), torch.manual_seed),
+        (lambda: torch.nn.functional.dropout(torch.ones(16)).tolist(), torch.manual_seed),
+        (random.random, random.seed),
+        (lambda: np.random.normal(size=3).tolist(), np.random.seed),
+    ],
+    ids=["torch", "dropout", "random", "numpy"],
+)
+def test_random_numbers_are_those_of_a_rank_alone(draw: Callable[[], Any], seed: Callable[[int], Any]) -> None:
+    before = torch.get_rng_state(), random.getstate()
+    shared, alone = draws(draw, seed)
+    assert shared == alone
+    assert shared[0] != shared[1]
+    torch.set_rng_state(before[0])
+    random.setstate(before[1])
+
+
+SETTINGS: dict[str, tuple[Callable[[int], Any], Callable[[], Any]]] = {
+    "threads": (lambda rank: torch.set_num_threads(1 + rank), torch.get_num_threads),
+    "interop threads": (lambda rank: torch.set_num_interop_threads(1 + rank), lambda: 0),
+    "dtype": (lambda rank: torch.set_default_dtype([torch.float32, torch.float64][rank % 2]), lambda: torch.ones(1).dtype),
+    "device": (lambda rank: torch.set_default_device(["cpu", "meta"][rank % 2]), lambda: torch.ones(1).device.type),
+    "deterministic": (lambda rank: torch.use_deterministic_algorithms(rank % 2 == 1), torch.are_deterministic_algorithms_enabled),
+    "precision": (lambda rank: torch.set_float32_matmul_precision(["highest", "high"][rank % 2]), torch.get_float32_matmul_precision),
+    "anomalies": (lambda rank: torch.autograd.set_detect_anomaly(rank % 2 == 1, check_nan=False), torch.is_anomaly_enabled),
+    "grad": (lambda rank: torch.set_grad_enabled(rank % 2 == 1), torch.is_grad_enabled),
+    "environment": (lambda rank: os.environ.update(OWN=str(rank)), lambda: os.environ["OWN"]),
+    "directory": (lambda rank: os.chdir(["/", "/tmp"][rank % 2]), os.getcwd),
+    "arguments": (lambda rank: sys.argv.append(f"of {rank}"), lambda: sys.argv[-1]),
+    "path": (lambda rank: sys.path.insert(0, f"/of/{rank}"), lambda: sys.path[0]),
+    "warnings": (lambda rank: warnings.filterwarnings("ignore", message=f"of {rank}"), lambda: warnings.filters[0][1].pattern),
+    "level": (lambda rank: logging.getLogger().setLevel(10 + 10 * (rank % 2)), lambda: logging.getLogger().level),
+    "logger": (
+        lambda rank: logging.getLogger("of a rank").addHandler(logging.NullHandler()),
+        lambda: len(logging.getLogger("of a rank").handlers),
+    ),
+    "signal": (
+        lambda rank: signal.signal(signal.SIGTERM, [signal.SIG_IGN, signal.default_int_handler][rank % 2]),
+        lambda: signal.getsignal(15),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_is_that_of_a_rank_alone(name: str) -> None:
+    put, get = SETTINGS[name]
+
+    def main(rank: int) -> tuple[Any, Any]:
+        put(rank)
+        before = get()
+        with torch.device("cpu"):
+            others_run()
+        return before, get()
+
+    handler, filters, threads_before = signal.getsignal(15), warnings.filters[:], torch.get_num_threads()
+    found = everyones(main)
+    assert all(before == after for before, after in found)
+    assert found[0] == found[2] or name in ("threads", "environment", "arguments", "path", "warnings")
+    assert found[0] != found[1] or name in ("interop threads", "logger")
+    assert (handler, filters, threads_before) == (signal.getsignal(15), warnings.filters, torch.get_num_threads())
+    assert "OWN" not in os.environ
+
+
+def test_what_a_rank_registers_for_the_exit_is_done_when_it_ends() -> None:
+    done: list[str] = []
+
+    def main(rank: int) -> None:
+        atexit.register(done.append, f"first of {rank}")
+        atexit.register(done.append, f"second of {rank}")
+        unwanted = atexit.register(lambda: done.append("unwanted"))
+        atexit.unregister(unwanted)
+
+    everyones(main, 2)
+    assert sorted(done) == ["first of 0", "first of 1", "second of 0", "second of 1"]
+    assert done.index("second of 0") < done.index("first of 0")
+
+
+class Rows(torch.utils.data.Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, row: int) -> torch.Tensor:
+        return torch.full((2,), float(row + len(os.environ.get("RANK", ""))))
+
+
+def test_processes_of_loaders_and_commands_work_and_take_no_virtual_time() -> None:
+    def main(rank: int) -> tuple[float, float, str]:
+        began = time_now()
+        total = sum(float(batch.sum()) for batch in DataLoader(Rows(), batch_size=2, num_workers=1, multiprocessing_context="fork"))
+        said = subprocess.run(["echo", str(rank)], capture_output=True, text=True, check=True).stdout.strip()
+        return total, time_now() - began, said
+
+    assert everyones(main, 2) == [(72.0, 0.0, "0"), (72.0, 0.0, "1")]
+
+
+def time_now() -> float:
+    import time
+
+    return time.monotonic()
+
+
+def test_a_wait_for_what_another_rank_would_do_is_named_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "STANDSTILL_SECONDS", 0.1)
+    lock = threading.Lock()
+
+    def main(rank: int) -> None:
+        with lock:
+            others_run()
+
+    with pytest.raises(DeadlockError, match=r"worker/1 has waited for 0.2 s of real time at test_isolation.py:\d+: with lock:"):
+        everyones(main, 2)
+
+
+def test_the_exit_code_of_a_rank_is_named_and_is_that_of_the_command(tmp_path: Path) -> None:
+    def main(rank: int) -> None:
+        if rank == 2:
+            sys.exit(7)
+        others_run()
+
+    with pytest.raises(WorkerFailed, match=r"worker/2 failed: it called sys.exit\(7\)") as caught:
+        everyones(main)
+    assert isinstance(caught.value.__cause__, SystemExit)
+    assert caught.value.__cause__.code == 7
