@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 
@@ -21,16 +23,17 @@ class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     times: int = 1
 
 
-class Segments(msgspec.Struct, frozen=True, dict=True):
+@dataclass(frozen=True)
+class Segments:
     """A machine for programs of torch.distributed in virtual time: measured segments. Others cost operations."""
 
     name: str
     segments: tuple[Segment, ...]
     flops: float = SPEED
 
-    def __post_init__(self) -> None:
-        self._seconds: dict[tuple[str, str], float]
-        object.__setattr__(self, "_seconds", {(each.begin, each.end): each.seconds for each in self.segments})
+    @cached_property
+    def _seconds(self) -> dict[tuple[str, str], float]:
+        return {(each.begin, each.end): each.seconds for each in self.segments}
 
     @property
     def measured(self) -> bool:

@@ -31,6 +31,7 @@ class RankSteps:
         taken = self._taken[optimizer] = self._taken.get(optimizer, 0) + 1
         if taken > self._clock:
             self._clock = taken
+            self._context.charge(0)
             self._context.record(Stepped(self._context.time(), self._context.port.name, taken, 0, self._context.bytes_sent))
 
     def report(self, metrics: dict[str, float]) -> None:

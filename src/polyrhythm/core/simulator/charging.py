@@ -33,6 +33,9 @@ class Charging(Protocol):
     def take(self, timing: ComputeTimer, flops: int) -> float:
         """The seconds from when it continued until it waited."""
 
+    def step(self, timing: ComputeTimer, flops: int, samples: int) -> float:
+        """The seconds since it continued, with what a step costs besides; `flops` are taken, and counted anew; its thread asks."""
+
 
 class ByOperations:
     """The operations that were counted, at the speed of the device."""
@@ -50,6 +53,9 @@ class ByOperations:
 
     def take(self, timing: ComputeTimer, flops: int) -> float:
         return timing.seconds(flops) if flops else 0.0
+
+    def step(self, timing: ComputeTimer, flops: int, samples: int) -> float:
+        return timing.step_seconds(flops, samples)
 
 
 class Places:
@@ -102,6 +108,10 @@ class Measuring:
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
+    def step(self, timing: ComputeTimer, flops: int, samples: int) -> float:
+        self.look(timing, flops)
+        return self.take(timing, flops)
+
 
 class AsMeasured:
     """The median of each segment, where it was measured; another costs its counted operations, and is noted by `lack`."""
@@ -130,6 +140,10 @@ class AsMeasured:
         self._pass(timing, flops)
         seconds, self._passed, self._counted = self._passed, 0.0, 0
         return seconds
+
+    def step(self, timing: ComputeTimer, flops: int, samples: int) -> float:
+        self.end()
+        return self.take(timing, flops) + timing.step_seconds(0, samples)
 
     def _pass(self, timing: ComputeTimer, flops: int) -> None:
         for begin, end in self._ended:

@@ -122,7 +122,7 @@ class Program:
         """Let the virtual seconds of a step pass: those that were measured, or those of the operations counted since the last charge."""
         flops = self._divide(self._count.take())
         if self._ahead is None:
-            self._settle(self.actor.timing.step_seconds(flops, samples))
+            self._settle(self._carrier.charging.step(self.actor.timing, flops, samples))
         else:
             seconds, passed = self._ahead
             self._ahead = None
