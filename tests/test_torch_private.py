@@ -412,6 +412,10 @@ def test_a_torch_without_one_of_the_names_is_refused_with_its_name() -> None:
         torch_private._needed(torch._C, "no_such_name")
 
 
+def test_what_spawn_calls_in_a_process_is_found_with_its_arguments() -> None:
+    assert list(inspect.signature(torch_private.spawned_function()).parameters) == ["fn", "i", "args", "error_file"]
+
+
 def test_no_other_module_uses_a_private_name_of_torch() -> None:
     private = {name for name, _ in private_names(Path(torch_private.__file__))}
     for path in sorted(SOURCE.rglob("*.py")):

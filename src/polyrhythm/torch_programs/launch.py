@@ -39,7 +39,7 @@ class Launch:
         self.owns = owns
         self._run = run
         self._now = 0.0
-        self._started: list[Child] = []
+        self._started: list[StartedRank] = []
         self.ranks = 0
         """Those of the last run."""
         self.ending = Ending()
@@ -53,7 +53,7 @@ class Launch:
         self.finish()
         self._now += seconds
 
-    def start(self, child: Child) -> None:
+    def start(self, child: StartedRank) -> None:
         """Let it begin with the others that are started before the program waits."""
         self._started.append(child)
 
@@ -65,7 +65,7 @@ class Launch:
         self.ranks, status = len(children), 1
         try:
             with being(None):
-                ending = self._run(Children(self.main, children), len(children), self._now)
+                ending = self._run(StartedRanks(self.main, children), len(children), self._now)
             self._now, status = ending.seconds, 0
             ending.bytes_sent += self.ending.bytes_sent
             ending.messages_sent += self.ending.messages_sent
@@ -75,7 +75,7 @@ class Launch:
                 child.end(status)
 
 
-class Child:
+class StartedRank:
     """The `popen` of a process that is a rank: what its Process object asks, to start it and to wait for it."""
 
     method = "virtual"
@@ -114,11 +114,11 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Children:
+class StartedRanks:
     """The ranks, by their number."""
 
     main: Main
-    children: Sequence[Child]
+    children: Sequence[StartedRank]
 
     def __str__(self) -> str:
         return f"{len(self.children)} processes that it starts"
@@ -144,15 +144,15 @@ _Made = Callable[[BaseProcess, Launch], Callable[[], None]]
 class _Spawning:
     """Stands for the process to which objects are pickled: it has the file descriptors of this one."""
 
-    def DupFd(self, fd: int) -> _Kept:  # noqa: N802
-        return _Kept(os.dup(fd))
+    def DupFd(self, fd: int) -> _KeptDescriptor:  # noqa: N802
+        return _KeptDescriptor(os.dup(fd))
 
     def duplicate_for_child(self, fd: int) -> int:
         return os.dup(fd)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _KeptDescriptor:
     fd: int
 
     def detach(self) -> int:
@@ -190,7 +190,7 @@ def _popen(made: _Made, theirs: Callable[[BaseProcess], Any]) -> Callable[[BaseP
             if by_spawn:  # torch's wrapper hides errors from us
                 function, number, arguments, _ = process._args
                 process._target, process._args = function, (number, *arguments)
-            return Child(launch, made(process, launch))
+            return StartedRank(launch, made(process, launch))
         if current() is not None and by_spawn:
             raise WorkloadError("A rank starts ranks with torch.multiprocessing: leave --workers out, and they become those of the run.")
         return theirs(process)

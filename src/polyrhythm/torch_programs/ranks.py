@@ -21,7 +21,7 @@ from polyrhythm.torch_programs.group_context import GroupContext
 from polyrhythm.torch_programs.meeting import SharedByRanks
 
 
-class Clock(Protocol):
+class VirtualClock(Protocol):
     """The clock of a thread whose time is virtual."""
 
     def time(self) -> float:
@@ -81,13 +81,13 @@ def current() -> Rank | None:
     return getattr(_here, "rank", None)
 
 
-def clock() -> Clock | None:
+def clock() -> VirtualClock | None:
     """That of this thread; None where it is the system's."""
     return getattr(_here, "clock", None)
 
 
 @contextmanager
-def being(rank: Any, its: Clock | None = None) -> Iterator[Any]:
+def being(rank: Any, its: VirtualClock | None = None) -> Iterator[Any]:
     """Let this thread be `rank`, or have a virtual clock without being one."""
     before = current(), clock()
     _here.rank, _here.clock = rank, rank or its
