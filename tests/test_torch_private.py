@@ -119,6 +119,11 @@ def test_a_scheduler_does_not_warn_of_a_step_that_is_marked_as_wrapped() -> None
         assert bool(found) != marked
 
 
+@uses("spawned_function", "_wrap")
+def test_what_spawn_calls_in_a_process_is_found_with_its_arguments() -> None:
+    assert list(inspect.signature(torch_private.spawned_function()).parameters) == ["fn", "i", "args", "error_file"]
+
+
 @uses("is_wrapped_by_scheduler", "_wrapped_by_lr_sched")
 def test_the_wrapper_of_a_scheduler_is_known() -> None:
     optimizer = sgd()
@@ -410,10 +415,6 @@ def test_every_function_has_a_test() -> None:
 def test_a_torch_without_one_of_the_names_is_refused_with_its_name() -> None:
     with pytest.raises(ImportError, match=r"has no torch\._C\.no_such_name, which polyrhythm needs"):
         torch_private._needed(torch._C, "no_such_name")
-
-
-def test_what_spawn_calls_in_a_process_is_found_with_its_arguments() -> None:
-    assert list(inspect.signature(torch_private.spawned_function()).parameters) == ["fn", "i", "args", "error_file"]
 
 
 def test_no_other_module_uses_a_private_name_of_torch() -> None:
