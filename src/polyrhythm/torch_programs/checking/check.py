@@ -23,7 +23,7 @@ from polyrhythm.torch_programs.checking.moved import ReductionOrder, seen_collec
 from polyrhythm.torch_programs.checking.places import places_beside
 from polyrhythm.torch_programs.checking.seen import Sight
 from polyrhythm.torch_programs.checking.watch import Watches, models_watched
-from polyrhythm.torch_programs.program import Main
+from polyrhythm.torch_programs.program import FunctionProgram, Main
 from polyrhythm.torch_programs.ranks import current
 from polyrhythm.torch_programs.simulate import attempt_program, main_of
 
@@ -190,7 +190,7 @@ def _see(main: Main, ranks: int, way: _Way) -> Sight:
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         with models_watched(watches), functions_watched(watches, way.dropout, way.times):
-            tried = attempt_program(observed, ranks, Simulator(network=Instant()))
+            tried = attempt_program(FunctionProgram(observed), ranks, Simulator(network=Instant()))
     ended = [seen.enough or len(seen.steps) >= way.steps or not seen.steps for seen in sight.ranks.values()]
     finished = any(seen.enough for seen in sight.ranks.values()) and all(ended)
     sight.error = None if isinstance(tried.error, DeadlockError) and finished else tried.error
