@@ -99,6 +99,17 @@ class Communicated(Event, frozen=True):
     waited: float
 
 
+class Held(Event, frozen=True):
+    """The bytes of tensors that the rank held at its peak, in all, by role ("parameter", "activation") and by module.
+
+    Recorded on request at the end of a program of torch.distributed (virtual time only).
+    """
+
+    peak: int
+    roles: dict[str, int]
+    modules: dict[str, int]
+
+
 class Stalled(Event, frozen=True):
     """A gradient that some workers had ready had not come at `missing` after `seconds`."""
 
@@ -249,6 +260,7 @@ AnyEvent = (
     | Carried
     | Progressed
     | Communicated
+    | Held
     | Stalled
     | Stepped
     | Reported

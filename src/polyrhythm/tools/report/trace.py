@@ -28,6 +28,7 @@ from polyrhythm.core.kernel.events import (
     Ended,
     Evaluated,
     Faulted,
+    Held,
     Merged,
     Overwritten,
     Progressed,
@@ -67,6 +68,7 @@ _Instant = (
     | Stalled
     | Sent
     | Carried
+    | Held
     | Ended
 )
 
@@ -166,6 +168,8 @@ def _instant(event: _Instant) -> tuple[str, Record]:
                 "busy": event.busy,
                 "resent": event.resent,
             }
+        case Held():
+            return "peak of memory", {"bytes": event.peak, **event.roles}
         case Ended():
             return "end", {"bytes_sent": event.bytes_sent, "messages_sent": event.messages_sent}
 
