@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from polyrhythm.core.kernel.message import ASIDE, Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.simulator.rounds import Rounds
 from polyrhythm.process_group.messages.desk import Desk, Ledger
+from polyrhythm.torch_programs.memory import Memory
 
 _DEFAULT = timedelta(seconds=300)
 _TOPIC = ASIDE + "store/"
@@ -25,8 +26,10 @@ _TOPIC = ASIDE + "store/"
 class SharedByRanks:
     """The values of all stores of a run, by their address, such as ("tcp", "127.0.0.1", 29500)."""
 
-    def __init__(self, locations: Sequence[Location]) -> None:
+    def __init__(self, locations: Sequence[Location], memory: Callable[[], Memory | None] = lambda: None) -> None:
         self.locations = locations
+        self.memory = memory
+        """Makes what counts the memory of a rank."""
         self._stores: dict[tuple[object, ...], Values] = defaultdict(Values)
         self._rounds: dict[str, Rounds] = defaultdict(Rounds)
         self._joins: Counter[tuple[int, tuple[int, ...]]] = Counter()

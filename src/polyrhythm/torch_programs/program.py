@@ -6,6 +6,7 @@ import os
 import sys
 import types
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -112,10 +113,11 @@ class Copies:
             separate()
             steps, desk = RankSteps(context), Desk(context, shared.ledger)
             shared.desks[number] = desk
-            rank = Rank(number, self.ranks, context, shared, self.seed, RankWorld(), steps, desk)
+            rank = Rank(number, self.ranks, context, shared, self.seed, RankWorld(), steps, desk, memory=shared.memory())
             with being(rank):
                 try:
-                    self.main()
+                    with rank.memory or nullcontext():
+                        self.main()
                     while rank.leaving:
                         rank.leaving.pop()()
                 except SystemExit as end:
@@ -125,6 +127,8 @@ class Copies:
                     for call, args, kwargs in reversed(rank.at_exit):
                         call(*args, **kwargs)
             desk.ended = True
+            if rank.memory is not None:
+                context.record(rank.memory.event(context.time(), context.port.name))
             return steps.result()
 
         return Job(self.ranks, 0, program, _nothing, _essential, self.seed, began=began, timeline=timeline, carriers=carriers)

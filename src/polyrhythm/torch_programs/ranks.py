@@ -19,6 +19,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.torch_programs.group_context import GroupContext
 from polyrhythm.torch_programs.meeting import SharedByRanks
+from polyrhythm.torch_programs.memory import Memory
 
 
 class VirtualClock(Protocol):
@@ -44,6 +45,8 @@ class Rank:
     world: Any
     steps: Any
     desk: Desk
+    memory: Memory | None = None
+    """Counts its memory, where that is wanted."""
     leaving: list[Callable[[], object]] = field(default_factory=list)
     """Called at the end of the program, the last first."""
     handlers: dict[int, Any] = field(default_factory=dict)
@@ -79,6 +82,12 @@ _here = threading.local()
 def current() -> Rank | None:
     """The rank that this thread is; None in other threads."""
     return getattr(_here, "rank", None)
+
+
+def memory_here() -> Memory | None:
+    """What counts the memory of this thread's rank, if that is wanted."""
+    rank = current()
+    return None if rank is None else rank.memory
 
 
 def clock() -> VirtualClock | None:

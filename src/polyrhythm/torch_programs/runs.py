@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from polyrhythm.core.kernel.events import Recorder
@@ -17,27 +18,32 @@ from polyrhythm.process_group.messages.calls import line_of_caller
 from polyrhythm.process_group.messages.desk import explained
 from polyrhythm.torch_programs.launch import Launch
 from polyrhythm.torch_programs.meeting import SharedByRanks
+from polyrhythm.torch_programs.memory import Memory
 from polyrhythm.torch_programs.program import Copies, Main, unchanged
 from polyrhythm.torch_programs.ranks import being
 
 _NO_RANK = "The program has started no rank: give --workers N, the number of ranks, as `torchrun --nproc-per-node N` does"
 
 
-class VirtualRuns:
-    """Those on one simulator; to the file `measure` goes what programs have computed."""
+Memories = Callable[[], Memory | None]
 
-    def __init__(self, on: Simulator, record: Recorder, timeline: bool, owns: OwnModules, measure: Path | None) -> None:
+
+class VirtualRuns:
+    """Those on one simulator; to the file `measure` goes what programs have computed, `memory` makes what counts their memory."""
+
+    def __init__(self, on: Simulator, record: Recorder, timeline: bool, owns: OwnModules, measure: Path | None, memory: Memories) -> None:
         self._on = on
         self._record = record
         self._timeline = timeline
         self.owns = owns
         self._measure = measure
+        self._memory = memory
         self._found = None if measure is None else SegmentTimes()
         self._uncharged = Uncharged()
 
     def run(self, copies: Copies, began: float = 0.0) -> Ending:
         """Run them to their end, from the second `began` on."""
-        shared = SharedByRanks(self._on.locations(copies.ranks))
+        shared = SharedByRanks(self._on.locations(copies.ranks), self._memory)
         carriers = Threads(line_of_caller, self._uncharged, self.owns, self._found)
         try:
             return self._on.execute(copies.job(shared, carriers, began, self._timeline), self._record)

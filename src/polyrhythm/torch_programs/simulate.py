@@ -22,7 +22,9 @@ from polyrhythm.torch_programs.clocks import virtual_clocks
 from polyrhythm.torch_programs.in_place_of_python import process_of_ranks
 from polyrhythm.torch_programs.in_place_of_torch import groups_of_ranks
 from polyrhythm.torch_programs.launch import ranks_of_launches
+from polyrhythm.torch_programs.memory import Memory, modules_followed
 from polyrhythm.torch_programs.program import Copies, FunctionProgram, Main, ScriptProgram, environment
+from polyrhythm.torch_programs.ranks import memory_here
 from polyrhythm.torch_programs.runs import VirtualRuns, launched
 from polyrhythm.torch_programs.steps import steps_counted
 
@@ -41,18 +43,21 @@ def simulate(
     directory: str | Path | None = None,
     timeline: bool = False,
     measure: str | Path | None = None,
+    memory: bool = False,
 ) -> Run:
     """Run a program of torch.distributed, unchanged, on a simulated cluster: real tensors and gradients, in virtual time.
 
     `program` is a function, called with the `arguments` at each of the `ranks`, or the path of a script, which finds them in `sys.argv`. It
     calls `init_process_group` as under torchrun, whose variables it has: RANK, WORLD_SIZE, MASTER_ADDR and others, each rank on a host
-    of its own. All collectives are messages over the network of `on`; `time` and `perf_counter` are its clock. RankSteps of optimizers
+    of its own. All collectives are messages over the network of `on`; `time` and `perf_counter` are its clock. Steps of optimizers
     are recorded, into a `directory` too if there is one, and with a `timeline` all messages.
 
     Without `ranks` it is called once, and the processes that it starts with torch.multiprocessing are the ranks, in their order.
 
     Computing costs its counted operations, at the speed of `on.devices`. With `measure`, it costs the CPU seconds that it takes here, and
     the medians are written to that file: given as `devices` of later runs, which repeat to the byte, it has them charged.
+
+    With `memory`, the bytes of tensors that each rank held at its peak are recorded, by role and by module.
 
     Raises PolyrhythmErrors: WorkerFailed for an error in the program, DeadlockError where all ranks wait, RunError where they disagree on a
     collective.
@@ -70,7 +75,9 @@ def simulate(
     runtime = Simulator() if on is None else on
     with stops_reported(), progress(1, wanted=True) as begin:
         file = None if measure is None else Path(measure)
-        tried = attempt_program(main_of(program, arguments), ranks, runtime, directory, begin(SYSTEM), timeline, measure=file)
+        tried = attempt_program(
+            main_of(program, arguments), ranks, runtime, directory, begin(SYSTEM), timeline, measure=file, memory=memory
+        )
     if tried.error is not None:
         raise tried.error
     return Run(tried.outcome)
@@ -95,6 +102,7 @@ def attempt_program(
     timeline: bool = False,
     notes: Mapping[str, str] | None = None,
     measure: Path | None = None,
+    memory: bool = False,
 ) -> Attempt:
     """Run `main` as `simulate` does, and return a failed run too. What could not be charged is in the settings of its record."""
     if not isinstance(on, Simulator):
@@ -105,9 +113,16 @@ def attempt_program(
     outcome = Outcome(summary, settings={"program": str(main), "runtime": repr(on), **(notes or {})})
 
     def execute(record: Recorder) -> Ending:
-        runs = VirtualRuns(on, record, timeline, OwnModules(main.folder), measure)
+        runs = VirtualRuns(on, record, timeline, OwnModules(main.folder), measure, Memory if memory else lambda: None)
         try:
-            with groups_of_ranks(), process_of_ranks(), virtual_clocks(), steps_counted(), ranks_of_launches():
+            with (
+                groups_of_ranks(),
+                process_of_ranks(),
+                virtual_clocks(),
+                steps_counted(),
+                ranks_of_launches(),
+                modules_followed(memory_here),
+            ):
                 if ranks is not None:
                     return runs.run(Copies(main, ranks, environment, on.seed))
                 ending = launched(main, runs, on.seed)

@@ -14,7 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from polyrhythm.core.kernel.events import Reported, Stepped
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.torch_programs.ranks import current
+from polyrhythm.torch_programs.ranks import current, memory_here
 
 
 class RankSteps:
@@ -28,6 +28,8 @@ class RankSteps:
 
     def count(self, optimizer: Optimizer) -> None:
         """The optimizer has taken a step."""
+        if (memory := memory_here()) is not None:
+            memory.stepped(optimizer)
         taken = self._taken[optimizer] = self._taken.get(optimizer, 0) + 1
         if taken > self._clock:
             self._clock = taken

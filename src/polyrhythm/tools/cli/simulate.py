@@ -33,7 +33,7 @@ Measure = Annotated[
     ),
 ]
 Timeline = Annotated[bool, typer.Option("--timeline", help="Record every message too, for `polyrhythm trace` and `diagnose`.")]
-
+MemoryWanted = Annotated[bool, typer.Option("--memory", help="Count the memory of each rank at its peak, by role and by module.")]
 
 _LINES = 12
 
@@ -51,6 +51,7 @@ def simulate(
     out: Out = None,
     timeline: Timeline = False,
     measure: Measure = None,
+    memory: MemoryWanted = False,
     *,
     shown: PrintOptions,
 ) -> None:
@@ -71,7 +72,7 @@ def simulate(
     on = Simulator(network=network or "lan", devices=device or "cpu-core", seed=seed, faults=read_faults(fault or (), faults))
     main, kept = main_of(command[0], tuple(command[1:])), directory(out, COMPARISON)
     with reserved(shown.as_json), progress(1, shown.watched) as begin:
-        tried = attempt_program(main, workers, on, kept, begin(SYSTEM), timeline, measure=measure)
+        tried = attempt_program(main, workers, on, kept, begin(SYSTEM), timeline, measure=measure, memory=memory)
     for trouble in tried.troubles:
         notice(trouble)
     if remarks := tried.outcome.settings.get(NOT_CHARGED):
@@ -84,6 +85,7 @@ def simulate(
     if not shown.as_json:
         print_outcomes([tried.outcome])
         _show_communication(tried.outcome)
+        _show_memory(tried.outcome)
     if measure is not None:
         notice(f"the times of what the ranks compute are in {measure}: --device {quote(str(measure))} charges them")
     if kept is not None:
@@ -116,3 +118,22 @@ def _show_communication(outcome: Outcome) -> None:
     out.print(shown)
     if found.remark:
         out.print(found.remark)
+
+
+def _show_memory(outcome: Outcome) -> None:
+    """Print the memory of the rank that held most."""
+    from polyrhythm.core.kernel.events import Held
+    from polyrhythm.core.units import show_bytes
+    from polyrhythm.tools.cli.output import console
+
+    held = [event for event in outcome.events if isinstance(event, Held)]
+    if not held:
+        return
+    most = max(held, key=lambda event: event.peak)
+    out = console()
+    out.print()
+    out.print(
+        f"At its peak {most.actor} held {show_bytes(most.peak)} of tensors, the least of all ranks {show_bytes(min(e.peak for e in held))}:"
+    )
+    for name, parts in (("by role", most.roles), ("by module", most.modules)):
+        out.print(f"  {name}: " + ", ".join(f"{part} {show_bytes(nbytes)}" for part, nbytes in list(parts.items())[:_LINES]))
