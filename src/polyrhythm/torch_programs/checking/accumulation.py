@@ -10,7 +10,7 @@ from torch import Tensor
 
 from polyrhythm.torch_programs.checking.evidence import LayoutEvidence, line, place_of_step, proportional
 from polyrhythm.torch_programs.checking.findings import SilentError
-from polyrhythm.torch_programs.checking.seen import GradientSum, StepSeen
+from polyrhythm.torch_programs.checking.seen import GradientSum, StepSeen, digest
 
 _NEAR = 1e-3
 _FAR = 1e-2
@@ -39,7 +39,8 @@ def stale(evidence: LayoutEvidence) -> Iterator[SilentError]:
                 groups = _groups(evidence, rank, copies.get((rank, name), [rank]))
                 parts = [[seen[each].contributions.get(name) for each in group if each in seen] for group in groups]
                 before = evidence.layout.at(step - 1)[rank].gradients.get(name) if step else None
-                if (how := _explained(gradient, [each for each in parts if None not in each], before)) != "":
+                several = len({digest(each) for each in mine.inputs}) > 1
+                if (how := _explained(gradient, [each for each in parts if None not in each], before, several)) != "":
                     what = f"the gradient of {name} on rank {rank} is {how}"
                     yield SilentError("stale-gradients", what, place_of_step(seen, (rank,)), step)
                     return
@@ -51,13 +52,14 @@ def _groups(evidence: LayoutEvidence, rank: int, copies: Sequence[int]) -> list[
     return sorted({(rank,), tuple(sorted(copies)), *(tuple(each for each in group if each in copies) for group in moved)})
 
 
-def _explained(gradient: Tensor, parts: Sequence[Sequence[GradientSum | None]], before: Tensor | None) -> str:
-    """How a gradient came about, if it is not a multiple of what its step gave; "" if it is, or where nothing explains it."""
+def _explained(gradient: Tensor, parts: Sequence[Sequence[GradientSum | None]], before: Tensor | None, several: bool) -> str:
+    """How a gradient came about, if it is not a multiple of what its step gave; "" if it is, or where nothing explains it. `several`
+    micro-batches differ."""
     value = line(gradient)
     sums = [sum(line(each.total) for each in group if each) for group in parts]
     if not sums or any(_far(value, each) < _NEAR for each in sums):
         return ""
-    for group in parts:
+    for group in parts if several else ():
         if all(each and each.count > 1 for each in group) and _far(value, sum(line(each.last) for each in group if each)) < _NEAR:
             count = max(each.count for each in group if each)
             return f"that of the last of {count} micro-batches alone"

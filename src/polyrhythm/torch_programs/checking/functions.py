@@ -44,6 +44,7 @@ def functions_watched(watches: Watches, dropout: bool = True, times: int = 1) ->
         for name in _LOSSES:
             put(F, name, _loss)
         put(F, "dropout", _dropout if dropout else _drawn_only)
+        put(F, "scaled_dot_product_attention", _attention if dropout else _attention_alone)
         put(torch.nn.utils, "clip_grad_norm_", _clip)
         put(sys.modules["torch.nn.utils.clip_grad"], "clip_grad_norm_", _clip)
         put(Tensor, "backward", _backward)
@@ -73,6 +74,7 @@ def _dropout(function: Function, watches: Watches) -> Function:
         watch = watches.here()
         if watch is None or not training or not 0 < p < 1 or not _trains():
             return function(input, p, training, inplace)  # type: ignore[no-any-return]
+        watch.seen.draws = True
         given, there = digest(input), local(input) != 0
         result: Tensor = function(input, p, training, inplace)
         with torch.no_grad():
@@ -86,6 +88,22 @@ def _drawn_only(function: Function, watches: Watches) -> Function:
     def call(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         result: Tensor = function(input, p, training, inplace and watches.here() is None)
         return result if watches.here() is None else input
+
+    return call
+
+
+def _attention(function: Function, watches: Watches) -> Function:
+    def call(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *others: Any, **options: Any) -> Any:
+        if (watch := watches.here()) is not None and dropout_p > 0:
+            watch.seen.draws = True
+        return function(query, key, value, attn_mask, dropout_p, *others, **options)
+
+    return call
+
+
+def _attention_alone(function: Function, watches: Watches) -> Function:
+    def call(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *others: Any, **options: Any) -> Any:
+        return function(query, key, value, attn_mask, dropout_p if watches.here() is None else 0.0, *others, **options)
 
     return call
 

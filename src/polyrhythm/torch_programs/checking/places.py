@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from polyrhythm.torch_programs.checking.seen import HeldParameter, RankSeen, Sight, digest
+
+Wholes = Mapping[str, HeldParameter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +80,24 @@ def places_beside(layout: Sight, twin: Sight | None) -> Places:
     return places
 
 
-def _names(seen: RankSeen, wholes: Mapping[str, HeldParameter]) -> dict[str, str]:
-    """The twin's name of each of a rank's parameters: the same, or, of a part of the model, that in the place where its values are."""
-    names, others = list(seen.parameters), list(wholes)
-    by_name = {name: name for name in names if name in wholes and _fits(seen.parameters[name], wholes[name])}
-    agree = all(name in by_name and _agrees(seen.parameters[name], wholes[name]) for name in names)
-    if agree:
+def _names(seen: RankSeen, wholes: Wholes) -> dict[str, str]:
+    """The twin's name of each of a rank's parameters, model by model."""
+    models: dict[str, list[HeldParameter]] = defaultdict(list)
+    for name, held in seen.parameters.items():
+        models[name.rpartition("/")[0]].append(held)
+    return {name: key for model in models.values() for name, key in _names_of_model(model, wholes).items()}
+
+
+def _names_of_model(model: Sequence[HeldParameter], wholes: Wholes) -> dict[str, str]:
+    """The same names, or, of a part of the twin's model, those in the place where its values are."""
+    by_name = {held.name: held.name for held in model if held.name in wholes and _fits(held, wholes[held.name])}
+    if all(held.name in by_name and _agrees(held, wholes[held.name]) for held in model):
         return by_name
-    for start in range(len(others) - len(names) + 1):
-        part = others[start : start + len(names)]
-        if all(_agrees(seen.parameters[name], wholes[other]) for name, other in zip(names, part, strict=True)):
-            return dict(zip(names, part, strict=True))
+    others = list(wholes)
+    for start in range(len(others) - len(model) + 1):
+        part = others[start : start + len(model)]
+        if all(_agrees(held, wholes[other]) for held, other in zip(model, part, strict=True)):
+            return {held.name: other for held, other in zip(model, part, strict=True)}
     return by_name
 
 
@@ -105,9 +114,7 @@ def _agrees(held: HeldParameter, whole: HeldParameter) -> bool:
     return _fits(held, whole) and (_constant(held.value) or _rows(held.value, whole.value) is not None)
 
 
-def _index(
-    held: HeldParameter, whole: HeldParameter, seen: RankSeen, wholes: Mapping[str, HeldParameter], names: Mapping[str, str]
-) -> Tensor | None:
+def _index(held: HeldParameter, whole: HeldParameter, seen: RankSeen, wholes: Wholes, names: Mapping[str, str]) -> Tensor | None:
     """The places of a plain part in the whole, found by its values, or by those of its module's other parameters."""
     everywhere = torch.arange(whole.value.numel()).view(whole.value.shape)
     if held.shape == whole.shape:

@@ -33,6 +33,8 @@ class GradientSum:
     total: Tensor
     last: Tensor
     count: int = 1
+    closed: bool = False
+    """True once another optimizer has taken a step: what comes later is another sum."""
 
 
 @dataclass(slots=True, eq=False)
@@ -116,6 +118,7 @@ class RankSeen:
     moved: list[Moved] = field(default_factory=list)
     requested: set[torch.dtype] = field(default_factory=set)
     computed: set[torch.dtype] = field(default_factory=set)
+    draws: bool = False
     enough: bool = False
 
 

@@ -61,7 +61,7 @@ class Watch:
     def called(self, module: nn.Module) -> None:
         """A module is called."""
         if not self._depth and backward_pass() < 0 and any(True for _ in module.parameters()):
-            if len(self.seen.steps) >= self._wanted:
+            if self._taken and min(self._taken.values()) >= self._wanted:
                 self.seen.enough = True
                 raise EnoughSeen
             self._know(module)
@@ -101,6 +101,8 @@ class Watch:
 
     def after_step(self, optimizer: Optimizer) -> None:
         """It has taken it: note its parameters."""
+        for pending in self._pending.values():
+            pending.closed = True
         number = self._taken[id(optimizer)]
         self._taken[id(optimizer)] += 1
         step = self._step(number)
@@ -142,7 +144,7 @@ class Watch:
             self.seen.parameters.setdefault(full, held)
 
     def _contributed(self, name: str, grad: Tensor) -> None:
-        if (known := self._pending.get(name)) is None:
+        if (known := self._pending.get(name)) is None or known.closed:
             self._pending[name] = GradientSum(kept(grad), kept(grad))
         else:
             known.total, known.last, known.count = known.total + kept(grad), kept(grad), known.count + 1
