@@ -22,7 +22,7 @@ from polyrhythm.torch_programs.checking.functions import functions_watched
 from polyrhythm.torch_programs.checking.moved import ReductionOrder, seen_collectives
 from polyrhythm.torch_programs.checking.places import places_beside
 from polyrhythm.torch_programs.checking.seen import Sight
-from polyrhythm.torch_programs.checking.watch import Watches, models_watched
+from polyrhythm.torch_programs.checking.watch import RankWatches, models_watched
 from polyrhythm.torch_programs.program import FunctionProgram, Main
 from polyrhythm.torch_programs.ranks import current
 from polyrhythm.torch_programs.simulate import attempt_program, main_of
@@ -185,7 +185,7 @@ def _measure(evidence: LayoutEvidence, main: Main, alone: Main, calm: _Way, way:
 def _see(main: Main, ranks: int, way: _Way) -> Sight:
     """Run it and see; what it prints is not shown."""
     sight = Sight()
-    watches = Watches(sight, way.steps, way.noise)
+    watches = RankWatches(sight, way.steps, way.noise)
 
     def observed() -> None:
         rank, watch = current(), watches.here()

@@ -19,7 +19,7 @@ from polyrhythm.core.torch_private import backward_pass
 from polyrhythm.process_group.messages.calls import line_of_caller, line_of_direct_caller
 from polyrhythm.torch_programs.checking.claims import claim_of
 from polyrhythm.torch_programs.checking.seen import Clip, DropoutCall, digest, kept, local
-from polyrhythm.torch_programs.checking.watch import Watch, Watches
+from polyrhythm.torch_programs.checking.watch import RankWatch, RankWatches
 
 _LOSSES = (
     *("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div"),
@@ -29,12 +29,12 @@ Function = Callable[..., Any]
 
 
 @contextmanager
-def functions_watched(watches: Watches, dropout: bool = True, times: int = 1) -> Iterator[None]:
-    """Watch them for the time of a run: without `dropout` masks are drawn and not applied; loaders have batches `times` as large."""
+def functions_watched(watches: RankWatches, dropout: bool = True, times: int = 1) -> Iterator[None]:
+    """RankWatch them for the time of a run: without `dropout` masks are drawn and not applied; loaders have batches `times` as large."""
     stage = next(each for each in PipelineStage.__mro__ if "scale_grads" in vars(each))
     with ExitStack() as undo:
 
-        def put(where: Any, name: str, made: Callable[[Function, Watches], Function]) -> None:
+        def put(where: Any, name: str, made: Callable[[Function, RankWatches], Function]) -> None:
             before = vars(where)[name]
             function = before.__func__ if isinstance(before, staticmethod) else before
             new = wraps(function)(made(function, watches))
@@ -56,7 +56,7 @@ def functions_watched(watches: Watches, dropout: bool = True, times: int = 1) ->
         yield
 
 
-def _loss(function: Function, watches: Watches) -> Function:
+def _loss(function: Function, watches: RankWatches) -> Function:
     def call(given: Any, target: Any, *others: Any, **options: Any) -> Any:
         result = function(given, target, *others, **options)
         watch = watches.here()
@@ -69,7 +69,7 @@ def _loss(function: Function, watches: Watches) -> Function:
     return call
 
 
-def _dropout(function: Function, watches: Watches) -> Function:
+def _dropout(function: Function, watches: RankWatches) -> Function:
     def call(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         watch = watches.here()
         if watch is None or not training or not 0 < p < 1 or not _trains():
@@ -84,7 +84,7 @@ def _dropout(function: Function, watches: Watches) -> Function:
     return call
 
 
-def _drawn_only(function: Function, watches: Watches) -> Function:
+def _drawn_only(function: Function, watches: RankWatches) -> Function:
     def call(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         result: Tensor = function(input, p, training, inplace and watches.here() is None)
         return result if watches.here() is None else input
@@ -92,7 +92,7 @@ def _drawn_only(function: Function, watches: Watches) -> Function:
     return call
 
 
-def _attention(function: Function, watches: Watches) -> Function:
+def _attention(function: Function, watches: RankWatches) -> Function:
     def call(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *others: Any, **options: Any) -> Any:
         if (watch := watches.here()) is not None and dropout_p > 0:
             watch.seen.draws = True
@@ -101,14 +101,14 @@ def _attention(function: Function, watches: Watches) -> Function:
     return call
 
 
-def _attention_alone(function: Function, watches: Watches) -> Function:
+def _attention_alone(function: Function, watches: RankWatches) -> Function:
     def call(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *others: Any, **options: Any) -> Any:
         return function(query, key, value, attn_mask, dropout_p if watches.here() is None else 0.0, *others, **options)
 
     return call
 
 
-def _clip(function: Function, watches: Watches) -> Function:
+def _clip(function: Function, watches: RankWatches) -> Function:
     def call(parameters: Any, max_norm: float, *others: Any, **options: Any) -> Any:
         each = [parameters] if isinstance(parameters, Tensor) else list(parameters)
         watch = watches.here()
@@ -121,7 +121,7 @@ def _clip(function: Function, watches: Watches) -> Function:
     return call
 
 
-def _by_name(before: dict[int, Tensor], watch: Watch, parameters: list[Tensor]) -> dict[str, Tensor]:
+def _by_name(before: dict[int, Tensor], watch: RankWatch, parameters: list[Tensor]) -> dict[str, Tensor]:
     return {watch.name_of(each): before[id(each)] for each in parameters if id(each) in before}
 
 
@@ -129,7 +129,7 @@ def _of_two(others: tuple[Any, ...], options: dict[str, Any]) -> bool:
     return float((*others, options.get("norm_type", 2.0))[0]) == 2.0
 
 
-def _backward(function: Function, watches: Watches) -> Function:
+def _backward(function: Function, watches: RankWatches) -> Function:
     def call(self: Tensor, *others: Any, **options: Any) -> Any:
         if (watch := watches.here()) is not None:
             watch.seen.now.backwards += _number(self)
@@ -138,7 +138,7 @@ def _backward(function: Function, watches: Watches) -> Function:
     return call
 
 
-def _from_local(function: Function, watches: Watches) -> Function:
+def _from_local(function: Function, watches: RankWatches) -> Function:
     def call(*given: Any, **options: Any) -> Any:
         result = function(*given, **options)
         watch = watches.here()
@@ -151,7 +151,7 @@ def _from_local(function: Function, watches: Watches) -> Function:
     return call
 
 
-def _to_local(function: Function, watches: Watches) -> Function:
+def _to_local(function: Function, watches: RankWatches) -> Function:
     def call(self: DTensor, *given: Any, **options: Any) -> Any:
         watch = watches.here()
         if watch is not None and any(each.is_partial() for each in self.placements) and (where := line_of_direct_caller()):
@@ -161,7 +161,7 @@ def _to_local(function: Function, watches: Watches) -> Function:
     return call
 
 
-def _scaling(function: Function, watches: Watches) -> Function:
+def _scaling(function: Function, watches: RankWatches) -> Function:
     def call(self: Any, factor: int) -> None:
         if (watch := watches.here()) is not None and factor != 1:
             watch.seen.now.scalings.append((id(self), line_of_caller()))
@@ -170,8 +170,8 @@ def _scaling(function: Function, watches: Watches) -> Function:
     return call
 
 
-def _larger(times: int) -> Callable[[Function, Watches], Function]:
-    def made(function: Function, watches: Watches) -> Function:
+def _larger(times: int) -> Callable[[Function, RankWatches], Function]:
+    def made(function: Function, watches: RankWatches) -> Function:
         def call(self: Any, dataset: Any, batch_size: int | None = 1, *others: Any, **options: Any) -> None:
             function(self, dataset, batch_size and batch_size * times, *others, **options)
 

@@ -36,7 +36,7 @@ def plain_name(name: str) -> str:
     return name
 
 
-class Watch:
+class RankWatch:
     """Sees one rank: the models that it calls and its optimizers, until it has taken `wanted` steps. With `noise` the last bits
     of gradients are changed by chance, to see what rounding does."""
 
@@ -169,29 +169,29 @@ def _shake(gradient: Tensor) -> None:
         values.mul_((1 + torch.finfo(values.dtype).eps * noise).to(values.dtype))
 
 
-class Watches:
+class RankWatches:
     """Those of all ranks."""
 
     def __init__(self, sight: Sight, wanted: int, noise: bool = False) -> None:
         self.sight = sight
         self._noise = noise
         self._wanted = wanted
-        self._of: dict[int, Watch] = {}
+        self._of: dict[int, RankWatch] = {}
 
-    def here(self) -> Watch | None:
+    def here(self) -> RankWatch | None:
         """That of the rank which calls; None in other threads."""
         rank = current()
         if rank is None:
             return None
         if rank.rank not in self._of:
             seen = self.sight.ranks[rank.rank] = RankSeen(rank.rank)
-            self._of[rank.rank] = Watch(seen, self._wanted, self._noise)
+            self._of[rank.rank] = RankWatch(seen, self._wanted, self._noise)
         return self._of[rank.rank]
 
 
 @contextmanager
-def models_watched(watches: Watches) -> Iterator[None]:
-    """Watch models and optimizers for the time of a run."""
+def models_watched(watches: RankWatches) -> Iterator[None]:
+    """RankWatch models and optimizers for the time of a run."""
 
     def called(module: nn.Module, given: Any) -> None:
         if (watch := watches.here()) is not None:
