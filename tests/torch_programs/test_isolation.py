@@ -20,10 +20,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader
+from typer.testing import CliRunner
 
 import polyrhythm as pr
 from polyrhythm.core.simulator import threads
 from polyrhythm.errors import DeadlockError, WorkerFailed
+from polyrhythm.tools.cli.app import app
 
 
 def everyones(main: Callable[[int], Any], ranks: int = 4) -> list[Any]:
@@ -186,3 +188,6 @@ def test_the_exit_code_of_a_rank_is_named_and_is_that_of_the_command(tmp_path: P
         everyones(main)
     assert isinstance(caught.value.__cause__, SystemExit)
     assert caught.value.__cause__.code == 7
+    script = tmp_path / "exits.py"
+    script.write_text("import sys, torch.distributed as dist\ndist.init_process_group('gloo')\nsys.exit(7 * dist.get_rank())\n")
+    assert CliRunner().invoke(app, ["simulate", "--workers", "2", str(script)]).exit_code == 7

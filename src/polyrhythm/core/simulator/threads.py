@@ -151,7 +151,7 @@ class ThreadCarrier:
                 raise DeadlockError(
                     f"{self._name} has waited for {2 * STANDSTILL_SECONDS:.3g} s of real time {_shown(frame)}, outside of "
                     "torch.distributed. The ranks of a simulation are threads of which one runs at a time, so that no other can do what it "
-                    "waits for: wait in torch.distributed, or give each rank a process (--isolated)."
+                    "waits for: wait in torch.distributed, such as in a barrier."
                 )
 
 

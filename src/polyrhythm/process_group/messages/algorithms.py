@@ -23,6 +23,7 @@ from torch import Tensor
 from polyrhythm.core.kernel.effects import Schedule
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.shared_memory import Operation
 from polyrhythm.process_group.messages.calls import IssuedCall
@@ -71,8 +72,9 @@ class Party:
         not come in time."""
         delivery = await self.port.receive(f"{self.topic}/{part}/{source}", self.members[source], self.within)
         if delivery is None:
-            raise self.call.late(self.call.ranks[self.rank], f"rank {self.call.ranks[source]}", self.within)
-        self.call.compare(delivery.message.text, self.call.ranks[self.rank], self.call.ranks[source])
+            raise self.call.late(rank_of(self.members[self.rank]), f"rank {rank_of(self.members[source])}", self.within)
+        if delivery.message.text != self.call.signature:
+            self.call.compare(delivery.message.text, rank_of(self.members[self.rank]), rank_of(self.members[source]))
         return delivery.message.tensors
 
 
