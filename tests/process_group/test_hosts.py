@@ -74,7 +74,9 @@ def test_every_collective_gives_between_hosts_what_it_is_defined_to_give(ranks: 
 def training(rank: int, ranks: int, folder: str) -> dict[str, str]:
     join(rank, ranks, folder, hosts=2)
     laws = training_laws.laws(folder)
-    return torch_ranks.outcomes({name: laws[name] for name in ("plain", "PowerSGD hook", "FSDP2", "checkpoint")})
+    return torch_ranks.outcomes(
+        {name: laws[name] for name in ("plain", "PowerSGD hook", "ZeRO", "1F1B", "tensor parallel", "FSDP2", "checkpoint")}
+    )
 
 
 def test_two_hosts_train_to_the_same_bits_as_through_gloo() -> None:

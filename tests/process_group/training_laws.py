@@ -17,6 +17,8 @@ from torch.distributed.algorithms.join import Join
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS = 5
@@ -56,6 +58,9 @@ def laws(folder: str) -> dict[str, Callable[[], None]]:
         "static graph": partial(replicated, register=lambda model, group: model._set_static_graph()),
         "unused parameters": unused,
         "uneven inputs": uneven,
+        "ZeRO": zero,
+        "1F1B": pipelined,
+        "tensor parallel": cut_in_columns_and_rows,
         "FSDP2": partial(sharded, policy=MixedPrecisionPolicy()),
         "FSDP2 in bfloat16": partial(sharded, policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)),
     }
@@ -120,6 +125,51 @@ def uneven(group: dist.ProcessGroup) -> list[Tensor]:
     with Join([model]):
         take(model, torch.optim.SGD(model.parameters(), lr=0.1), STEPS + dist.get_rank())
     return weights(model)
+
+
+def zero(group: dist.ProcessGroup) -> list[Tensor]:
+    """The state of the optimizer divided over the ranks."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # torch warns of itself when this is imported
+
+    model = DistributedDataParallel(network(), process_group=group)
+    take(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, process_group=group, lr=0.01))
+    return weights(model)
+
+
+def pipelined(group: dist.ProcessGroup) -> list[Tensor]:
+    """Two stages, four micro-batches; each rank gets the weights of both."""
+    rank, layers = group.rank(), [layer for layer in network() if not isinstance(layer, nn.BatchNorm1d)]
+    part = nn.Sequential(*(layers[:2], layers[2:])[rank])
+    schedule = Schedule1F1B(PipelineStage(part, rank, 2, torch.device("cpu"), group=group), 4, F.cross_entropy)
+    optimizer = torch.optim.SGD(part.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(10)
+    for _ in range(STEPS):
+        x, y = torch.randn(8, 16, generator=generator), torch.randint(0, 4, (8,), generator=generator)
+        optimizer.zero_grad()
+        if rank:
+            schedule.step(target=y)
+        else:
+            schedule.step(x)
+        optimizer.step()
+    both: list[list[Tensor]] = [[], []]
+    dist.all_gather_object(both, weights(part), group=group)
+    return both[0] + both[1]
+
+
+def cut_in_columns_and_rows(group: dist.ProcessGroup) -> list[Tensor]:
+    """DTensor: the first layer's outputs and the last one's inputs are divided."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(16, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 4))
+    mesh = DeviceMesh.from_group(group, "cpu")
+    parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(10)  # the same batches at both ranks
+    for _ in range(STEPS):
+        x, y = torch.randn(8, 16, generator=generator), torch.randint(0, 4, (8,), generator=generator)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return [parameter.full_tensor().detach().clone() for parameter in model.parameters()]  # type: ignore[attr-defined]
 
 
 def sharded(group: dist.ProcessGroup, policy: MixedPrecisionPolicy) -> list[Tensor]:
