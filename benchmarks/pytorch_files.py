@@ -14,6 +14,7 @@ import functools
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,8 @@ from pytorch_checks import BACKENDS, OURS, Outcomes
 
 SECONDS = 90
 """The time for one test."""
+DEVICES = 4
+"""What torch says of its GPUs: the tests of FSDP2 skip themselves where there are fewer than ranks, and do not need them."""
 Found = dict[str, tuple[str, str]]
 
 
@@ -68,6 +71,7 @@ def run_here(backend: str, file: Path, result: Path) -> None:
     common_distributed.MultiProcessTestCase._spawn_processes = lambda case: case._start_processes(forked)
     common_distributed.TIMEOUT_DEFAULT = SECONDS
     common_distributed.TIMEOUT_OVERRIDE.clear()
+    torch.accelerator.device_count = lambda: DEVICES
     if backend == OURS:
         put_in_place_of_gloo()
     sys.path.insert(0, str(file.parent))
@@ -82,14 +86,20 @@ def run_with(backend: str, file: Path, limit: float) -> Found:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         command = [sys.executable, __file__, str(file), "--child", str(result), "--backend", backend]
-        try:
-            ended = subprocess.run(
-                command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=limit
-            )
-        except subprocess.TimeoutExpired:
-            return {"the whole file": ("fails", "it did not end in time")}
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        with (
+            open(Path(folder) / "errors", "w+b") as errors,
+            subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True) as process,
+        ):
+            try:
+                process.wait(limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # its ranks too
+                return {"the whole file": ("fails", "it did not end in time")}
+            errors.seek(0)
+            text = errors.read().decode()
         if not result.exists():
-            return {"the whole file": ("fails", ended.stderr.decode()[-2000:])}
+            return {"the whole file": ("fails", text[-2000:])}
         found: Found = json.loads(result.read_text())
         return found
 

@@ -268,7 +268,7 @@ def messages(rank: int, ranks: int) -> None:
     dist.recv(received, (rank - 1) % ranks)
     sending.wait()
     assert received.tolist() == [(rank - 1) % ranks] * 5
-    large, room = torch.full((200_000,), float(rank)), torch.empty(200_000)
+    large, room = torch.full((500_000,), float(rank)), torch.empty(500_000)
     sending = dist.isend(large, (rank + 1) % ranks, tag=2)  # longer than what is kept between two ranks
     dist.barrier()  # which is reached although the send is not done
     small = torch.empty(1)

@@ -50,7 +50,7 @@ def test_a_tensor_larger_than_a_ring_arrives_although_the_sender_does_something_
 @settings(max_examples=20, deadline=None)
 @given(
     engines=st.sampled_from(PAIRS),
-    messages=st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 7, 1000, 40_000, 150_000])), min_size=1, max_size=8),
+    messages=st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 7, 1000, 40_000, 500_000])), min_size=1, max_size=8),
     order=st.randoms(use_true_random=False),
 )
 def test_each_receive_gets_the_first_message_of_its_tag_that_no_earlier_one_got(

@@ -322,11 +322,13 @@ static int exchange(Group *g, const char *own, char *into, Py_ssize_t nbytes) {
     Py_ssize_t most = g->chunk / g->ranks;
     for (Py_ssize_t at = 0; at < nbytes; at += most, g->step++) {
         size_t m = (size_t)(nbytes - at < most ? nbytes - at : most);
-        for (int k = 0; k < g->ranks; k++) memcpy(buffer(g, g->rank) + k * most, own + (size_t)k * nbytes + at, m);
+        for (int k = 0; k < g->ranks; k++)
+            if (k != g->rank) memcpy(buffer(g, g->rank) + k * most, own + (size_t)k * nbytes + at, m);
         count_to(g, 2 * g->step + 1);
-        for (int i = 0; i < g->ranks; i++) {
+        memmove(into + (size_t)g->rank * nbytes + at, own + (size_t)g->rank * nbytes + at, m);
+        for (int i = 1; i < g->ranks; i++) {
             int rank = (g->rank + i) % g->ranks, result;
-            if (i && (result = meet_one(g, rank, 2 * g->step + 1))) return result;
+            if ((result = meet_one(g, rank, 2 * g->step + 1))) return result;
             memcpy(into + (size_t)rank * nbytes + at, buffer(g, rank) + g->rank * most, m);
         }
     }

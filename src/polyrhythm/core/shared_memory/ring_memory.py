@@ -10,7 +10,7 @@ from polyrhythm.core.shared_memory.memory import SharedBytes
 
 LINE = 128
 HEADER = 16
-_MOST_BYTES = 256 * 1024
+_MOST_BYTES = 1024 * 1024
 _FEWEST_BYTES = 16 * 1024
 _ALL_BYTES = 256 << 20
 
