@@ -7,24 +7,38 @@ and on the CPU. What has other strides than a fresh tensor is copied there and b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from polyrhythm.core.shared_memory import MemoryGroup
 from polyrhythm.errors import CompositionError
-from polyrhythm.process_group.operations import Reduction, as_bytes
+from polyrhythm.process_group.operations import Reduction
 
 _HALVES = (torch.float16, torch.bfloat16)
+_ALL_TO_ALL = -1
+"""A tag that no script has."""
 _FEW_BYTES = 64 * 1024
 """Up to so many bytes of half precision everyone adds up everything: one round less."""
 
 
-class MemoryCollectives:
-    """The collectives of `group`, in shared memory."""
+class Transferring(Protocol):
+    """Sends and receives between the members."""
 
-    def __init__(self, group: MemoryGroup) -> None:
+    def send(self, tensor: Tensor, to: int, tag: int) -> Any:
+        """Begin to send."""
+
+    def receive(self, tensor: Tensor, source: int | None, tag: int) -> Any:
+        """Begin to receive."""
+
+
+class MemoryCollectives:
+    """The collectives of `group`, in shared memory; what goes from one to one goes through `transfers`."""
+
+    def __init__(self, group: MemoryGroup, transfers: Transferring) -> None:
         self._group = group
+        self._transfers = transfers
         self._rank, self._ranks = group.rank, group.ranks
 
     def reduce_all(self, tensors: Sequence[Tensor], how: Reduction) -> None:
@@ -114,19 +128,11 @@ class MemoryCollectives:
 
     def exchange_lists(self, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
         """Tensor k of `owns` to rank k, and what rank k has for me into output k; all may differ in size."""
-        self._exchange_buffers(self._sizes(owns), outputs, owns)
+        self._exchange(self._sizes(owns), outputs, owns)
 
     def exchange_rows(self, whole: tuple[Tensor, Tensor], outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
-        """The same for parts of one output and one input, `whole`, which go uncopied where all parts at all ranks have one size."""
-        output, own = whole
-        sizes = self._sizes(owns)
-        all_sizes = sizes.view(-1).tolist()
-        if all_sizes.count(all_sizes[0]) == len(all_sizes) and all(each.numel() == owns[0].numel() for each in outputs):
-            received = flattened(output)
-            self._group.exchange(as_bytes(flattened(own)), as_bytes(received))
-            put_back(output, received)
-        else:
-            self._exchange_buffers(sizes, outputs, owns)
+        """The same for parts of one output and one input, `whole`."""
+        self._exchange(self._sizes(owns), outputs, owns)
 
     def barrier(self) -> None:
         """Return when all have come."""
@@ -152,20 +158,25 @@ class MemoryCollectives:
         self._group.gather(sent, sizes)
         return sizes
 
-    def _exchange_buffers(self, sizes: Tensor, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
-        room = [output.numel() * output.element_size() for output in outputs]
-        most = int(sizes.max())
-        buffers, received = (torch.empty(self._ranks, most, dtype=torch.uint8) for _ in range(2))
-        for buffer, own in zip(buffers, owns, strict=True):
-            buffer[: own.numel() * own.element_size()] = as_bytes(flattened(own))
-        self._group.exchange(buffers, received)
-        if room != sizes[:, self._rank].tolist():
+    def _exchange(self, sizes: Tensor, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
+        come, room = sizes[:, self._rank].tolist(), [output.numel() * output.element_size() for output in outputs]
+        fits, works = come == room, []
+        for distance in range(1, self._ranks):
+            source = (self._rank - distance) % self._ranks
+            into = outputs[source] if fits else torch.empty(come[source], dtype=torch.uint8)
+            works.append(self._transfers.receive(into, source, _ALL_TO_ALL))
+        for distance in range(1, self._ranks):
+            to = (self._rank + distance) % self._ranks
+            works.append(self._transfers.send(owns[to], to, _ALL_TO_ALL))
+        if fits:
+            outputs[self._rank].detach().copy_(owns[self._rank].detach().reshape(outputs[self._rank].shape))
+        for work in works:
+            work.wait()
+        if not fits:
             raise CompositionError(
-                f"An all-to-all sent {sizes[:, self._rank].tolist()} bytes to rank {self._rank}, whose outputs have room for {room}: "
+                f"An all-to-all sent {come} bytes to rank {self._rank}, whose outputs have room for {room}: "
                 "give outputs of the sizes that the others send."
             )
-        for output, buffer, nbytes in zip(outputs, received, room, strict=True):
-            output.detach().copy_(buffer[:nbytes].clone().view(output.dtype).view(output.shape))
 
     def _everyones(self, own: Tensor) -> Tensor:
         whole = torch.empty(self._ranks * own.numel(), dtype=own.dtype)

@@ -88,8 +88,3 @@ _APPLIED: dict[Operation, Callable[[Tensor, Tensor], Tensor]] = {
 def apply(operation: Operation, a: Tensor, b: Tensor) -> Tensor:
     """`operation` on two tensors, element by element."""
     return _APPLIED[operation](a, b)
-
-
-def as_bytes(tensor: Tensor) -> Tensor:
-    """The bytes of a contiguous tensor, flat."""
-    return tensor.reshape(-1).view(torch.uint8)

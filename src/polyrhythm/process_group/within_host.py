@@ -24,7 +24,7 @@ class WithinHost:
         self._memory = MemoryGroup(shared.segment, shared.rank)
         self._transfers = RingTransfers(shared.rings, shared.rank, names, seconds)
         self._watch = Watchdog(self._memory, shared, names, self._transfers.lose)
-        self.collectives = MemoryCollectives(self._memory)
+        self.collectives = MemoryCollectives(self._memory, self._transfers)
 
     def over(self, seconds: float, what: object) -> AbstractContextManager[None]:
         return self._watch.over(seconds, what)
