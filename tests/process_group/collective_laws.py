@@ -123,7 +123,8 @@ def by_definition(rank: int, ranks: int) -> dict[str, Callable[[], None]]:
     """Each collective against what it is defined to give."""
     named = (
         sums_in_rank_order, lists_of_unequal_sizes, gathers_and_scatters, unequal_all_to_all, strides_and_scalars, coalesced,
-        splits_at_some_ranks, asynchronous_in_order, futures, functional_collectives, objects, messages, empty_tensors, parameters,
+        splits_at_some_ranks,
+        asynchronous_in_order, futures, functional_collectives, objects, messages, wrappers, empty_tensors, parameters,
     )  # fmt: skip
     return {law.__name__: partial(law, rank, ranks) for law in named}
 
@@ -288,6 +289,18 @@ def messages(rank: int, ranks: int) -> None:
     assert [rooms[other][0].item() for other in others] == others
     with pytest.raises(CompositionError):
         dist.send(torch.sparse_coo_tensor([[0]], [1.0], (3,)), others[0])
+
+
+def wrappers(rank: int, ranks: int) -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    both = TwoTensor(torch.ones(3), torch.full((3,), 2.0))
+    dist.all_reduce(both)
+    dist.broadcast(both, 0)
+    assert both.a.tolist() == [ranks] * 3
+    assert both.b.tolist() == [2 * ranks] * 3
+    with pytest.raises(CompositionError, match="TwoTensor"):
+        dist.reduce(both, 0)
 
 
 def empty_tensors(rank: int, ranks: int) -> None:

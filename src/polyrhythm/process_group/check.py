@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from polyrhythm.core.torch_private import wraps_tensors
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group.operations import Reduction
 
@@ -16,9 +17,25 @@ def sparse(tensors: Iterable[Tensor]) -> bool:
     return any(tensor.layout != torch.strided and tensor.device.type == "cpu" for tensor in tensors)
 
 
+def unwrapped(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """`tensors`, and instead of a wrapper, which has no numbers itself, the tensors in it: what is done in place is done to these."""
+    found: list[Tensor] = []
+    for tensor in tensors:
+        if type(tensor) is not Tensor and wraps_tensors(type(tensor)):
+            found += unwrapped(getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])  # type: ignore[attr-defined]
+        else:
+            found.append(tensor)
+    return found
+
+
 def dense(*tensors: Tensor) -> None:
     """Raises CompositionError for a tensor that is sparse or not on the CPU: shared memory takes dense CPU tensors only."""
     for tensor in tensors:
+        if type(tensor) is not Tensor and wraps_tensors(type(tensor)):
+            raise CompositionError(
+                f"A {type(tensor).__name__} was given to a collective of polyrhythm: give the tensors in it; only all_reduce and broadcast "
+                "take it whole."
+            )
         if tensor.layout != torch.strided or tensor.device.type != "cpu":
             raise CompositionError(
                 f"A tensor of layout {tensor.layout} on device {tensor.device} was given to a collective of polyrhythm: give dense tensors "

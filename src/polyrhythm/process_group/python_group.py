@@ -133,7 +133,7 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
 
     def allreduce(self, tensors: list[Tensor] | Tensor, opts: AllreduceOptions | None = None) -> dist.Work:
         """Reduce `tensors` over all ranks, in place."""
-        tensors = [tensors] if isinstance(tensors, Tensor) else tensors
+        tensors = check.unwrapped([tensors] if isinstance(tensors, Tensor) else tensors)
         opts = opts or AllreduceOptions()
         if check.sparse(tensors):
             check.summable_sparse(tensors, reduction(opts.reduceOp))
@@ -157,7 +157,7 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
 
     def broadcast(self, tensors: list[Tensor], opts: BroadcastOptions) -> dist.Work:
         """Copy the root's tensors to all ranks, in place."""
-        root = opts.rootRank
+        root, tensors = opts.rootRank, check.unwrapped(tensors)
         check.dense(*tensors)
         check.root(root, self.size())
         return self._issue(Issue("broadcast", lambda made: made.broadcast(tensors, root), tensors, (root, tensors)), opts)
