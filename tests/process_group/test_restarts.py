@@ -35,4 +35,4 @@ def test_torchrun_starts_all_again_when_one_has_failed(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert [(tmp_path / str(rank)).read_text() for rank in (0, 1)] == ["1 6.0", "1 6.0"]
-    assert "Rank 1 was lost" in ended.stderr or "exitcode  : 3" in ended.stderr
+    assert "exitcode: 3" in ended.stderr
