@@ -305,6 +305,16 @@ def test_the_store_of_the_process_group_is_found() -> None:
     assert there == b"here"
 
 
+@uses("store_of", "_world.pg_map")
+def test_the_store_of_a_group_is_found() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    group = dist.new_group([0])
+    torch_private.store_of(group).set("polyrhythm", "here")
+    there = torch_private.store_of(group).get("polyrhythm")
+    dist.destroy_process_group()
+    assert there == b"here"
+
+
 @uses("NormBase", "_NormBase")
 @uses("BatchNorm", "_BatchNorm")
 def test_layers_with_statistics_of_batches_have_one_class() -> None:

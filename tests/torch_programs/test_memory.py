@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributed._tools.mem_tracker import MemTracker
 
 import polyrhythm as pr
-from polyrhythm.core.kernel.events import Held
+from polyrhythm.core.kernel.events import MemoryPeak
 from polyrhythm.torch_programs.memory import Memory, modules_followed
 
 from .programs import perceptron, sharded
@@ -56,8 +56,8 @@ def test_the_peak_is_that_of_torchs_tracker(make: Callable[..., torch.optim.Opti
 
 def test_each_of_four_ranks_holds_a_quarter_of_the_parameters() -> None:
     run = pr.simulate(sharded, ranks=4, memory=True)
-    held = [event for event in run.outcome.events if isinstance(event, Held)]
+    held = [event for event in run.outcome.events if isinstance(event, MemoryPeak)]
     whole = sum(4 * parameter.numel() for parameter in perceptron().parameters())
     assert len(held) == 4
     assert all(event.roles["parameter"] <= 0.35 * whole for event in held)
-    assert not [event for event in pr.simulate(sharded, ranks=4).outcome.events if isinstance(event, Held)]
+    assert not [event for event in pr.simulate(sharded, ranks=4).outcome.events if isinstance(event, MemoryPeak)]

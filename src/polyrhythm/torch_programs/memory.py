@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from polyrhythm.core.kernel.events import Held
+from polyrhythm.core.kernel.events import MemoryPeak
 from polyrhythm.core.torch_private import address_of_storage, backward_pass, has_shapes_only, wraps_tensors
 
 PARAMETER, GRADIENT, STATE, BUFFER = "parameter", "gradient", "optimizer state", "buffer"
@@ -115,13 +115,13 @@ class Memory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if (known := self._living.get(address_of_storage(local))) is not None:
                 known.role, known.module = role, module or known.module
 
-    def event(self, time: float, actor: str) -> Held:
+    def event(self, time: float, actor: str) -> MemoryPeak:
         """The peak, as an event."""
         roles, modules = Counter[str](), Counter[str]()
         for each in list(self._living.values()) if self._rising else self._at_peak:
             roles[each.role] += each.nbytes
             modules[each.module or "outside of modules"] += each.nbytes
-        return Held(time, actor, self.peak, dict(roles.most_common()), dict(modules.most_common(_MODULES)))
+        return MemoryPeak(time, actor, self.peak, dict(roles.most_common()), dict(modules.most_common(_MODULES)))
 
 
 _MODULES = 32

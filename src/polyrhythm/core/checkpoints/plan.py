@@ -18,7 +18,7 @@ from polyrhythm.core.checkpoints.store import CheckpointStore
 from polyrhythm.core.trees import StateTree
 
 
-class Origin(NamedTuple):
+class RunOrigin(NamedTuple):
     """The step and the seconds at which a run began, and how often others have resumed it, this time included."""
 
     step: int = 0
@@ -47,7 +47,7 @@ class CheckpointPlan:
     handed: StateTree = None
     epoch: int = 0
     changed: bool = False
-    origin: Origin = Origin()  # noqa: RUF009 (a frozen value)
+    origin: RunOrigin = RunOrigin()  # noqa: RUF009 (a frozen value)
 
     @property
     def began(self) -> float:

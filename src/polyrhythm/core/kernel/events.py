@@ -99,7 +99,7 @@ class Communicated(Event, frozen=True):
     waited: float
 
 
-class Held(Event, frozen=True):
+class MemoryPeak(Event, frozen=True):
     """The bytes of tensors that the rank held at its peak, in all, by role ("parameter", "activation") and by module.
 
     Recorded on request at the end of a program of torch.distributed (virtual time only).
@@ -260,7 +260,7 @@ AnyEvent = (
     | Carried
     | Progressed
     | Communicated
-    | Held
+    | MemoryPeak
     | Stalled
     | Stepped
     | Reported

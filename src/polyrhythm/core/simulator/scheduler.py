@@ -60,8 +60,7 @@ class Scheduler:
         self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.wake, self.sends)
         self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
         self.memories = VirtualMemories()
-        self.fail: Callable[[VirtualActor, BaseException], None] = lambda actor, problem: fail(actor.name, problem)
-        """Called with what the program of an actor has raised."""
+        self.fail: Callable[[VirtualActor, BaseException], None] = lambda actor, problem: fail(actor.name, problem)  # of its program
         self.running = 0  # with those that are about to begin, and losses that are not noticed yet: the run ends with the last
         self.flushes = Flushes(self.queue, self.mailroom, self.carrier, self.wake)
         self._handlers: dict[type, Callable[[VirtualTask, Any], Any]] = {
@@ -84,8 +83,7 @@ class Scheduler:
 
     def run(self) -> None:
         """Run until the last program has ended; raises the error if the run fails."""
-        queue, carrier, arrive = self.queue, self.carrier, self.mailroom.arrive
-        ready = queue.ready
+        queue, carrier, arrive, ready = self.queue, self.carrier, self.mailroom.arrive, self.queue.ready
         while self.running:
             while ready and self.running:
                 action, first, second = ready.popleft()
@@ -95,8 +93,7 @@ class Scheduler:
             if carrier is not None and carrier.fell_silent and self.flushes.release():
                 continue
             flow = math.inf if carrier is None else carrier.next_time()
-            time = queue.advance(flow)
-            if time == math.inf:
+            if (time := queue.advance(flow)) == math.inf:
                 joined = {} if self.reductions is None else self.reductions.joined()
                 raise deadlock(queue.now, self.actors, joined, self.stopped, self.faults.cause)
             if carrier is not None and flow <= time:

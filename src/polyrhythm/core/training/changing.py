@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import structs
 
-from polyrhythm.core.checkpoints.plan import CheckpointPlan, Origin
+from polyrhythm.core.checkpoints.plan import CheckpointPlan, RunOrigin
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import Message
@@ -268,7 +268,7 @@ def admitted(context: WorkerContext, plan: StrategyPlan, checkpoints: Checkpoint
             port, view = context.port, change.after
             verdict = context.perform(decided(port, change, (), (), Facts((NONE,))))
             state = {**context.perform(taken(port, verdict.donor, _STATE)), "used": [verdict.used, verdict.donor]}
-            origin = Origin(*state["origin"]) if "origin" in state else checkpoints.origin
+            origin = RunOrigin(*state["origin"]) if "origin" in state else checkpoints.origin
             chosen = replace(checkpoints, handed=state, epoch=view.epoch, origin=origin)
             return plan.changed(view.members, context.crew.locations(view.members)), chosen
         except ViewChanged as interruption:

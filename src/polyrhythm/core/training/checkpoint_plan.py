@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from polyrhythm.core.checkpoints.checkpoint import Checkpoint
 from polyrhythm.core.checkpoints.manifest import Manifest
-from polyrhythm.core.checkpoints.plan import CheckpointPlan, Origin, path_given
+from polyrhythm.core.checkpoints.plan import CheckpointPlan, RunOrigin, path_given
 from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.checkpoints.store import CheckpointStore, find
 from polyrhythm.core.kernel.group import workers
@@ -69,7 +69,7 @@ def planned(plan: StrategyPlan, wanted: Checkpoints, here: Mapping[str, str] = M
     if resumed is None:
         return chosen
     changed, found = _changed(resumed, manifest_of(plan, 0, 0.0, chosen)), resumed.manifest
-    return replace(chosen, changed=changed, origin=Origin(found.step, found.seconds, found.changes + changed))
+    return replace(chosen, changed=changed, origin=RunOrigin(found.step, found.seconds, found.changes + changed))
 
 
 def under_way(wanted: Checkpoints, here: Mapping[str, str]) -> CheckpointPlan:

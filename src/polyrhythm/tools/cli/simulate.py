@@ -122,11 +122,11 @@ def _show_communication(outcome: Outcome) -> None:
 
 def _show_memory(outcome: Outcome) -> None:
     """Print the memory of the rank that held most."""
-    from polyrhythm.core.kernel.events import Held
+    from polyrhythm.core.kernel.events import MemoryPeak
     from polyrhythm.core.units import show_bytes
     from polyrhythm.tools.cli.output import console
 
-    held = [event for event in outcome.events if isinstance(event, Held)]
+    held = [event for event in outcome.events if isinstance(event, MemoryPeak)]
     if not held:
         return
     most = max(held, key=lambda event: event.peak)

@@ -28,7 +28,7 @@ from polyrhythm.core.kernel.events import (
     Ended,
     Evaluated,
     Faulted,
-    Held,
+    MemoryPeak,
     Merged,
     Overwritten,
     Progressed,
@@ -68,7 +68,7 @@ _Instant = (
     | Stalled
     | Sent
     | Carried
-    | Held
+    | MemoryPeak
     | Ended
 )
 
@@ -168,7 +168,7 @@ def _instant(event: _Instant) -> tuple[str, Record]:
                 "busy": event.busy,
                 "resent": event.resent,
             }
-        case Held():
+        case MemoryPeak():
             return "peak of memory", {"bytes": event.peak, **event.roles}
         case Ended():
             return "end", {"bytes_sent": event.bytes_sent, "messages_sent": event.messages_sent}

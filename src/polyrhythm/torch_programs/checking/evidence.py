@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from polyrhythm.torch_programs.checking.places import Places
+from polyrhythm.torch_programs.checking.places import ParameterPlaces
 from polyrhythm.torch_programs.checking.seen import Sight, StepSeen
 
 _ULPS = {torch.bfloat16: 16, torch.float16: 16}
@@ -20,7 +20,7 @@ class LayoutEvidence:
 
     layout: Sight
     twin: Sight | None
-    places: Places
+    places: ParameterPlaces
     pair: tuple[Sight, Sight] | None = None
     spreads: dict[tuple[int, str], float] = field(default_factory=dict)
 

@@ -28,7 +28,7 @@ class PlaceInTwin:
 
 
 @dataclass(slots=True)
-class Places:
+class ParameterPlaces:
     """By rank and by the name that the rank has for a parameter. `strange` has those whose initial values are not the twin's."""
 
     of: dict[int, dict[str, PlaceInTwin]] = field(default_factory=dict)
@@ -59,12 +59,12 @@ class Places:
         return found
 
 
-def places_beside(layout: Sight, twin: Sight | None) -> Places:
+def places_beside(layout: Sight, twin: Sight | None) -> ParameterPlaces:
     """Those of the layout's ranks in the parameters of the twin's only rank; without a twin, of copies among the ranks."""
     if twin is None or not twin.ranks:
         return _alone(layout)
     wholes = next(iter(twin.ranks.values())).parameters
-    places = Places(wholes=dict(wholes))
+    places = ParameterPlaces(wholes=dict(wholes))
     for rank, seen in sorted(layout.ranks.items()):
         names = _names(seen, wholes)
         places.of[rank] = {}
@@ -147,10 +147,10 @@ def _constant(value: Tensor) -> bool:
     return value.numel() == 0 or bool((value == value.flatten()[0]).all())
 
 
-def _alone(layout: Sight) -> Places:
+def _alone(layout: Sight) -> ParameterPlaces:
     """Without a twin: a DTensor's places are known; plain parameters are copies where they begin with the same bits, constants where their
     module and the rest of the model leave no doubt."""
-    places = Places()
+    places = ParameterPlaces()
     for rank, seen in sorted(layout.ranks.items()):
         places.of[rank] = {name: PlaceInTwin(_key(held, seen, layout), held.index) for name, held in seen.parameters.items()}
         for name, held in seen.parameters.items():

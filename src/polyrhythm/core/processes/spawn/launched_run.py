@@ -65,12 +65,10 @@ class LaunchedRun:
         self._patience = patience
         self._loop = EventLoop()
         self._supervisor = Supervisor(self._loop, self)
-        self._collector = AgreementCollector()
-        self._comparisons = Comparisons()
+        self._collector, self._comparisons = AgreementCollector(), Comparisons()
         self._watch = ChildWatch(self._supervisor, patience.beats, self._note, on_stalled)
         self._detector = StallDetector(patience, reason=self._watch.observer.reason)
-        self._origin = 0.0
-        self._started = False
+        self._origin, self._started = 0.0, False
         self._failure: PolyrhythmError | Stopped | None = None
         self._stop: RequestedStop | None = None
         self._signalled: dict[str, int] = {}
