@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm import systems
+from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
+from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.names import worker as name_of
 from polyrhythm.core.kernel.seat import seat
@@ -94,13 +96,8 @@ def join(
         with attend(place, joining) as rendezvous:
             plan = StrategyPlan.of(chosen, locate(rendezvous), seed)
             planned_checkpoints = planned(plan, wanted, circumstances(sys.modules["__main__"], "processes"))
-            facts = {
-                **described(chosen),
-                "resumed from": "" if planned_checkpoints.resumed is None else planned_checkpoints.resumed.path.name,
-            }
-            joined = JoinedRun(
-                make_job(elsewhere, plan, planned_checkpoints), log.record, FixedEntrance(rendezvous), replace(joining, facts=facts)
-            )
+            job, started = make_job(elsewhere, plan, planned_checkpoints), replace(joining, facts=_facts(chosen, planned_checkpoints))
+            joined = JoinedRun(job, log.record, FixedEntrance(rendezvous), started)
     except BaseException as problem:
         log.fail(problem, name_of(place.rank))
         signals.restore()
@@ -111,6 +108,11 @@ def join(
     worker = Worker(joined.context, plan, planned_checkpoints, membership.leave)
     membership.of(worker)
     return worker
+
+
+def _facts(strategy: Strategy, checkpoints: CheckpointPlan) -> Facts:
+    """What all must have been started with."""
+    return {**described(strategy), "resumed from": "" if checkpoints.resumed is None else checkpoints.resumed.path.name}
 
 
 def _used(strategy: Strategy, started: int, crew: Crew | None) -> int:
