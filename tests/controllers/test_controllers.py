@@ -196,3 +196,9 @@ def test_what_is_computed_while_a_link_is_busy_is_sent_with_the_next_packet() ->
     steps = found.summary.steps
     assert found.summary.messages_sent < steps / 2
     assert math.isfinite(found.final["loss"])
+
+
+def test_a_model_whose_steps_count_no_samples_has_no_shares_of_them() -> None:
+    """As the second of several models: the samples of a step count with the first."""
+    nothing = {name: replace(each, samples=0.0) for name, each in MEASURED.workers.items()}
+    assert decided(BatchShares(), replace(MEASURED, workers=nothing)) == []

@@ -9,7 +9,7 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.errors import WorkerFailed
-from polyrhythm.hardware.faults import Crash, Cut, Exit, Fault, HoldGIL, Join, Leave, Segfault
+from polyrhythm.hardware.faults import Crash, Cut, Exit, Fault, HoldGIL, Join, Leave, Segfault, Stall
 
 Crew = pr.Crew
 KEPT = Crew(1, 4, replace=False)
@@ -35,6 +35,14 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, float]]] = [
     ("tree", Crew(1, 5, replace=False), "two models", (Segfault("worker/4", step=6), Segfault("worker/3", step=13)), {}),
     # a loss while a notice is being followed: some have begun another deal of the data, others not
     ("poseidon", Crew(1, 5), "counted", (Leave("worker/4", at=0.004835, notice=0.002), Crash("worker/1", at=0.005257)), {}),
+    # who leaves is lost at the end of its notice, before it has handed its state over
+    (
+        "noloco",
+        Crew(4, 5, replace=False),
+        "plain",
+        (Leave("worker/1", notice=0.00174, step=1), Stall("worker/3", duration=0.001209, step=1)),
+        {"detection": 0.000396, "startup": 0.001729},
+    ),
     # the first of a broadcast is lost in it
     ("allreduce", Crew(3, 4), "calls", (Crash("worker/0", at=0.005692),), {}),
     # a share that a lost worker had not begun, a step of several that nobody had received

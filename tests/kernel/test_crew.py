@@ -108,11 +108,6 @@ def test_a_strategy_gets_the_workers_that_it_uses_and_must_accept_every_number()
     assert training("allreduce", Crew(2, 8, wait=1.0)).crew == Crew(2, 8, wait=1.0)
 
 
-def test_an_engine_that_starts_one_number_of_tasks_refuses_a_changing_crew() -> None:
-    with pytest.raises(CompositionError, match=r"workers=2\.\.4 is a crew that changes, and slurm starts one number of workers"):
-        pr.run(train, workers=(2, 4), on=pr.launchers.Slurm())
-
-
 @pytest.mark.parametrize(
     "use",
     [

@@ -17,10 +17,9 @@ NEEDED = {"kubernetes": {"image": "trainer:1"}}
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_every_engine_lets_the_crew_change_and_starts_single_tasks_again(name: str) -> None:
+def test_every_engine_starts_single_tasks_again(name: str) -> None:
     engine = find(name)(**NEEDED.get(name, {}))
     assert engine.kind == name
-    assert engine.changes_crew
     assert engine.starts_alone
 
 

@@ -150,7 +150,7 @@ def test_a_directory_that_cannot_be_is_refused_before_anything_runs(tmp_path: Pa
 class Broken:
     """A runtime on a machine that has run out of something."""
 
-    kind, seed, network_name, changes_crew = "processes", 0, None, False
+    kind, seed, network_name = "processes", 0, None
 
     def __init__(self, problem: Exception) -> None:
         self.problem = problem

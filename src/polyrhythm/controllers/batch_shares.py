@@ -46,6 +46,8 @@ class BatchShares:
             return (), state
         speeds = {name: each.samples / max(each.seconds, 1e-9) for name, each in measured.workers.items()}
         total = sum(speeds[name] for name in sorted(speeds))
+        if not total:  # the samples of a step count with the first of several models
+            return (), state
         grown = min(self.most, self.growth ** (measured.clock // self.every - 1))
         share = measured.group_size * batch.item() * grown * speeds[measured.name] / total
         return (Decision(ControlledSetting.BATCH, max(1, round(share))),), state

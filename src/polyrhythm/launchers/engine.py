@@ -23,11 +23,6 @@ class EngineRuntime:
         return False
 
     @property
-    def changes_crew(self) -> bool:
-        """Workers find each other by the driver, also those that come later."""
-        return True
-
-    @property
     def starts_alone(self) -> bool:
         """Most engines start a task again, or a task starts its process again."""
         return True

@@ -55,8 +55,8 @@ class CrewAuthority:
 
     `coming` have begun and wait to be admitted, `leaving` have given notice. While a cut is being agreed on, `clocks` are the steps taken
     by those who have said so, `step` the one after which the crew changes, and `arrived` those that wait there. Those `entering` the view
-    have taken no step in it, and wait for all others of it. `finished` take no more
-    steps, and the run has `ended` when that is so of all; a `frozen` crew does not change with notice.
+    have taken no step in it, and wait for all others of it. `finished` take no more steps, and the run has `ended` when that is so of
+    all; a `frozen` crew does not change with notice.
     """
 
     crew: Crew
@@ -127,7 +127,11 @@ class CrewAuthority:
         if self.coming.pop(name, self) is None:
             self.arrived.pop(name, None)
             self.early.append(name)
-        elif self.view.present(name):
+        elif not self.view.present(name):  # it had left, and the others may wait for what it was to hand over
+            if self.entering:
+                self.renew(name)
+            return
+        else:
             for each in (self.leaving, self.arrived, self.clocks):
                 each.pop(name, None)
             steps, began = self.steps(name), self.began.pop(name, None)
@@ -150,17 +154,14 @@ class CrewAuthority:
     def fatal(self, name: str, problem: PolyrhythmError) -> PolyrhythmError | None:
         """The error that ends the run now that the program of `name` has failed with `problem`.
 
-        None if only `name` is lost: it has joined the others, and has taken no step yet. After a few such in succession another one in its
-        place would fail too.
+        None if only `name` is lost: it has joined, and has taken no step yet. After a few such in succession the next would fail too.
         """
         if name not in self.untried or isinstance(problem, TamperedError):
             return problem
         self._failures += 1
         if self.crew.replace and self._failures == ATTEMPTS:
-            return NoProgressError(
-                f"{ATTEMPTS} workers that joined the run one after the other failed before their first step. Remove the cause, and start "
-                f"the run again. The last one: {problem}"
-            )
+            failed = f"{ATTEMPTS} workers that joined the run one after the other failed before their first step"
+            return NoProgressError(f"{failed}. Remove the cause, and start the run again. The last one: {problem}")
         notify(f"{name} joined the run and failed before its first step; the others continue without it. {problem}")
         return None
 
@@ -294,6 +295,5 @@ class CrewAuthority:
         self.hands.change(change)
 
     def _begin_anew(self) -> None:
-        self.step, self._holding = 0, False
-        self.clocks.clear()
+        self.clocks, self.step, self._holding = {}, 0, False
         self.arrived = {name: None for name in self.arrived if name in self.coming}

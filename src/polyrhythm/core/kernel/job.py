@@ -251,10 +251,6 @@ class Runtime(Protocol):
     def network_name(self) -> str | None:
         """The name of the network that it models; None where the network is real."""
 
-    @property
-    def changes_crew(self) -> bool:
-        """True if workers may leave and join while it runs a job."""
-
     def locations(self, workers: int) -> tuple[Location, ...] | None:
         """The location of each of that many workers, by rank; None where that is known only when they have been placed."""
 

@@ -107,11 +107,6 @@ class Simulator:
         network = self._network()
         return network.name if network is not None else None
 
-    @property
-    def changes_crew(self) -> bool:
-        """Always True."""
-        return True
-
     def locations(self, workers: int) -> tuple[Location, ...]:
         """The location of each worker: a separate host, at the site that the network deals it to."""
         network = self._network()

@@ -131,8 +131,6 @@ def attempt(
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another 64-bit integer")
     wanted = given_checkpoints(checkpoints)
     here = circumstances(train, " ".join(filter(None, (runtime.kind, runtime.network_name))))
-    if not crew.fixed and not runtime.changes_crew:
-        raise CompositionError(f"workers={crew} is a crew that changes, and {runtime.kind} starts one number of workers: give a number.")
     training, places = Training(train, strategy, crew, root, wanted, timeline, here), runtime.locations(crew.most)
     if places is None and not crew.fixed:
         refuse_led_by_workers(strategy, training.crew)

@@ -82,9 +82,7 @@ class CrewLead:
                 self._unlucky += 1
                 if self._unlucky == ATTEMPTS:
                     authority.crew = replace(authority.crew, replace=False)
-                authority.lose(name, False)
-            else:
-                authority.renew(name)  # it had left, and was handing its state over
+            authority.lose(name, False)
             return
         interrupts = authority.interrupts(name, self._essential(name))
         if interrupts and authority.ended:

@@ -84,11 +84,6 @@ class Processes:
     def network_name(self) -> None:
         """Always None: the network is real."""
 
-    @property
-    def changes_crew(self) -> bool:
-        """Always True: a process is one worker."""
-        return True
-
     def locations(self, workers: int) -> tuple[Location, ...]:
         """All are on this host."""
         return (Location("local", socket.gethostname()),) * workers
