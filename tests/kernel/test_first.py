@@ -18,6 +18,10 @@ ALLOWED = {
     "core/strategy/plan.py",  # `Participants.first`
     "topology/collective/algorithms/aggregation_tree.py",  # the root of a tree is a place in it
     "process_group/rendezvous.py",  # the ranks of a process group of torch
+    "process_group/registration.py",  # the ranks of a process group of torch
+    "process_group/network.py",  # the ranks of a process group of torch
+    "process_group/messages/roll_call.py",  # torch's monitored_barrier, in which rank 0 asks
+    "launchers/attempt.py",  # an attempt has the ranks with which it began
     "core/processes/rendezvous/found.py",  # the ranks of a launcher: rank 0 keeps the store
     "core/processes/rendezvous/places.py",  # the ranks of a launcher
     "core/training/join.py",  # the ranks of a launcher

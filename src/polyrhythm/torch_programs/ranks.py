@@ -99,7 +99,7 @@ def clock() -> VirtualClock | None:
 def being(rank: Any, its: VirtualClock | None = None) -> Iterator[Any]:
     """Let this thread be `rank`, or have a virtual clock without being one."""
     before = current(), clock()
-    _here.rank, _here.clock = rank, rank or its
+    _here.rank, _here.clock = rank, its if rank is None else rank
     try:
         with nullcontext() if rank is None else seated(rank):
             yield rank

@@ -127,7 +127,7 @@ def test_a_process_dies_after_its_step_or_at_its_time_and_the_record_is_that_of_
 def test_a_stalled_process_and_one_that_holds_its_gil_stand_still_for_that_time() -> None:
     faults = (
         Stall("worker/1", duration=0.4, step=2),
-        HoldGIL("worker/2", at=0.07, duration=0.4),
+        HoldGIL("worker/2", duration=0.4, step=1),
         HoldGIL("worker/1", duration=0.3, step=3),
     )
     _, events = play(steps, *faults)
