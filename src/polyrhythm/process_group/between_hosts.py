@@ -9,7 +9,6 @@ from datetime import timedelta
 from threading import Event, current_thread, main_thread
 from typing import Any, TypeVar
 
-import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
@@ -20,6 +19,7 @@ from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.core.processes.runtime.driving import drive, serves_alike
 from polyrhythm.errors import DeadlockError, RunError
 from polyrhythm.process_group.collectives import flattened
+from polyrhythm.process_group.group_work import PeerWork
 from polyrhythm.process_group.host_collectives import HostCollectives
 from polyrhythm.process_group.layout import HostLayout
 from polyrhythm.process_group.messages.calls import IssuedCall, line_of_caller
@@ -35,21 +35,20 @@ _TIMED_OUT = (
 )
 
 
-class HostsWork(dist.Work):
+class HostsWork(PeerWork):
     """A send or receive of `tensors` with `peer` (None: anyone), over the network; `source` is the sender, once it is known."""
 
     def __init__(self, call: IssuedCall, outputs: list[Tensor], peer: int | None, seconds: float) -> None:
-        dist.Work.__init__(self)
-        self.call, self.outputs, self.peer, self.source = call, outputs, peer, -1
+        PeerWork.__init__(self, outputs)
+        self.call, self.peer = call, peer
         self._seconds = seconds
         self._done = Event()
-        self._error: BaseException | None = None
         self._future: Future[Any] = Future()
 
     def finish(self, error: BaseException | None = None) -> None:
         """It is done, or failed; the first call counts. In the loop's thread."""
         if not self._done.is_set():
-            self._error = error
+            self.error = error
             self._done.set()
             if error is None:
                 self._future.set_result(self.outputs)
@@ -61,39 +60,17 @@ class HostsWork(dist.Work):
         seconds = timeout.total_seconds() if timeout > _UNLIMITED else self._seconds
         if not self._done.wait(seconds):
             raise RunError(f"Timed out: {self.call.what} was not done within {seconds:g} s. Look for a rank that does not come to it.")
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return True
 
     def is_completed(self) -> bool:
         """True if it is done, well or not."""
         return self._done.is_set()
 
-    def is_success(self) -> bool:
-        """True if it is done without an error."""
-        return self._done.is_set() and self._error is None
-
-    def exception(self) -> BaseException | None:
-        """The error, if there was one."""
-        return self._error
-
-    def result(self) -> list[Tensor]:
-        """The tensors; waits for them."""
-        self.wait()
-        return self.outputs
-
-    def synchronize(self) -> None:
-        """Wait until it is done: there are no streams on a CPU."""
-        self.wait()
-
     def get_future(self) -> Future[Any]:
         """The tensors, when they are there."""
         return self._future
-
-    def _source_rank(self) -> int:
-        return self.source
-
-    source_rank = _source_rank
 
 
 class BetweenHosts:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Protocol
 
-import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
 from polyrhythm.process_group.collectives import flattened, put_back
+from polyrhythm.process_group.group_work import PeerWork
 
 _UNLIMITED = timedelta(0)
 
@@ -24,12 +24,12 @@ class Mover(Protocol):
         """Move what can be moved without waiting."""
 
 
-class Transfer(dist.Work):
+class Transfer(PeerWork):
     """A send or receive of one tensor, with `peer` (None: anyone); `source` is the sender's rank in the group, once it is known."""
 
     def __init__(self, mover: Mover, what: str, tensor: Tensor, peer: int | None, tag: int) -> None:
-        dist.Work.__init__(self)
-        self.peer, self.tag, self.source = peer, tag, -1
+        PeerWork.__init__(self, [tensor])
+        self.peer, self.tag = peer, tag
         self.what = what
         self.flat = flattened(tensor)
         self.nbytes = self.flat.numel() * self.flat.element_size()
@@ -37,7 +37,6 @@ class Transfer(dist.Work):
         self.moved = -1
         """The bytes that were moved so far; -1 before a send has begun."""
         self.done = False
-        self.error: Exception | None = None
         self._tensor = tensor
         self._mover = mover
         self._future: Future[Any] | None = None
@@ -56,7 +55,7 @@ class Transfer(dist.Work):
         """Complete the future, if there is one."""
         if self._future is not None and not self._future.done():
             if self.error is None:
-                self._future.set_result([self._tensor])
+                self._future.set_result(self.outputs)
             else:
                 self._future.set_exception(self.error)
 
@@ -74,23 +73,6 @@ class Transfer(dist.Work):
             self._mover.move()
         return self.done
 
-    def is_success(self) -> bool:
-        """True if it is done without an error."""
-        return self.is_completed() and self.error is None
-
-    def exception(self) -> BaseException | None:
-        """The error, if there was one."""
-        return self.error
-
-    def result(self) -> list[Tensor]:
-        """The tensor; waits for it."""
-        self.wait()
-        return [self._tensor]
-
-    def synchronize(self) -> None:
-        """Wait until it is done: there are no streams on a CPU."""
-        self.wait()
-
     def get_future(self) -> Future[Any]:
         """The tensor, when it is there."""
         if self._future is None:
@@ -98,8 +80,3 @@ class Transfer(dist.Work):
             if self.done:
                 self.announce()
         return self._future
-
-    def _source_rank(self) -> int:
-        return self.source
-
-    source_rank = _source_rank

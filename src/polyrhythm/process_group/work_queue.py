@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.futures import Future
 
 from polyrhythm.errors import RunError
+from polyrhythm.process_group.group_work import GroupWork
 
 CollectiveBody = Callable[[], None]
 _UNLIMITED = timedelta(0)
@@ -56,14 +57,13 @@ def _tensors(outputs: Any) -> Iterator[Tensor]:
             yield from _tensors(each)
 
 
-class PendingWork(dist.Work):
+class PendingWork(GroupWork):
     """A call that was accepted. Python callers see its own error; futures, which torch carries through C++, see its text."""
 
     def __init__(self, call: CollectiveCall) -> None:
-        dist.Work.__init__(self)
+        GroupWork.__init__(self, call.outputs)
         self._call = call
         self._done = threading.Event()
-        self._error: BaseException | None = None
         self._trigger: Future[None] = Future()
         self._future: Future[Any] | None = None
 
@@ -73,7 +73,7 @@ class PendingWork(dist.Work):
             with watch.over(self._call.seconds, self._call):
                 self._call.body()
         except BaseException as error:
-            self._error = error
+            self.error = error
 
     def announce(self) -> None:
         """Wake the threads that wait, and run here the callbacks of the future."""
@@ -84,8 +84,8 @@ class PendingWork(dist.Work):
         """Return when it is done. Raises RunError when a rank was lost or did not come in time."""
         if not self._done.wait(timeout.total_seconds() if timeout > _UNLIMITED else None):
             raise RunError(f"Timed out: the collective was not done within the {timeout.total_seconds():g} s that wait() was given.")
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return True
 
     def get_future(self) -> Future[Any]:
@@ -98,35 +98,14 @@ class PendingWork(dist.Work):
         """True if it is done, well or not."""
         return self._done.is_set()
 
-    def is_success(self) -> bool:
-        """True if it is done without an error."""
-        return self._done.is_set() and self._error is None
-
-    def exception(self) -> BaseException | None:
-        """The error of the collective, if there was one."""
-        return self._error
-
-    def result(self) -> Any:
-        """The outputs; waits for them."""
-        self.wait()
-        return self._call.outputs
-
-    def synchronize(self) -> None:
-        """Wait until it is done: there are no streams on a CPU."""
-        self.wait()
-
     def _outcome(self, _: Future[None]) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._call.outputs
+        if self.error is not None:
+            raise self.error
+        return self.outputs
 
 
-class CompletedWork(dist.Work):
+class CompletedWork(GroupWork):
     """A call that was done before its `Work` was returned."""
-
-    def __init__(self, outputs: Any) -> None:
-        dist.Work.__init__(self)
-        self._outputs = outputs
 
     def wait(self, timeout: timedelta = _UNLIMITED) -> bool:
         """Return at once, since it is done."""
@@ -135,23 +114,12 @@ class CompletedWork(dist.Work):
     def get_future(self) -> Future[Any]:
         """The outputs, which are there."""
         future: Future[Any] = Future()
-        future.set_result(self._outputs)
+        future.set_result(self.outputs)
         return future
 
     def is_completed(self) -> bool:
         """True, since it is done."""
         return True
-
-    def is_success(self) -> bool:
-        """True, since an error would have been raised at once."""
-        return True
-
-    def result(self) -> Any:
-        """The output tensors of the collective."""
-        return self._outputs
-
-    def synchronize(self) -> None:
-        """Nothing to do, since it is done."""
 
 
 class WorkQueue:

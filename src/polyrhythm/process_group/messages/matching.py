@@ -14,26 +14,15 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.errors import RunError
+from polyrhythm.process_group.group_work import PeerWork
 from polyrhythm.process_group.messages.calls import IssuedCall
 from polyrhythm.process_group.messages.collectives import Doing
-from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.process_group.messages.message_work import MessageWork
 from polyrhythm.process_group.work_queue import shown
 
 
-class ReceiveWork(MessageWork):
-    """A receive; `source` is the rank of the sender, once it is known."""
-
-    def __init__(self, desk: Desk, call: IssuedCall, outputs: list[Tensor]) -> None:
-        MessageWork.__init__(self, desk, call, outputs)
-        self.outputs = outputs
-        self.source = -1
-
-    def _source_rank(self) -> int:
-        """The sender's rank in the group, which torch asks for after a receive from anyone."""
-        return self.source
-
-    source_rank = _source_rank
+class ReceiveWork(MessageWork, PeerWork):
+    """A receive that is made of messages."""
 
 
 class Receiving(Protocol):

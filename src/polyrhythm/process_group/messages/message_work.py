@@ -6,11 +6,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import torch.distributed as dist
 from torch.futures import Future
 
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.torch_private import at_end_of_backward, backward_pass
+from polyrhythm.process_group.group_work import GroupWork
 from polyrhythm.process_group.messages.algorithms import BytesSent
 from polyrhythm.process_group.messages.calls import IssuedCall
 from polyrhythm.process_group.messages.collectives import Doing
@@ -19,17 +19,15 @@ from polyrhythm.process_group.messages.desk import Desk
 _UNLIMITED = timedelta(0)
 
 
-class MessageWork(dist.Work):
+class MessageWork(GroupWork):
     """What a program has issued. Its callbacks are called when the program waits for it, in its own thread."""
 
     def __init__(self, desk: Desk, call: IssuedCall, outputs: Any) -> None:
-        dist.Work.__init__(self)
+        GroupWork.__init__(self, outputs)
         self.call = call
         self.done = Latch()
         """Opened when it is done, well or not."""
         self._desk = desk
-        self._outputs = outputs
-        self._error: BaseException | None = None
         self._future: AwaitedFuture | None = None
         self.tally = BytesSent()
 
@@ -39,7 +37,7 @@ class MessageWork(dist.Work):
         try:
             await do()
         except Exception as error:
-            self._error = error
+            self.error = error
         self._desk.record(self.call, self.tally.nbytes, since)
         self.done.open()
 
@@ -49,8 +47,8 @@ class MessageWork(dist.Work):
             self._desk.wait(self.done, self.call)
         if self._future is not None:
             self._future.complete()
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return True
 
     def is_completed(self) -> bool:
@@ -59,30 +57,13 @@ class MessageWork(dist.Work):
             self._desk.look()
         return self.done.is_open
 
-    def is_success(self) -> bool:
-        """True if it is done without an error."""
-        return self.is_completed() and self._error is None
-
-    def exception(self) -> BaseException | None:
-        """The error, if there was one."""
-        return self._error
-
-    def result(self) -> Any:
-        """The outputs; waits for them."""
-        self.wait()
-        return self._outputs
-
-    def synchronize(self) -> None:
-        """Wait until it is done."""
-        self.wait()
-
     def get_future(self) -> Future[Any]:
         """The outputs, when they are there.
 
         Within a backward pass the caller may be C++, whose wait would let nobody continue: it is completed at the end of the pass, before.
         """
         if self._future is None:
-            self._future = AwaitedFuture(self.wait, lambda: self._outputs)
+            self._future = AwaitedFuture(self.wait, lambda: self.outputs)
             if backward_pass() >= 0:
                 at_end_of_backward(self._future.settle)
         return self._future
