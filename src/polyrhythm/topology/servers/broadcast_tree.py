@@ -117,6 +117,7 @@ class _TreeClient:
             status = ShardStatus.from_numbers(numbers)
             if status.version >= self.version:  # a loss may have changed from whom they come
                 self.fresh, self.version, self.requests.clocks[0] = weights, status.version, status.slowest
+                self.requests.merged(0, status.slowest)
                 came, self.came = self.came, Latch()
                 came.open()
             for name in self.children:

@@ -183,6 +183,10 @@ class ServerRequests:
         self.versions[shard], self.clocks[shard] = ShardStatus.from_numbers(delivery.message.numbers)
         return self.served.unpacked(delivery.message.tensors, self.cut(self.model_state.anchor)[shard].cpu(), self.divided.parts[shard])
 
+    def merged(self, shard: int, clock: float) -> None:
+        """Forget the pushes until step `clock`, which the shard has merged: no response says so where weights come unasked."""
+        self.unanswered[shard] = [each for each in self.unanswered[shard] if each is None or each.push.clock > clock]
+
     async def responses(self) -> Tensor:
         """The weights of all shards (numel,), in order."""
         weights = [await self.response(k) for k in range(len(self.names))]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyrhythm.core.catalogue import BySite
+from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.groups import Groups
 from polyrhythm.core.protocols.merge import keeps_rates
@@ -208,23 +209,22 @@ class Hierarchical:
         """The plan of the exchanges within and among the groups of `participants`."""
         divide, seed = groups_of(self.groups).divide, participants.seed
         groups, at_first = divide(participants.locations), divide(participants.at_first)
-        self.outer.check(len(groups))
-        self._refuse_unequal(sorted({len(ranks) for ranks in groups}))
-        if self.served and len(groups) > len(at_first):
-            raise CompositionError(
-                f"The workers are in {len(groups)} groups now, and were in {len(at_first)} when the run began, so that a group has no "
-                "server: begin with workers in every group."
-            )
-        inner, first = [], participants.first_server
-        for number, ranks in enumerate(groups):
+        if self.served and participants.began:
+            groups = self._with_their_servers(participants, at_first)
+        numbered = [(number, ranks) for number, ranks in enumerate(groups) if ranks]
+        self.outer.check(len(numbered))
+        self._refuse_unequal(sorted({len(ranks) for _, ranks in numbered}))
+        inner, servers = list[tuple[Participants, ExchangePlan]](), 0
+        for number, ranks in numbered:
             self.inner.check(len(ranks))
             members = tuple(participants.members[rank] for rank in ranks)
             places = tuple(participants.locations[rank] for rank in ranks)
             began = tuple(participants.at_first[rank] for rank in at_first[min(number, len(at_first) - 1)])
-            own = Participants(f"{participants.name}g{number}", members, places, seed, first, began)
+            own = Participants(f"{participants.name}g{number}", members, places, seed, participants.first_server, began)
+            servers = servers or len(self.inner.among(own).servers)
+            own = replace(own, first_server=participants.first_server + number * servers)
             inner.append((own, self.inner.among(own)))
-            first += len(inner[-1][1].servers)
-        first += sum(len(inner[0][1].servers) for _ in at_first[len(groups) :])  # those of groups that are empty now
+        first = participants.first_server + servers * max(len(groups), len(at_first))  # also those of groups that are empty now
         leading = tuple(participants.at_first[ranks[0]] for ranks in at_first)
         participants = replace(participants, first_server=first, began=leading)
         if self.served:
@@ -232,6 +232,22 @@ class Hierarchical:
             return RelayedPlan(tuple(inner), among) if self.relayed else MirroredPlan(tuple(inner), among, participants.members)
         outer = self.across.plans(self.outer, [own for own, _ in inner], participants)
         return HierarchicalPlan(tuple(inner), tuple(outer), self.across, len(participants.members))
+
+    def _with_their_servers(self, participants: Participants, at_first: Sequence[Sequence[int]]) -> list[list[int]]:
+        """The ranks of each group that had workers when the run began, and so has servers; some may be empty now.
+
+        A worker stays with its servers, which know what they have of it: those with whom the run began in their groups, and one that came
+        later where it would have been then; if that is a group of its own, in one by its number.
+        """
+        divide, began = groups_of(self.groups).divide, len(participants.at_first)
+        group_of = {rank: number for number, ranks in enumerate(at_first) for rank in ranks}
+        having: list[list[int]] = [[] for _ in at_first]
+        for rank, (name, location) in enumerate(zip(participants.members, participants.locations, strict=True)):
+            number = group_of.get(rank_of(name))
+            if number is None:
+                number = next(k for k, ranks in enumerate(divide((*participants.at_first, location))) if began in ranks)
+            having[number if number < len(having) else rank_of(name) % len(having)].append(rank)
+        return having
 
     def _refuse_unequal(self, sizes: Sequence[int]) -> None:
         """Raise CompositionError for groups of unequal sizes that exchange weights, which cannot be multiplied by the size."""

@@ -68,10 +68,13 @@ class Mirror:
         return self.channel.may_proceed(clock)
 
     async def offer(self, update: Tensor, clock: float) -> None:
-        """`update` (numel,) is the last change of the weights, with the sign of a gradient; the slowest worker is at `clock`."""
+        """`update` (numel,) is the last change of the weights, with the sign of a gradient; the slowest worker is at `clock`.
+
+        Other groups are told of no earlier clock than before, also where slower workers have come into this one.
+        """
         self.accrued = update if self.accrued is None else self.accrued + update
         if clock < math.inf:
-            self.clock = int(clock)
+            self.clock = max(self.clock, int(clock))
         await self.channel.wake()
 
     async def offer_again(self) -> None:

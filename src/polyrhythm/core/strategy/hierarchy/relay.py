@@ -71,9 +71,12 @@ class Relay:
         return True
 
     async def offer(self, update: Tensor, clock: float) -> None:
-        """Send the merged value, and wait until the servers above have merged it."""
+        """Send the merged value, and wait until the servers above have merged it.
+
+        Its step is never less than before, also where slower workers have come into the group: the servers above tell repeats by it.
+        """
         if clock < math.inf:
-            self.clock = int(clock)
+            self.clock = max(self.clock, int(clock))
         await self._send()
 
     async def _send(self) -> None:
