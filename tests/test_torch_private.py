@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import inspect
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import wraps
@@ -395,6 +397,22 @@ def test_classes_of_tensors_are_known() -> None:
     assert not torch_private.wraps_tensors(torch.Tensor)
     assert torch_private.has_shapes_only(FakeTensor)
     assert not torch_private.has_shapes_only(torch.Tensor)
+
+
+@uses("forget_shardings", "debug._clear_sharding_prop_cache")
+def test_no_cache_keeps_the_group_of_a_mesh() -> None:
+    from torch.distributed.tensor import DTensor, Replicate
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    mesh = torch.distributed.init_device_mesh("cpu", (2,))
+    group = weakref.ref(mesh)
+    DTensor.from_local(torch.ones(2), mesh, [Replicate()]) + 1
+    dist.destroy_process_group()
+    del mesh
+    torch_private.forget_shardings()
+    gc.collect()
+    assert group() is None
 
 
 @uses("have_monitored_barriers", "_get_default_group")

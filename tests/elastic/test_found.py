@@ -48,6 +48,11 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, float]]] = [
     # a share that a lost worker had not begun, a step of several that nobody had received
     ("slowmo", Crew(4, 5, replace=False), "plain", (Crash("worker/2", step=1),), {"detection": 0.0015}),
     ("ssp", Crew(2, 4, start=2, wait=0.0), "counted", (Join(at=0.002), HoldGIL("worker/0", at=0.003, duration=0.002)), {}),
+    # a group that nobody was in at first has no server
+    ("rudra-adv", Crew(2, 5, start=2, wait=0.0), "evaluated", (Join(step=1),), {"detection": 0.002845}),
+    # workers were given to servers that did not know what they had of them, and a relay's new push was taken for the one before
+    ("rudra-adv-star", Crew(1, 4), "counted", (Segfault("worker/1", at=0.003),), {}),
+    ("yu", Crew(2, 5, batch="global"), "evaluated", (Leave("worker/1", at=0.0, notice=6.5e-05), Exit("worker/2", 0, at=0.01)), {}),
     ("bigdl", KEPT, "counted", (Cut("worker/1", "server/0", at=0.002, duration=0.002), Crash("worker/0", at=0.003)), {}),
 ]
 

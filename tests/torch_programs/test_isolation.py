@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader
 from typer.testing import CliRunner
 
@@ -158,6 +159,18 @@ def test_processes_of_loaders_and_commands_work_and_take_no_virtual_time() -> No
         return total, time_now() - began, said
 
     assert everyones(main, 2) == [(72.0, 0.0, "0"), (72.0, 0.0, "1")]
+
+
+def test_a_rank_forks_processes_though_this_one_has_had_a_real_group() -> None:
+    """A fork deletes what belongs to other threads, and a gloo group in DTensor's caches would wait there for threads that are not."""
+
+    def main(rank: int) -> float:
+        return sum(float(batch.sum()) for batch in DataLoader(Rows(), batch_size=2, num_workers=1, multiprocessing_context="fork"))
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    fully_shard(torch.nn.Linear(2, 2))
+    torch.distributed.destroy_process_group()
+    assert everyones(main, 2) == [72.0, 72.0]
 
 
 def time_now() -> float:

@@ -6,6 +6,7 @@ which fails with a sentence when a new torch has dropped one.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -279,6 +280,17 @@ def module_state(given: tuple[Any, ...] = ()) -> tuple[Any, ...]:
     if given:
         (random._rng_tracker,) = given  # type: ignore[attr-defined]
     return (random._rng_tracker,)
+
+
+def forget_shardings() -> None:
+    """Empty DTensor's caches of the calling thread, which keep the process groups of its meshes.
+
+    A process that another thread forks deletes what belongs to this one, and the destructor of a gloo group waits there for its threads,
+    which no fork takes along.
+    """
+    if "torch.distributed.tensor" in sys.modules:
+        debug: Any = importlib.import_module("torch.distributed.tensor.debug")
+        debug._clear_sharding_prop_cache()
 
 
 def sharding_of(module: Any) -> tuple[set[torch.dtype], tuple[int, ...]]:

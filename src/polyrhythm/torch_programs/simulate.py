@@ -14,6 +14,7 @@ from polyrhythm.core.records.progress import Watch, ignore, progress
 from polyrhythm.core.settings import whole_number
 from polyrhythm.core.simulator.process_state import OwnModules
 from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.torch_private import forget_shardings
 from polyrhythm.core.training.log import Log
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.run import Attempt, carry_out
@@ -113,6 +114,7 @@ def attempt_program(
     outcome = Outcome(summary, settings={"program": str(main), "runtime": repr(on), **(notes or {})})
 
     def execute(record: Recorder) -> Ending:
+        forget_shardings()  # ranks may fork processes, such as those of a DataLoader
         runs = VirtualRuns(on, record, timeline, OwnModules(main.folder), measure, Memory if memory else lambda: None)
         try:
             with (
