@@ -84,3 +84,41 @@ def test_a_rank_that_gives_its_part_while_the_others_learn_of_its_loss_has_given
     group._engine._gone = GivesLast()  # type: ignore[attr-defined]
     group.barrier()
     segment.close()
+
+
+@pytest.mark.parametrize("engine", [Native, Portable])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("sizes", [(3, 5), (5, 300_000, 7, 9, 200_000), (200_000, 200_001, 1)])
+@pytest.mark.parametrize("given", [0, 1, 2, 3, 4, 7])
+def test_parts_that_are_kept_are_as_they_were_after_a_sum_that_is_given_up(
+    engine: type, dtype: torch.dtype, sizes: tuple[int, ...], given: int
+) -> None:
+    """The other rank is lost when it has counted to `given`, in the midst of the first sum, or in a later one."""
+    segment = SharedSegment.create(2)
+    group = MemoryGroup(segment, 0, engine)
+    parts = [torch.randn(size).to(dtype) for size in sizes]
+    before = [part.clone() for part in parts]
+    mine, theirs = (segment.base[LINE * rank : LINE * rank + 4].view(torch.int32) for rank in range(2))
+
+    def other() -> None:
+        while theirs.item() < given:
+            while mine.item() <= theirs.item():
+                if ended:
+                    return
+                os.sched_yield()
+            segment.base[LINE + 32 : 2 * LINE] = segment.base[32:LINE]  # it does the same
+            theirs.fill_(min(int(mine.item()), given))
+        group.lose(1)
+
+    ended: list[bool] = []
+    with ThreadPoolExecutor(1) as pool:
+        lost = pool.submit(other)
+        try:
+            group.reduce_parts(parts, kept=torch.empty(sum(sizes) + 1, dtype=dtype)[1:])
+        except ConnectionAbortedError:
+            assert all(torch.equal(part, own) for part, own in zip(parts, before, strict=True))
+        else:
+            assert not any(torch.equal(part, own) for part, own in zip(parts, before, strict=True) if part.numel() > 5) or sizes == (3, 5)
+        ended.append(True)
+        lost.result()
+    segment.close()

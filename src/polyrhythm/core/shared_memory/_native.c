@@ -23,6 +23,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #define LINE 128            /* bytes of a rank's counters: two cache lines, which processors fetch in pairs */
 #define BUFFERS 3
@@ -201,6 +204,8 @@ typedef struct {
     Py_ssize_t at, whole;   /* where it begins in a vector of so many elements, whose parts a rotated sum is about */
     int kind, size, operation, rotated;
     double divisor;
+    char *kept;             /* where the tensor is kept as it was, to be put back if the sum is given up; or nowhere */
+    Py_ssize_t saved;       /* so many of its first elements are kept by now */
 } Sum;
 
 /* The bounds of part `part` of `n` elements cut into `parts` as torch.tensor_split does. */
@@ -242,9 +247,31 @@ static void add_up(Group *g, const Sum *s, const char *own, char *into, Py_ssize
 
 /* All collectives return 1, or what made `await_one` give up. */
 
-static int reduce_in_one_round(Group *g, const Sum *s) {
+/* Copy past the caches: what is kept is hardly ever read, and memory need not be fetched before it is overwritten. */
+static void copy_past(char *to, const char *from, size_t n) {
+#if defined(__SSE2__)
+    size_t head = (size_t)(-(uintptr_t)to & 15);
+    if (head > n) head = n;
+    memcpy(to, from, head);
+    to += head, from += head, n -= head;
+    for (; n >= 64; n -= 64, to += 64, from += 64)
+        for (int i = 0; i < 64; i += 16) _mm_stream_si128((__m128i *)(void *)(to + i), _mm_loadu_si128((const __m128i *)(const void *)(from + i)));
+    _mm_sfence();
+#endif
+    memcpy(to, from, n);
+}
+
+/* Keep the `m` elements from `start` on, if that is wanted. */
+static void keep(Sum *s, Py_ssize_t start, Py_ssize_t m) {
+    if (s->kept == NULL) return;
+    copy_past(s->kept + start * s->size, s->data + start * s->size, (size_t)(m * s->size));
+    s->saved = start + m;
+}
+
+static int reduce_in_one_round(Group *g, Sum *s) {
     size_t nbytes = (size_t)s->n * s->size;
     memcpy(buffer(g, g->rank), s->data, nbytes);
+    keep(s, 0, s->n);
     count_to(g, 2 * g->step + 1);
     int result = await_all(g, 2 * g->step + 1);
     if (result) return result;
@@ -253,16 +280,17 @@ static int reduce_in_one_round(Group *g, const Sum *s) {
     return 1;
 }
 
-static void copy_in(Group *g, const Sum *s, uint64_t step, Py_ssize_t start, Py_ssize_t m) {
+static void copy_in(Group *g, Sum *s, uint64_t step, Py_ssize_t start, Py_ssize_t m) {
     char *mine = buffer_at(g, g->rank, step);
     Py_ssize_t low = bound(m, g->ranks, g->rank), high = bound(m, g->ranks, g->rank + 1);
     const char *from = s->data + start * s->size;
     memcpy(mine, from, (size_t)(low * s->size));
     memcpy(mine + high * s->size, from + high * s->size, (size_t)((m - high) * s->size));
     count_to(g, 2 * step + 1);
+    keep(s, start, m);
 }
 
-static int reduce(Group *g, const Sum *s) {
+static int add_up_all(Group *g, Sum *s) {
     if (s->n * s->size <= ONE_ROUND && s->n * s->size <= g->chunk) return reduce_in_one_round(g, s);
     Py_ssize_t most = g->chunk / s->size;
     int result;
@@ -284,6 +312,12 @@ static int reduce(Group *g, const Sum *s) {
         }
     }
     return 1;
+}
+
+static int reduce(Group *g, Sum *s) {
+    int result = add_up_all(g, s);
+    if (result != 1 && s->kept != NULL) memcpy(s->into, s->kept, (size_t)(s->saved * s->size));
+    return result;
 }
 
 /* Pieces that travel unchanged: rank r's piece k comes to lie at into + k's place. Each may be empty. */
@@ -392,12 +426,13 @@ static uint64_t sign_sum(int kind, const Sum *s) {
 #define WITHOUT_GIL(call) Py_BEGIN_ALLOW_THREADS result = call; Py_END_ALLOW_THREADS
 
 static PyObject *group_reduce(Group *g, PyObject *args) {
-    unsigned long long data, into;
+    unsigned long long data, into, kept;
     Sum s = {0};
     int result;
-    if (!PyArg_ParseTuple(args, "KKniidpnn", &data, &into, &s.n, &s.kind, &s.operation, &s.divisor, &s.rotated, &s.at, &s.whole) || !check_sum(g, &s)) return NULL;
+    if (!PyArg_ParseTuple(args, "KKKniidpnn", &data, &into, &kept, &s.n, &s.kind, &s.operation, &s.divisor, &s.rotated, &s.at, &s.whole) || !check_sum(g, &s)) return NULL;
     s.data = (const char *)(uintptr_t)data;
     s.into = (char *)(uintptr_t)into;
+    s.kept = (char *)(uintptr_t)kept;
     if (s.at < 0 || s.n > s.whole - s.at) {
         PyErr_SetString(PyExc_ValueError, "the tensor ends beyond the vector that it belongs to");
         return NULL;
@@ -487,7 +522,7 @@ static int group_init(Group *g, PyObject *args, PyObject *keywords) {
 }
 
 static PyMethodDef methods[] = {
-    {"reduce", (PyCFunction)group_reduce, METH_VARARGS, "(address, into, elements, kind, operation, divisor, rotated, start, whole)"},
+    {"reduce", (PyCFunction)group_reduce, METH_VARARGS, "(address, into, kept, elements, kind, operation, divisor, rotated, start, whole)"},
     {"reduce_scatter", (PyCFunction)group_reduce_scatter, METH_VARARGS, "(address, into, elements, kind, operation, divisor)"},
     {"gather", (PyCFunction)group_gather, METH_VARARGS, "(own, into, nbytes, dtype)"},
     {"exchange", (PyCFunction)group_exchange, METH_VARARGS, "(own, into, nbytes, dtype)"},

@@ -2,7 +2,18 @@ class NativeGroup:
     step: int
     def __init__(self, memory: int, rank: int, ranks: int, chunk: int, spins: int, /) -> None: ...
     def reduce(
-        self, address: int, into: int, elements: int, kind: int, operation: int, divisor: float, rotated: bool, start: int, whole: int, /
+        self,
+        address: int,
+        into: int,
+        kept: int,
+        elements: int,
+        kind: int,
+        operation: int,
+        divisor: float,
+        rotated: bool,
+        start: int,
+        whole: int,
+        /,
     ) -> None: ...
     def reduce_scatter(self, address: int, into: int, elements: int, kind: int, operation: int, divisor: float, /) -> None: ...
     def gather(self, own: int, into: int, nbytes: int, dtype: int, /) -> None: ...

@@ -24,7 +24,8 @@ OTHER = 31
 class ReduceSpec:
     """The settings of a sum: `operation` by its number in `group.Operation`, the divisor, and whether parts begin with their own rank.
 
-    The tensor begins at element `start` of a vector of `whole` elements, of which those are the parts (for `reduce` alone).
+    The tensor begins at element `start` of a vector of `whole` elements, of which those are the parts (for `reduce` alone). `kept` is where
+    a tensor that is summed in its place is kept as it was: a sum that is given up puts it back.
     """
 
     operation: int = 0
@@ -32,6 +33,7 @@ class ReduceSpec:
     rotated: bool = False
     start: int = 0
     whole: int = 0
+    kept: Tensor | None = None
 
 
 class Reducer(Protocol):

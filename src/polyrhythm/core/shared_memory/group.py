@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from operator import attrgetter
 
@@ -69,20 +70,36 @@ class MemoryGroup:
         """
         self._reduce(tensor, into, ReduceSpec(int(operation), divisor, rotated, 0, tensor.numel()))
 
-    def reduce_parts(self, parts: Sequence[Tensor], divisor: float = 1.0, *, rotated: bool = False) -> None:
+    def reduce_parts(self, parts: Sequence[Tensor], divisor: float = 1.0, *, rotated: bool = False, kept: Tensor | None = None) -> None:
         """Replace `parts` (each flat) by their sums over all ranks, divided by `divisor`; no two may lie in the same memory.
 
-        In order they are one vector, which is summed as `reduce` does.
+        In order they are one vector, which is summed as `reduce` does. With `kept` (as many elements) they are as they were after a sum
+        that is given up.
         """
-        start, whole = 0, sum(map(Tensor.numel, parts))
-        for run in [list(parts)] if parts and sum(map(_NBYTES, parts)) <= CHUNK else _runs(parts):
-            flat = run[0] if len(run) == 1 else torch.cat(run)
-            self._reduce(flat, flat, ReduceSpec(int(Operation.SUM), divisor, rotated, start, whole))
-            start += flat.numel()
-            if len(run) > 1:
-                for part, total in zip(run, torch.split(flat, list(map(Tensor.numel, run))), strict=True):
-                    part.copy_(total)
+        done, start, whole = list[Tensor](), 0, sum(map(Tensor.numel, parts))
+        try:
+            for run in [list(parts)] if parts and sum(map(_NBYTES, parts)) <= CHUNK else _runs(parts):
+                end = start + sum(map(Tensor.numel, run))
+                how = ReduceSpec(int(Operation.SUM), divisor, rotated, start, whole, None if kept is None else kept[start:end])
+                self._reduce_run(run, how)
+                done, start = [*done, *run], end
+        except ConnectionAbortedError:
+            if kept is not None:
+                for part, before in zip(done, torch.split(kept[:start], list(map(Tensor.numel, done))), strict=True):
+                    part.copy_(before)
+            raise
         torch.autograd.graph.increment_version(list(parts))
+
+    def _reduce_run(self, run: Sequence[Tensor], how: ReduceSpec) -> None:
+        """Sum neighbours at once; those that are given up are as they were if they are kept."""
+        if len(run) == 1:
+            self._reduce(run[0], run[0], how)
+            return
+        flat = torch.cat(list(run)) if how.kept is None else torch.cat(list(run), out=how.kept)
+        total = flat if how.kept is None else torch.empty_like(flat)
+        self._reduce(flat, total, replace(how, kept=None))
+        for part, summed in zip(run, torch.split(total, list(map(Tensor.numel, run))), strict=True):
+            part.copy_(summed)
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, operation: Operation = Operation.SUM, divisor: float = 1.0) -> None:
         """Part `rank` of the sum into `into`; `tensor` has P parts of its size."""
@@ -129,6 +146,8 @@ class MemoryGroup:
         if tensor.dtype in ADDS:
             self._engine.reduce(tensor, into, how)
         else:
+            if how.kept is not None:
+                how.kept.copy_(tensor)
             into.copy_(self._added(self._all(tensor), Operation(how.operation), how.divisor).view(into.shape))
 
     def _all(self, tensor: Tensor) -> Tensor:

@@ -19,8 +19,8 @@ class Native:
 
     def reduce(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
         code = CODES[tensor.dtype]
-        vector = how.start, how.whole
-        self._group.reduce(tensor.data_ptr(), into.data_ptr(), tensor.numel(), code, how.operation, how.divisor, how.rotated, *vector)
+        addresses = tensor.data_ptr(), into.data_ptr(), 0 if how.kept is None else how.kept.data_ptr()
+        self._group.reduce(*addresses, tensor.numel(), code, how.operation, how.divisor, how.rotated, how.start, how.whole)
 
     def reduce_scatter(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
         code = CODES[tensor.dtype]

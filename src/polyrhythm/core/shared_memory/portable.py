@@ -69,8 +69,18 @@ class Portable:
 
     @_at_once
     def reduce(self, tensor: Tensor, into: Tensor, how: ReduceSpec) -> None:
-        flat, out = tensor.view(-1), into.view(-1)
-        self._begin(_REDUCE, tensor.dtype, _detail(how), _nbytes(flat))
+        if how.kept is None:
+            self._add_up_all(tensor.view(-1), into.view(-1), how)
+            return
+        how.kept.copy_(tensor)
+        try:
+            self._add_up_all(tensor.view(-1), into.view(-1), how)
+        except ConnectionAbortedError:
+            into.copy_(how.kept)
+            raise
+
+    def _add_up_all(self, flat: Tensor, out: Tensor, how: ReduceSpec) -> None:
+        self._begin(_REDUCE, flat.dtype, _detail(how), _nbytes(flat))
         if flat.numel() * flat.element_size() <= min(ONE_ROUND, self._attachment.chunk):
             self._write(self._rank, flat)
             self._count_and_await(1)

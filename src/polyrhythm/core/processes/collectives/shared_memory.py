@@ -49,12 +49,10 @@ class SharedMemoryReducer:
             return None
         self._traffic.count(effect, torch.Size([numel]), first.dtype)
         here = list(map(Tensor.cpu, effect.parts))  # workers' models may be on devices of several kinds
-        kept = self._keep(here, numel) if self._restores else ()
+        kept = self._room(numel, first.dtype) if self._restores and here[0] is first else None  # else they are copies
         try:
-            self._group.reduce_parts(here, divisor=effect.divisor, rotated=rotated)
+            self._group.reduce_parts(here, divisor=effect.divisor, rotated=rotated, kept=kept)
         except ConnectionAbortedError as problem:
-            for part, before in zip(here, kept, strict=False):
-                part.copy_(before)
             raise self._named(problem) from None
         for part, own in zip(effect.parts, here, strict=True):
             if part is not own:
@@ -76,14 +74,11 @@ class SharedMemoryReducer:
     def moved(self) -> int:
         return self._group.moved
 
-    def _keep(self, parts: Sequence[Tensor], numel: int) -> Sequence[Tensor]:
-        """A copy of `parts`, in memory that is used for each sum: that which is new takes longer than the copy."""
-        if self._kept.numel() < numel or self._kept.dtype != parts[0].dtype:
-            self._kept = torch.empty(numel, dtype=parts[0].dtype)
-        kept = torch.split(self._kept[:numel], list(map(Tensor.numel, parts)))
-        for part, copy in zip(parts, kept, strict=True):
-            copy.copy_(part)
-        return kept
+    def _room(self, numel: int, dtype: torch.dtype) -> Tensor:
+        """Room for what is kept, the same for each sum: memory that is new takes longer than the copy."""
+        if self._kept.numel() < numel or self._kept.dtype != dtype:
+            self._kept = torch.empty(numel, dtype=dtype)
+        return self._kept[:numel]
 
     def _named(self, problem: ConnectionAbortedError) -> ConnectionAbortedError:
         """The error with the names of those who are gone."""
