@@ -14,9 +14,10 @@ from polyrhythm.systems import SYSTEMS
 from polyrhythm.tools.cli.compare import exit_code
 from polyrhythm.tools.cli.comparison import ComparisonResult
 from polyrhythm.tools.cli.groups import RuntimeOptions
-from polyrhythm.tools.cli.prepare import typed
+from polyrhythm.tools.cli.prepare import Jobs
 from polyrhythm.tools.cli.record import ComparisonRecord
 from polyrhythm.tools.cli.request import ComparisonOptions, requested
+from polyrhythm.tools.cli.variants import together, variants
 
 FRAGILE = """
 import math, torch
@@ -45,7 +46,7 @@ def test_systems_are_put_next_to_each_other(polyrhythm: Any, tiny: Path) -> None
 def test_json_has_the_job_the_target_and_the_runs_in_order(polyrhythm: Any, tiny: Path) -> None:
     result = polyrhythm("compare", tiny, "--systems", "ssp, allreduce", "--on", "simulator", "--to", "loss=0.5", "--json")
     compared = json.loads(result.out)
-    assert list(compared) == ["job", "target", "runs", "seeds", "settings", "tuning", "command"]
+    assert list(compared) == ["job", "target", "runs", "seeds", "settings", "tuning", "command", "places"]
     assert compared["job"] == str(tiny)
     assert compared["target"] == {"metric": "loss", "value": 0.5, "higher": None}
     assert [run["system"] for run in compared["runs"]] == ["ssp", "allreduce"]
@@ -64,8 +65,13 @@ def test_the_same_arguments_give_the_same_bytes_in_another_process(program: Any,
 
 def test_all_leaves_out_systems_that_share_memory_where_workers_are_at_several_sites() -> None:
     for network, left_out in (("wan-3", {"hogwild", "elephas-hogwild", "buckwild"}), ("lan", set())):
-        given = typed("digits-cnn", None, 4, RuntimeOptions(network=network))
-        request = requested(given, ComparisonOptions("all", None, None, None, (), (), (), None, None, 1, "host"))
+        given = variants("digits-cnn", None, [4], RuntimeOptions(network=network))
+        request = requested(
+            Jobs(),
+            given,
+            together(given, RuntimeOptions(network=network)),
+            ComparisonOptions("all", None, None, None, (), (), (), None, None, 1, "host"),
+        )
         assert set(request.strategies) == set(SYSTEMS) - left_out
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 from torch import Tensor
@@ -13,16 +14,37 @@ from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.crew_side import CrewSide, FixedCrew
 from polyrhythm.core.kernel.effects import Effect, Schedule, ShareMemory
-from polyrhythm.core.kernel.events import AnyEvent
+from polyrhythm.core.kernel.events import AnyEvent, Communicated, Reported, Stepped
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
-from polyrhythm.core.kernel.message import Delivery, Message
+from polyrhythm.core.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.core.kernel.names import rank_of, worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.simulator.rounds import Rounds
 from polyrhythm.errors import CompositionError
+from polyrhythm.process_group.messages.calls import line_of_caller
 
 T = TypeVar("T")
+_BYTES = "bytes"
+
+
+def _where() -> str:
+    """The line of the program that exchanges; that it ends may have an exchange follow."""
+    found = line_of_caller()
+    return "the end" if found.startswith("threading.py") else found
+
+
+class StepsOfRank(Protocol):
+    """What a rank counts, also while it is a worker."""
+
+    def begin(self) -> None:
+        """A step begins."""
+
+    def worked(self, samples: int) -> None:
+        """The worker has taken a step, and has computed on so many samples until now."""
+
+    def reported(self, metrics: dict[str, float]) -> None:
+        """The worker has reported metrics."""
 
 
 class _Awaited:
@@ -37,32 +59,41 @@ class _Awaited:
         return self._turn(result)
 
 
+def axis_of(description: str | None) -> str:
+    """The mesh axis in a group's description, which DeviceMesh calls "mesh_tp"; else the description itself."""
+    text = (description or "").removeprefix("mesh_")
+    return {"default_pg": "all ranks", "undefined": "", "dim_0": ""}.get(text, text)
+
+
 class MemberPort(Port):
     """The port of one of `members`, the actors' own names by their ranks in the group."""
 
-    __slots__ = ("_members", "_of", "_own")
+    __slots__ = ("_members", "_of", "_own", "_sent")
 
-    def __init__(self, own: Port, members: Sequence[str], scope: str, seed: int) -> None:
+    def __init__(self, own: Port, members: Sequence[str], scope: str, seed: int, sent: Counter[str] | None = None) -> None:
         super().__init__(worker(members.index(own.name)), seed, own.now, own.record, own.details)
         self._own = own
         self._members = tuple(members)
         self._of = {name: worker(rank) for rank, name in enumerate(members)}
         self._scope = scope
+        self._sent = Counter[str]() if sent is None else sent
 
     def scoped(self, scope: str) -> Port:
         """A port of the same member with separate topics and random streams."""
         if not scope:
             return self
-        port = MemberPort(self._own, self._members, self._scope + scope, self._seed)
+        port = MemberPort(self._own, self._members, self._scope + scope, self._seed, self._sent)
         port._streams, port.incarnation = self._streams, self.incarnation
         return port
 
     def send(self, to: str, message: Message) -> Any:
         """Send to a member."""
+        self._count(message, 1)
         return super().send(self._actor(to), message)
 
     def send_all(self, to: Sequence[str], message: Message) -> Any:
         """Send to several members."""
+        self._count(message, len(to))
         return super().send_all([self._actor(name) for name in to], message)
 
     def receive(self, topic: str, sender: str = "", timeout: float | None = None) -> Any:
@@ -89,6 +120,14 @@ class MemberPort(Port):
         """Refused: ranks are on different hosts."""
         raise CompositionError("Ranks of torch.distributed share no memory: choose a strategy whose workers exchange messages.")
 
+    def take_sent(self) -> int:
+        """The bytes that the member has sent since the last call."""
+        return self._sent.pop(_BYTES, 0)
+
+    def _count(self, message: Message, times: int) -> None:
+        if not message.topic.startswith(ASIDE):
+            self._sent[_BYTES] += times * wire_bytes(message)
+
     def _actor(self, name: str) -> str:
         return self._members[rank_of(name)]
 
@@ -97,12 +136,16 @@ class MemberPort(Port):
 
 
 class GroupContext:
-    """The context of a member; `rounds` are what all members share."""
+    """The context of a member; `rounds` are what all members share, `steps` are those of the rank, `axis` is the mesh axis."""
 
-    def __init__(self, own: WorkerContext, members: Sequence[str], scope: str, rounds: Rounds, seed: int) -> None:
+    def __init__(
+        self, own: WorkerContext, members: Sequence[str], scope: str, rounds: Rounds, seed: int, steps: StepsOfRank, axis: str
+    ) -> None:
         self._own = own
         self._rounds = rounds
-        self.port: Port = MemberPort(own.port, members, scope, seed)
+        self._steps = steps
+        self._axis = axis
+        self.port: MemberPort = MemberPort(own.port, members, scope, seed)
         self.crew: CrewSide = FixedCrew()
 
     @property
@@ -116,14 +159,20 @@ class GroupContext:
         return self._own.device
 
     def record(self, event: AnyEvent) -> None:
-        """Record an event of the rank, under its own name."""
-        self._own.record(replace(event, actor=self._own.port.name))
+        """Record an event of the rank, under its own name; its steps and metrics are for the rank to record."""
+        if isinstance(event, Stepped):
+            self._steps.worked(event.samples)
+        elif isinstance(event, Reported):
+            self._steps.reported(event.metrics)
+        else:
+            self._own.record(replace(event, actor=self._own.port.name))
 
     def time(self) -> float:
         return self._own.time()
 
     def charge(self, samples: int) -> None:
-        """What is computed is charged up to each exchange."""
+        """A step begins; what is computed is charged up to each exchange."""
+        self._steps.begin()
 
     def discard(self) -> None:
         """What is computed is charged up to each exchange."""
@@ -147,7 +196,14 @@ class GroupContext:
         return self._own.counted(compute)
 
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
-        return self._own.perform(coroutine)
+        since = self._own.port.now()
+        result = self._own.perform(coroutine)
+        waited, nbytes = self._own.port.now() - since, self.port.take_sent()
+        if waited or nbytes:
+            name = self._own.port.name
+            event = Communicated(since + waited, name, "exchange", "", self._axis, _where(), nbytes, waited, waited)
+            self._own.record(event)
+        return result
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         self._own.begin(coroutine, done)

@@ -17,6 +17,7 @@ from torch.distributed import distributed_c10d as c10d
 from polyrhythm.core.torch_private import groups_made_by, isolated_threads, register_group, set_group_names
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.process_group.messages.message_group import MessageGroup
+from polyrhythm.torch_programs.group_context import axis_of
 from polyrhythm.torch_programs.meeting import MeetingStore, Values
 from polyrhythm.torch_programs.ranks import clock, current
 from polyrhythm.torch_programs.world import WorldByThread
@@ -32,12 +33,6 @@ def backends_of(backend: str) -> str:
     if found not in _BACKENDS:
         raise CompositionError(f"The backend {backend!r} has no counterpart in virtual time: give one of {', '.join(_BACKENDS[:-1])}.")
     return "gloo" if found == "undefined" else found
-
-
-def axis_of(description: str | None) -> str:
-    """The mesh axis in a group's description, which DeviceMesh calls "mesh_tp"; else the description itself."""
-    text = (description or "").removeprefix("mesh_")
-    return {"default_pg": "all ranks", "undefined": "", "dim_0": ""}.get(text, text)
 
 
 def make_group(

@@ -17,6 +17,7 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.simulator.rounds import Rounds
 from polyrhythm.process_group.messages.desk import Desk, Ledger
 from polyrhythm.torch_programs.memory import Memory
+from polyrhythm.torch_programs.rank_settings import PLAIN, RankSettings
 
 _DEFAULT = timedelta(seconds=300)
 _TOPIC = ASIDE + "store/"
@@ -26,8 +27,16 @@ _TOPIC = ASIDE + "store/"
 class SharedByRanks:
     """The values of all stores of a run, by their address, such as ("tcp", "127.0.0.1", 29500)."""
 
-    def __init__(self, locations: Sequence[Location], memory: Callable[[], Memory | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        locations: Sequence[Location],
+        memory: Callable[[], Memory | None] = lambda: None,
+        settings: RankSettings = PLAIN,
+    ) -> None:
         self.locations = locations
+        self.settings = settings
+        self.asked = False
+        """True if a rank has joined as a worker that names no strategy."""
         self.memory = memory
         """Makes what counts the memory of a rank."""
         self._stores: dict[tuple[object, ...], Values] = defaultdict(Values)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import types
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.simulator.process_state import separate
 from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.torch_programs.meeting import SharedByRanks
+from polyrhythm.torch_programs.printed import PrintedMetric
 from polyrhythm.torch_programs.ranks import Rank, being
 from polyrhythm.torch_programs.steps import RankSteps
 from polyrhythm.torch_programs.world import RankWorld
@@ -111,18 +112,18 @@ class Copies:
             number = rank_of(context.port.name)
             os.environ.update(self.environ(number, self.ranks))
             separate()
-            steps, desk = RankSteps(context), Desk(context, shared.ledger)
+            settings = shared.settings
+            steps, desk = RankSteps(context, settings.steps), Desk(context, shared.ledger)
             shared.desks[number] = desk
             rank = Rank(number, self.ranks, context, shared, self.seed, RankWorld(), steps, desk, memory=shared.memory())
+            if settings.metric and number == 0:
+                sys.stdout, sys.stderr = (PrintedMetric(each, settings.metric, steps.printed) for each in (sys.stdout, sys.stderr))
             with being(rank):
                 try:
-                    with rank.memory or nullcontext():
+                    with rank.memory or nullcontext(), _ending():
                         self.main()
                     while rank.leaving:
                         rank.leaving.pop()()
-                except SystemExit as end:
-                    if end.code not in (None, 0):
-                        raise
                 finally:
                     for call, args, kwargs in reversed(rank.at_exit):
                         call(*args, **kwargs)
@@ -132,6 +133,16 @@ class Copies:
             return steps.result()
 
         return Job(self.ranks, 0, program, _nothing, _essential, self.seed, began=began, timeline=timeline, carriers=carriers)
+
+
+@contextmanager
+def _ending() -> Iterator[None]:
+    """Let the program end with `sys.exit(0)`, too."""
+    try:
+        yield
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
 
 
 def unchanged(rank: int, ranks: int) -> dict[str, str]:

@@ -15,9 +15,10 @@ from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.seat import seated
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group.messages.desk import Desk
-from polyrhythm.torch_programs.group_context import GroupContext
+from polyrhythm.torch_programs.group_context import GroupContext, axis_of
 from polyrhythm.torch_programs.meeting import SharedByRanks
 from polyrhythm.torch_programs.memory import Memory
 
@@ -60,8 +61,21 @@ class Rank:
         if self.rank not in ranks:
             raise CompositionError(f"Rank {self.rank} is not in the group that was given, of ranks {ranks}: join with a group of its own.")
         scope = f"join/{'-'.join(map(str, ranks))}/{self.shared.joins(self.rank, tuple(ranks))}/"
-        context = GroupContext(self.context, [worker(each) for each in ranks], scope, self.shared.rounds(scope), self.seed)
+        axis = "all ranks" if group is None else axis_of(group.group_desc)
+        context = GroupContext(
+            self.context, [worker(each) for each in ranks], scope, self.shared.rounds(scope), self.seed, self.steps, axis
+        )
+        self.steps.join()
         return context, tuple(self.shared.locations[each] for each in ranks)
+
+    def usual(self) -> Strategy | None:
+        """The strategy of a worker that names none, as `kernel.seat` asks for it."""
+        self.shared.asked = True
+        return self.shared.settings.strategy
+
+    def left(self) -> None:
+        """This rank is no worker any more."""
+        self.steps.leave()
 
     def leaves(self, leave: Callable[[], object]) -> None:
         """Have `leave` called at the end of the program."""

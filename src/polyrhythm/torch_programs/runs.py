@@ -20,6 +20,7 @@ from polyrhythm.torch_programs.launch import Launch
 from polyrhythm.torch_programs.meeting import SharedByRanks
 from polyrhythm.torch_programs.memory import Memory
 from polyrhythm.torch_programs.program import Copies, Main, unchanged
+from polyrhythm.torch_programs.rank_settings import RankSettings
 from polyrhythm.torch_programs.ranks import being
 
 _NO_RANK = "The program has started no rank: give --workers N, the number of ranks, as `torchrun --nproc-per-node N` does"
@@ -31,8 +32,20 @@ Memories = Callable[[], Memory | None]
 class VirtualRuns:
     """Those on one simulator; to the file `measure` goes what programs have computed, `memory` makes what counts their memory."""
 
-    def __init__(self, on: Simulator, record: Recorder, timeline: bool, owns: OwnModules, measure: Path | None, memory: Memories) -> None:
+    def __init__(
+        self,
+        on: Simulator,
+        record: Recorder,
+        timeline: bool,
+        owns: OwnModules,
+        measure: Path | None,
+        memory: Memories,
+        settings: RankSettings,
+    ) -> None:
         self._on = on
+        self._settings = settings
+        self.asked = False
+        """True if a rank has joined as a worker that names no strategy."""
         self._record = record
         self._timeline = timeline
         self.owns = owns
@@ -43,7 +56,7 @@ class VirtualRuns:
 
     def run(self, copies: Copies, began: float = 0.0) -> Ending:
         """Run them to their end, from the second `began` on."""
-        shared = SharedByRanks(self._on.locations(copies.ranks), self._memory)
+        shared = SharedByRanks(self._on.locations(copies.ranks), self._memory, self._settings)
         carriers = Threads(line_of_caller, self._uncharged, self.owns, self._found)
         try:
             return self._on.execute(copies.job(shared, carriers, began, self._timeline), self._record)
@@ -53,6 +66,8 @@ class VirtualRuns:
                 raise
             when, _, what = what.partition(": ")
             raise DeadlockError(f"Deadlock at{when}: {explained(shared.desks) or what}.") from None
+        finally:
+            self.asked |= shared.asked
 
     def conclude(self) -> list[str]:
         """Write what was measured; returns sentences on what could not be charged."""

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.core.kernel.events import Recorder
-from polyrhythm.core.kernel.job import Ending
-from polyrhythm.core.kernel.stopping import stoppable, stops_reported
-from polyrhythm.core.records.outcome import Outcome, Summary
-from polyrhythm.core.records.progress import Watch, ignore, progress
-from polyrhythm.core.settings import whole_number
-from polyrhythm.core.simulator.process_state import OwnModules
+from polyrhythm import systems
+from polyrhythm.core.kernel.stopping import stops_reported
+from polyrhythm.core.records.progress import progress
 from polyrhythm.core.simulator.simulator import Simulator
-from polyrhythm.core.torch_private import forget_shardings
-from polyrhythm.core.training.log import Log
+from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.training.result import Run
-from polyrhythm.core.training.run import Attempt, carry_out
-from polyrhythm.errors import CompositionError, WorkloadError
-from polyrhythm.torch_programs.clocks import virtual_clocks
-from polyrhythm.torch_programs.in_place_of_python import process_of_ranks
-from polyrhythm.torch_programs.in_place_of_torch import groups_of_ranks
-from polyrhythm.torch_programs.launch import ranks_of_launches
-from polyrhythm.torch_programs.memory import Memory, modules_followed
-from polyrhythm.torch_programs.program import Copies, FunctionProgram, Main, ScriptProgram, environment
-from polyrhythm.torch_programs.ranks import memory_here
-from polyrhythm.torch_programs.runs import VirtualRuns, launched
-from polyrhythm.torch_programs.steps import steps_counted
-
-SYSTEM = "torch.distributed"
-"""The name of such a program in tables, where a run has that of its system."""
-
-NOT_CHARGED = "not charged"
-"""The setting that lists what a run has computed, and has not charged."""
+from polyrhythm.errors import WorkloadError
+from polyrhythm.torch_programs.program import FunctionProgram, Main, ScriptProgram
+from polyrhythm.torch_programs.program_run import ProgramRun
+from polyrhythm.torch_programs.rank_settings import RankSettings
 
 
 def simulate(
@@ -45,6 +27,8 @@ def simulate(
     timeline: bool = False,
     measure: str | Path | None = None,
     memory: bool = False,
+    strategy: str | Strategy | None = None,
+    steps: int | None = None,
 ) -> Run:
     """Run a program of torch.distributed, unchanged, on a simulated cluster: real tensors and gradients, in virtual time.
 
@@ -60,6 +44,9 @@ def simulate(
 
     With `memory`, the bytes of tensors that each rank held at its peak are recorded, by role and by module.
 
+    With a `strategy`, that is the one of `pr.join()` where the program names none: an exchange on one axis of its mesh. After so many
+    `steps` of its optimizer each rank ends, as soon as another begins.
+
     Raises PolyrhythmErrors: WorkerFailed for an error in the program, DeadlockError where all ranks wait, RunError where they disagree on a
     collective.
 
@@ -73,12 +60,18 @@ def simulate(
         >>> simulate(main, ranks=4, on=Simulator(network="slow")).summary.virtual_seconds > 0.01
         True
     """
-    runtime = Simulator() if on is None else on
+    chosen = RankSettings(None if strategy is None else systems.resolve(strategy), steps=steps)
+    run = ProgramRun(
+        main_of(program, arguments),
+        ranks,
+        Simulator() if on is None else on,
+        chosen,
+        timeline,
+        measure=None if measure is None else Path(measure),
+        memory=memory,
+    )
     with stops_reported(), progress(1, wanted=True) as begin:
-        file = None if measure is None else Path(measure)
-        tried = attempt_program(
-            main_of(program, arguments), ranks, runtime, directory, begin(SYSTEM), timeline, measure=file, memory=memory
-        )
+        tried = run.attempt(directory, begin(run.system))
     if tried.error is not None:
         raise tried.error
     return Run(tried.outcome)
@@ -92,47 +85,3 @@ def main_of(program: str | Path | Callable[..., Any], arguments: tuple[Any, ...]
     if not path.is_file():
         raise WorkloadError(f"{path} is no file: give the path of a script that calls torch.distributed.init_process_group.")
     return ScriptProgram(path, tuple(map(str, arguments)))
-
-
-def attempt_program(
-    main: Main,
-    ranks: int | None,
-    on: Simulator,
-    directory: str | Path | None = None,
-    watch: Watch = ignore,
-    timeline: bool = False,
-    notes: Mapping[str, str] | None = None,
-    measure: Path | None = None,
-    memory: bool = False,
-) -> Attempt:
-    """Run `main` as `simulate` does, and return a failed run too. What could not be charged is in the settings of its record."""
-    if not isinstance(on, Simulator):
-        raise CompositionError(f"on={on!r} is no simulator: give pr.Simulator(network=...); torchrun starts a script on real processes.")
-    if ranks is not None and whole_number("ranks", ranks, "1 or more") < 1:
-        raise CompositionError(f"ranks={ranks} is no number of ranks: give 1 or more.")
-    summary = Summary(SYSTEM, ranks or 0, on.kind, on.network_name, on.seed)
-    outcome = Outcome(summary, settings={"program": str(main), "runtime": repr(on), **(notes or {})})
-
-    def execute(record: Recorder) -> Ending:
-        forget_shardings()  # ranks may fork processes, such as those of a DataLoader
-        runs = VirtualRuns(on, record, timeline, OwnModules(main.folder), measure, Memory if memory else lambda: None)
-        try:
-            with (
-                groups_of_ranks(),
-                process_of_ranks(),
-                virtual_clocks(),
-                steps_counted(),
-                ranks_of_launches(),
-                modules_followed(memory_here),
-            ):
-                if ranks is not None:
-                    return runs.run(Copies(main, ranks, environment, on.seed))
-                ending = launched(main, runs, on.seed)
-                summary.workers = len(ending.results)
-                return ending
-        finally:
-            if remarks := runs.conclude():
-                outcome.settings[NOT_CHARGED] = "; ".join(remarks)
-
-    with stoppable():
-        return carry_out(execute, Log(outcome, directory, watch))

@@ -20,8 +20,14 @@ class Seat(Protocol):
         Each call is for another run of these ranks. Raises CompositionError if this rank is not in the group.
         """
 
+    def usual(self) -> Any:
+        """The strategy of a worker that names none; None where the run has chosen none either."""
+
     def leaves(self, leave: Any) -> None:
         """Have `leave` called at the end of the rank's program."""
+
+    def left(self) -> None:
+        """The rank is no worker any more."""
 
 
 _here = threading.local()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +14,7 @@ from polyrhythm import systems
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
+from polyrhythm.core.job_files.values import ANYTHING, read
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.names import worker as name_of
@@ -40,9 +43,12 @@ from polyrhythm.core.training.work import make_job
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CompositionError, Stopped
 
+SYSTEM = "POLYRHYTHM_SYSTEM"
+"""The variable with the system of scripts that name none, and its options: "diloco period=50"."""
+
 
 def join(
-    strategy: str | Strategy = "allreduce",
+    strategy: str | Strategy | None = None,
     *,
     workers: int | tuple[int, int] | Crew | None = None,
     seed: int = 0,
@@ -54,6 +60,9 @@ def join(
     group: Any = None,
 ) -> Worker:
     """Make this process a worker of a run, in which the processes meet that a launcher has started together.
+
+    `strategy` is a published system's name or a composition of your own. Without one it is that of POLYRHYTHM_SYSTEM, such as
+    "diloco period=50", or what `pr.simulate` and `polyrhythm compare` choose for their runs; else "allreduce".
 
     The rank and the number of workers come from the process group of torch.distributed, if one is initialised, else from the variables of
     torchrun, SLURM, MPI or a Kubernetes Job. Returns when all processes have joined. The script then trains as a training function does,
@@ -78,11 +87,17 @@ def join(
     not join.
     """
     if (here := seat()) is not None:
-        return join_seat(here, systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks"), group, checkpoints)
+        return join_seat(
+            here,
+            systems.resolve(strategy or here.usual() or _usual()),
+            whole_number("seed", seed, "the same at all ranks"),
+            group,
+            checkpoints,
+        )
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
     leave_failed()
-    chosen, seed = systems.resolve(strategy), whole_number("seed", seed, "the same at all ranks")
+    chosen, seed = systems.resolve(strategy or _usual()), whole_number("seed", seed, "the same at all ranks")
     wanted, joining = given_checkpoints(checkpoints), Joining(patience=Patience(timeout=timeout), bind=bind or "")
     if (crew := given_crew(workers)) is not None and not crew.fixed:
         return join_crew(chosen, crew, seed, directory, joining, wanted, loggers)
@@ -108,6 +123,13 @@ def join(
     worker = Worker(joined.context, plan, planned_checkpoints, membership.leave)
     membership.of(worker)
     return worker
+
+
+def _usual() -> Strategy:
+    """The strategy of a worker that names none: that of the environment."""
+    name, *options = shlex.split(os.environ.get(SYSTEM, "")) or ["allreduce"]
+    given = [each.partition("=")[::2] for each in options]
+    return systems.find(name, **{key: read(value, ANYTHING) for key, value in given})
 
 
 def _facts(strategy: Strategy, checkpoints: CheckpointPlan) -> Facts:

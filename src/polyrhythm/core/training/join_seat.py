@@ -37,6 +37,7 @@ def join_seat(place: Seat, strategy: Strategy, seed: int, group: Any, checkpoint
         if not left:
             conclusion(worker)
             worker.close()
+            place.left()
             left.append(Run(Outcome(Summary(strategy.name, len(locations), "simulator", None, seed, steps=worker.clock))))
         return left[0]
 

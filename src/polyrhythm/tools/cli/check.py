@@ -44,7 +44,8 @@ def check(
     its gradients, data, dropout, norms and reductions are listed, with line, parameter and known cause.
     """
     from polyrhythm.errors import CompositionError
-    from polyrhythm.tools.cli.check_script import check_script, is_script
+    from polyrhythm.tools.cli.check_script import check_script
+    from polyrhythm.tools.cli.scripts import is_script
 
     if is_script(job):
         if system or settings or options:

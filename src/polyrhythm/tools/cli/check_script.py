@@ -14,21 +14,6 @@ import typer
 from polyrhythm.errors import WorkloadError
 from polyrhythm.tools.cli.output import print_json, reserved
 
-_INITIALISES = {"init_process_group", "init_device_mesh"}
-
-
-def is_script(job: str) -> bool:
-    """True for a file of Python that itself joins a group of torch.distributed; `train.py:function` is a job in any case."""
-    path = Path(job)
-    if path.suffix != ".py" or not path.is_file():
-        return False
-    try:
-        tree = ast.parse(path.read_bytes())
-    except SyntaxError:
-        return False
-    called = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return any((each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "")) in _INITIALISES for each in called)
-
 
 def check_script(
     script: str, arguments: tuple[str, ...], ranks: int, twin: str | None, steps: int, collectives: bool, as_json: bool

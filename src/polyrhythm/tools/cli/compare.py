@@ -12,14 +12,19 @@ from polyrhythm.core.kernel.stopping import notify, told
 from polyrhythm.tools.cli.complete import complete_systems
 from polyrhythm.tools.cli.failures import guarded, notice, show_error
 from polyrhythm.tools.cli.groups import PrintOptions, RuntimeOptions, grouped
-from polyrhythm.tools.cli.options import Arguments, Job, Options, Out, Workers
+from polyrhythm.tools.cli.options import Arguments, Job, Options, Out, Several
 
 if TYPE_CHECKING:
     from polyrhythm.tools.cli.comparison import ComparisonResult, Settings, SystemComparison
 
 Systems = Annotated[
-    str,
-    typer.Option("--systems", metavar="A,B,C|all", help="The systems, in the order of their runs.", autocompletion=complete_systems),
+    str | None,
+    typer.Option(
+        "--systems",
+        metavar="A,B,C|all",
+        help="The systems, in the order of their runs; default all, of a script none.",
+        autocompletion=complete_systems,
+    ),
 ]
 Goal = Annotated[
     str | None, typer.Option("--to", metavar="METRIC=VALUE", help="Also show the time and bytes to this target, such as accuracy=0.96.")
@@ -57,8 +62,8 @@ Each = Annotated[
 def compare(
     job: Job,
     arguments: Arguments = None,
-    systems: Systems = "all",
-    workers: Workers = 2,
+    systems: Systems = None,
+    workers: Several = None,
     *,
     where: RuntimeOptions,
     seed: OneSeed = None,
@@ -74,18 +79,27 @@ def compare(
     out: Out = None,
     shown: PrintOptions,
 ) -> None:
-    """Train JOB with each of several systems, with the same seeds and settings, and compare them."""
+    """Train JOB with each of several systems, with the same seeds and settings, and compare them.
+
+    JOB may be a script of torch.distributed: --systems are then those of its `pr.join()`, and --set lr=0.1 gives it --lr 0.1. There may be
+    several --network, --device and --workers, with commas between.
+    """
     from polyrhythm.core.records.directory import RUN
     from polyrhythm.tools.cli.comparison import SystemComparison
+    from polyrhythm.tools.cli.kinds import kind_of
     from polyrhythm.tools.cli.output import reserved
-    from polyrhythm.tools.cli.prepare import directory, prepared, typed
+    from polyrhythm.tools.cli.prepare import directory
     from polyrhythm.tools.cli.request import ComparisonOptions, requested
+    from polyrhythm.tools.cli.variants import together, variants
 
     apart = (settings or (), options or (), tune or (), tune_seed)
     given = ComparisonOptions(systems, seed, seeds, global_batch, *apart, target, jobs, jobs_on)
-    request = requested(typed(job, arguments, workers, where), given)
-    with reserved(shown.as_json), prepared(request.typed) as loaded:
-        own = request.settings(loaded)
+    kind = kind_of(job)
+    several = variants(job, arguments, workers or kind.counts, kind.settled(where))
+    request = requested(kind, several, together(several, where), given)
+    with reserved(shown.as_json), kind.prepared(several[0].typed, "" if request.goal is None else request.goal.metric) as first:
+        loaded = {each.label: first.at(each.typed) for each in several}
+        own = request.settings(first)
         result = _make(SystemComparison(request, loaded, directory(out, RUN), watched=shown.watched), own)
     _show(result, shown.as_json)
     raise typer.Exit(exit_code(result, kept=out is None or _keep(result, out)))
@@ -102,7 +116,7 @@ def _make(runs: SystemComparison, settings: Settings) -> ComparisonResult:
 
 
 def _show(result: ComparisonResult, as_json: bool) -> None:
-    from polyrhythm.tools.cli.output import print_grid, print_json, print_outcomes
+    from polyrhythm.tools.cli.output import print_grid, print_json, print_outcomes, print_steps
     from polyrhythm.tools.cli.tuning import grid_of
 
     if as_json:
@@ -111,6 +125,7 @@ def _show(result: ComparisonResult, as_json: bool) -> None:
     if result.comparison.tuning is not None:
         print_grid(grid_of(result.comparison.tuning))
     print_outcomes(result.outcomes, result.comparison.target)
+    print_steps(result.outcomes)
 
 
 def _keep(result: ComparisonResult, out: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 from polyrhythm.core.records.job_output import Headed, JobOutput, kept_out, to_stderr
@@ -15,8 +16,8 @@ from polyrhythm.core.training.run import Attempt
 from polyrhythm.errors import RunError, unknown
 from polyrhythm.tools.cli import resume
 from polyrhythm.tools.cli.failures import notice, show_error
-from polyrhythm.tools.cli.planned_run import COMMAND, PlannedRun
-from polyrhythm.tools.cli.prepare import Prepared
+from polyrhythm.tools.cli.kinds import Loaded
+from polyrhythm.tools.cli.planned_run import COMMAND, Planned
 from polyrhythm.tools.cli.record import ComparisonRecord, place, tuning_place
 from polyrhythm.tools.cli.request import Request
 from polyrhythm.tools.cli.tuning import Tuning, choices, chosen, judge
@@ -36,10 +37,11 @@ class ComparisonResult:
 
 @dataclass(frozen=True, slots=True)
 class SystemComparison:
-    """Several systems on one JOB: what was requested, the JOB, where the runs are kept, and whether progress is shown."""
+    """Several systems on one JOB or script: what was requested, what was loaded, for each variant of the machines by its label, where the
+    runs are kept, and whether progress is shown."""
 
     request: Request
-    loaded: Prepared
+    loaded: Mapping[str, Loaded]
     out: Path | None = None
     watched: bool = False
 
@@ -48,12 +50,13 @@ class SystemComparison:
         tuning, tried = self._tune(settings) if self.request.rules.grid else (None, [])
         best = {name: {} for name in settings} if tuning is None else chosen(tuning)
         own = {name: {**settings[name], **best.get(name, {})} for name in settings}
-        outcomes = self._race(own, {name for name in settings if name not in best})
+        outcomes, places = self._race(own, {name for name in settings if name not in best})
         shown_settings = own if any(own.values()) else {}
         summaries = [outcome.summary for outcome in outcomes]
         request = self.request
+        command = request.command()
         comparison = ComparisonRecord(
-            request.typed.job, request.goal, summaries, request.rules.seeds, shown_settings, tuning, request.command()
+            request.typed.job, request.goal, summaries, request.rules.seeds, shown_settings, tuning, command, places
         )
         return ComparisonResult(comparison, outcomes, tried)
 
@@ -64,35 +67,37 @@ class SystemComparison:
         plans = []
         for name, choice in tries:
             shown = f"{name} ({', '.join(f'{key}={value}' for key, value in choice.items())})"
-            plans.append(self._plan(name, shown, tuning_place(name, choice), {**settings[name], **choice}, rules.tune_seed))
+            plans.append(self._plan("", name, shown, tuning_place(name, choice), {**settings[name], **choice}, rules.tune_seed))
         outcomes = self._make(plans)
         named = [(name, outcome) for (name, _), outcome in zip(tries, outcomes, strict=True)]
         return judge(rules.grid, rules.tune_seed, named, self.request.goal), outcomes
 
-    def _race(self, settings: Settings, unfit: set[str]) -> list[Outcome]:
-        """Every system under every seed; those of one system come together, in the order of the seeds. No run is made of the `unfit`."""
+    def _race(self, settings: Settings, unfit: set[str]) -> tuple[list[Outcome], list[str]]:
+        """Every system under every seed, and the places of these runs; those of one system come together, in the order of the seeds. No run
+        is made of the `unfit`."""
         seeds = self.request.rules.seeds
         plans = []
-        for name in settings:
-            for seed in seeds:
-                shown = f"{name} (seed {seed})" if len(seeds) > 1 else name
-                plans.append((name, self._plan(name, shown, place(name, seed), settings[name], seed)))
+        for variant, name, seed in product(self.loaded, settings, seeds):
+            parts = [*([variant] if variant else []), *([f"seed {seed}"] if len(seeds) > 1 else [])]
+            shown = f"{name} ({', '.join(parts)})" if parts else name
+            plans.append((name, self._plan(variant, name, shown, place(name, seed, variant), settings[name], seed)))
         made = iter(self._make([plan for name, plan in plans if name not in unfit]))
         untried = RunError("It was not run, because no choice of --tune ended well: widen the grid.")
         for name in settings:
             if name in unfit:
                 show_error(untried, name)
-        return [next(made) if name not in unfit else plan.failed(untried).outcome for name, plan in plans]
+        outcomes = [next(made) if name not in unfit else plan.failed(untried).outcome for name, plan in plans]
+        return outcomes, [plan.place for _, plan in plans]
 
     @property
     def _virtual(self) -> bool:
         return self.request.typed.where.on == "simulator"  # the workers of real runs print as their user has them do
 
-    def _plan(self, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> PlannedRun:
+    def _plan(self, variant: str, system: str, shown: str, where: str, settings: Mapping[str, str], seed: int) -> Planned:
         strategy, command = self.request.strategies[system], self.request.command()
-        return self.loaded.plan(shown, where, strategy, settings, seed, command)
+        return self.loaded[variant].plan(shown, where, strategy, settings, seed, command)
 
-    def _make(self, plans: Sequence[PlannedRun]) -> list[Outcome]:
+    def _make(self, plans: Sequence[Planned]) -> list[Outcome]:
         made = _Outcomes(plans, self.out, self.request.goal)
         made.take_kept()
         jobs = self.request.given.jobs
@@ -114,13 +119,13 @@ class SystemComparison:
 class _Outcomes:
     """The outcomes of `plans` that are there, by their places."""
 
-    plans: Sequence[PlannedRun]
+    plans: Sequence[Planned]
     out: Path | None
     goal: Target | None
     outcomes: dict[int, Outcome] = field(default_factory=dict)
 
     @property
-    def missing(self) -> list[tuple[int, PlannedRun, Path | None]]:
+    def missing(self) -> list[tuple[int, Planned, Path | None]]:
         """The runs that are still to be made, with their places and directories."""
         each = enumerate(self.plans)
         return [(number, plan, self._directory(plan)) for number, plan in each if number not in self.outcomes]
@@ -158,5 +163,5 @@ class _Outcomes:
         outcome.settings.pop(COMMAND, None)  # the record has it; a page shows it once, and it is not a setting
         self.outcomes[number] = outcome
 
-    def _directory(self, plan: PlannedRun) -> Path | None:
+    def _directory(self, plan: Planned) -> Path | None:
         return self.out / plan.place if self.out is not None else None

@@ -42,7 +42,7 @@ def deal_settings(given: Mapping[str, str], names: Sequence[str]) -> dict[str, d
     return dealt
 
 
-def share_batch(total: int, train: Train, strategies: Mapping[str, Strategy], workers: int) -> dict[str, dict[str, str]]:
+def share_batch(total: int, train: Train, strategies: Mapping[str, Strategy | None], workers: int) -> dict[str, dict[str, str]]:
     """For each system the batch size of each worker, so that all workers that it uses take `total` samples a step together.
 
     Raises CompositionError where that is no whole number, or where the training function has no such setting.
@@ -54,7 +54,7 @@ def share_batch(total: int, train: Train, strategies: Mapping[str, Strategy], wo
         )
     shares = {}
     for name, strategy in strategies.items():
-        used = strategy.workers(workers)
+        used = workers if strategy is None else strategy.workers(workers)
         if total < 1 or total % used:
             raise CompositionError(
                 f"--global-batch {total} cannot be divided among the {used} workers of {name}: give a multiple of {used}."

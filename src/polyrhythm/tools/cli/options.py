@@ -44,6 +44,20 @@ def _crew(text: object, fixed: bool = False) -> Crew:
         raise typer.BadParameter(str(problem)) from None
 
 
+def numbers_of_workers(text: object) -> tuple[int, ...]:
+    """The numbers, with commas between. Raises typer.BadParameter for other text."""
+    return tuple(dict.fromkeys(number_of_workers(each.strip()) for each in str(text).split(",")))
+
+
+Several = Annotated[
+    Any,
+    typer.Option(
+        "--workers",
+        metavar="N|A,B,C",
+        parser=numbers_of_workers,
+        help="How many workers train together, or several such numbers; default 2, of a script its own.",
+    ),
+]
 Workers = Annotated[int, typer.Option("--workers", metavar="N", parser=number_of_workers, help="How many workers train together.")]
 Changing = Annotated[
     Crew,

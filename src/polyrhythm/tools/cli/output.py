@@ -43,16 +43,32 @@ def print_outcomes(outcomes: Sequence[Outcome], target: Target | None = None) ->
     out.print(sentence(outcomes, target))
 
 
-def print_grid(grid: Grid) -> None:
-    """The settings that were tried with each system, their results, and the choice."""
+def print_steps(outcomes: Sequence[Outcome]) -> None:
+    """What a step takes and communicates by mesh axis, in runs of scripts of torch.distributed."""
+    from polyrhythm.tools.report.communication import steps_by_axis
+    from polyrhythm.tools.report.series import series_of
+
+    found = steps_by_axis(series_of(outcomes))
+    if found.rows:
+        out = console()
+        out.print("\nA step of a rank, and what it sends and waits for on each mesh axis:")
+        _print_rows(found.columns, found.rows)
+
+
+def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
 
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
+
+
+def print_grid(grid: Grid) -> None:
+    """The settings that were tried with each system, their results, and the choice."""
     out = console()
     out.print(grid.heading, style="bold")
-    table = Table(*grid.columns, box=None, pad_edge=False, header_style="bold")
-    for row in grid.rows:
-        table.add_row(*row)
-    out.print(table)
+    _print_rows(grid.columns, grid.rows)
     out.print(f"{grid.remark}\n" if grid.remark else "")
 
 

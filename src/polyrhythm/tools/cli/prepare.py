@@ -9,8 +9,8 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,12 @@ from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.files import located
 from polyrhythm.hardware.presets import PRESETS
+from polyrhythm.tools.cli.fairness import share_batch
 from polyrhythm.tools.cli.groups import RuntimeOptions
 from polyrhythm.tools.cli.planned_run import COMMAND, PlannedRun
 from polyrhythm.tools.cli.record import COMPARISON
 from polyrhythm.tools.cli.runtimes import runtime, settled
+from polyrhythm.tools.report.series import DEVICE
 from polyrhythm.workloads.load import file_of, is_bundled, load_workload
 
 
@@ -40,6 +42,8 @@ class Typed:
     arguments: Sequence[str]
     crew: Crew
     where: RuntimeOptions
+    counts: str = ""
+    """The numbers of workers of a comparison, "2,4"."""
 
     @property
     def workers(self) -> int:
@@ -48,7 +52,7 @@ class Typed:
 
     def command(self, verb: str, *, before: Sequence[str], after: Sequence[str]) -> str:
         """The whole command line, with the arguments `before` the shared options and `after` them."""
-        shared = ["--workers", str(self.crew), *self.where.arguments()]
+        shared = ["--workers", self.counts or str(self.crew), *self.where.arguments()]
         own = ["--", *self.arguments] if self.arguments else []
         return shlex.join(["polyrhythm", verb, self.job, *before, *shared, *after, *own])
 
@@ -66,8 +70,21 @@ class Prepared:
     train: Train
     facts: Mapping[str, str]
 
-    def plan(self, name: str, place: str, strategy: Strategy, settings: Mapping[str, Any], seed: int, command: str) -> PlannedRun:
+    def at(self, given: Typed) -> Prepared:
+        """The same JOB on other machines."""
+        return replace(self, typed=given, facts=_facts(given))
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise PolyrhythmErrors for settings that the JOB does not have."""
+        with_settings(self.train, self.typed.job, settings)
+
+    def share_batch(self, total: int, strategies: Mapping[str, Strategy | None]) -> dict[str, dict[str, str]]:
+        """The batch of each worker, for each system. Raises CompositionError where there is none."""
+        return share_batch(total, self.train, strategies, self.typed.workers)
+
+    def plan(self, name: str, place: str, strategy: Strategy | None, settings: Mapping[str, Any], seed: int, command: str) -> PlannedRun:
         """One run of it. Raises PolyrhythmErrors for settings that the JOB does not have."""
+        assert strategy is not None
         on = runtime(self.typed.where, seed)
         train = with_settings(self.train, self.typed.job, settings)
         return PlannedRun(name, place, strategy, train, on, self.typed.crew, seed, {**self.facts, COMMAND: command})
@@ -103,20 +120,51 @@ def _facts(given_options: Typed) -> dict[str, str]:
         facts["arguments"] = shlex.join(given_options.arguments)
     module = sys.modules.get(given_options.job.rpartition(":")[0])
     job = file_of(given_options.job) or (Path(module.__file__) if module is not None and module.__file__ else None)
+    own = {} if job is None else {"job sha256": sha256(job.read_bytes()).hexdigest()}
+    return facts | own | file_facts(where)
+
+
+def file_facts(where: RuntimeOptions) -> dict[str, str]:
+    """The device that the options name, and the contents of their files."""
     network = None if where.network in (None, *PRESETS) else located(str(where.network), networks.FILE)
     files = {
-        "job": [] if job is None else [job],
         "network": [] if network is None else [network],
         "device": _device_files(where),
         "faults": [] if where.faults is None else [where.faults],
     }
     contents = {what: b"".join(file.read_bytes() for file in these) for what, these in files.items() if these}
-    return facts | {f"{what} sha256": sha256(content).hexdigest() for what, content in contents.items()}
+    named = {} if where.device is None else {DEVICE: where.device}
+    return named | {f"{what} sha256": sha256(content).hexdigest() for what, content in contents.items()}
 
 
 def _device_files(where: RuntimeOptions) -> list[Path]:
     """The files of a simulated device; a real one has none."""
     return [] if where.device is None or settled(where).on != "simulator" else devices.files_of(where.device)
+
+
+class Jobs:
+    """Training functions."""
+
+    counts: tuple[int, ...] = (2,)
+    usual: str | None = "all"
+
+    def settled(self, where: RuntimeOptions) -> RuntimeOptions:
+        """As they are: there are several runtimes."""
+        return where
+
+    def unnamed(self, options: Mapping[str, str]) -> dict[str, Strategy | None]:
+        """Never asked for: a JOB is run with a system."""
+        return {}
+
+    def fitting(self, strategies: Mapping[str, Strategy | None], given: Typed) -> dict[str, Strategy | None]:
+        """The strategies without those that share memory, unless all workers are at one site."""
+        places = runtime(given.where, 0).locations(given.workers)
+        together = places is not None and len({location.site for location in places}) == 1
+        return {name: each for name, each in strategies.items() if together or (each is not None and not each.shares_memory)}
+
+    def prepared(self, given: Typed, metric: str) -> AbstractContextManager[Prepared]:
+        """The JOB, imported."""
+        return prepared(given)
 
 
 _WRITER = {COMPARISON: "compare", RUN: "run"}

@@ -23,6 +23,7 @@ from polyrhythm.tools.cli.tuning import Tuning, grid_of
 from polyrhythm.tools.report.grid import Grid
 
 COMPARISON = "compare.json"
+_PLAIN = " ,"
 _LONGEST = 200
 """Characters; most file systems take 255 bytes."""
 
@@ -31,7 +32,7 @@ class ComparisonRecord(msgspec.Struct):
     """The object that `polyrhythm compare --json` prints. `target` is the metric and value of `--to`, or null.
 
     `settings` are those of each system, as text, where any were given or tuned; `tuning` has the trials of `--tune`, or null; `command`
-    makes the comparison again.
+    makes the comparison again, and `places` are where the runs are kept.
     """
 
     job: str
@@ -41,11 +42,15 @@ class ComparisonRecord(msgspec.Struct):
     settings: dict[str, dict[str, str]] = {}
     tuning: Tuning | None = None
     command: str | None = None
+    places: list[str] = []
 
 
-def place(system: str, seed: int) -> str:
-    """The place of a run below its comparison's directory. It depends on system and seed alone, so that seeds may be added."""
-    return f"{system}/seed-{seed}"
+def place(system: str, seed: int, further: str = "") -> str:
+    """The place of a run below its comparison's directory. It depends on system and seed alone, so that seeds may be added.
+
+    `further` has the network, device or number of workers, where the comparison has several.
+    """
+    return f"{system}{further and f' ({quote(further, safe=_PLAIN)})'}/seed-{seed}"
 
 
 def tuning_place(system: str, choice: Mapping[str, str]) -> str:
@@ -85,7 +90,8 @@ def read(directories: Sequence[Path]) -> StoredRuns:
         if (directory / COMPARISON).exists():
             comparison = _parsed(directory / COMPARISON)
             title, target, tuning = title or comparison.job, target or comparison.target, tuning or comparison.tuning
-            runs = [_run(directory / place(each.system, each.seed), each) for each in comparison.runs]
+            places = comparison.places or [place(each.system, each.seed) for each in comparison.runs]
+            runs = [_run(directory / where, each) for where, each in zip(places, comparison.runs, strict=True)]
             commands |= {comparison.command: None} if comparison.command is not None else {}
         else:
             runs = [load(each) for each in _runs_in(directory)]

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from polyrhythm.core.job_files.settings import with_settings
 from polyrhythm.core.processes.system.linux import require_linux
 from polyrhythm.core.records.metrics import Target, parse_target
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.systems import SYSTEMS
-from polyrhythm.tools.cli.fairness import BATCH, deal_settings, parse_seeds, share_batch
+from polyrhythm.tools.cli.fairness import BATCH, deal_settings, parse_seeds
+from polyrhythm.tools.cli.kinds import ALL, Kind, Loaded
 from polyrhythm.tools.cli.options import repeated
 from polyrhythm.tools.cli.pairs import pairs
-from polyrhythm.tools.cli.prepare import Prepared, Typed
+from polyrhythm.tools.cli.prepare import Typed
 from polyrhythm.tools.cli.presets import compose, deal
-from polyrhythm.tools.cli.runtimes import runtime
 from polyrhythm.tools.cli.tuning import APART, choices, parse_grid
+from polyrhythm.tools.cli.variants import Variant
 from polyrhythm.tools.pools import pools
 
 
@@ -25,7 +25,7 @@ from polyrhythm.tools.pools import pools
 class ComparisonOptions:
     """The options that only a comparison has, as they were typed; None and empty for those that were not."""
 
-    systems: str
+    systems: str | None
     seed: int | None = None
     seeds: str | None = None
     global_batch: int | None = None
@@ -60,15 +60,16 @@ class Request:
 
     typed: Typed
     given: ComparisonOptions
-    strategies: Mapping[str, Strategy]
+    strategies: Mapping[str, Strategy | None]
     rules: Rules
     goal: Target | None
 
     def command(self) -> str:
         """The command line that makes the same comparison again."""
-        return self.typed.command("compare", before=["--systems", self.given.systems], after=self.given.as_arguments())
+        systems = [] if self.given.systems is None else ["--systems", self.given.systems]
+        return self.typed.command("compare", before=systems, after=self.given.as_arguments())
 
-    def settings(self, loaded: Prepared) -> dict[str, dict[str, str]]:
+    def settings(self, loaded: Loaded) -> dict[str, dict[str, str]]:
         """The settings of each system; those that contradict one another are refused, and those that the JOB does not have."""
         own, total = deal_settings(pairs(self.given.settings, "--set"), list(self.strategies)), self.given.global_batch
         for name, settings in own.items():
@@ -77,29 +78,28 @@ class Request:
             if total is not None and BATCH in settings.keys() | self.rules.grid.keys():
                 raise CompositionError(f"--global-batch {total} decides {BATCH}, which {name} was given too: leave one of them out.")
         if total is not None:
-            shares = share_batch(total, loaded.train, self.strategies, self.typed.workers)
+            shares = loaded.share_batch(total, self.strategies)
             own = {name: settings | shares[name] for name, settings in own.items()}
         for settings in own.values():
             for choice in choices(self.rules.grid):
-                with_settings(loaded.train, self.typed.job, settings | choice)
+                loaded.check(settings | choice)
         return own
 
 
-def requested(typed: Typed, given: ComparisonOptions) -> Request:
-    """The comparison that was typed. Raises PolyrhythmErrors for what cannot be."""
-    strategies = _strategies(given.systems, pairs(given.options, "--option"))
-    if given.systems == "all":
-        strategies = _placed(strategies, typed)
-    _check_jobs(given, typed.where.on)
-    goal = parse_target(given.target) if given.target is not None else None
-    return Request(typed, given, strategies, _rules(given), goal)
-
-
-def _placed(strategies: Mapping[str, Strategy], typed: Typed) -> dict[str, Strategy]:
-    """The strategies without those that share memory, unless all workers are at one site."""
-    places = runtime(typed.where, 0).locations(typed.workers)
-    together = places is not None and len({location.site for location in places}) == 1
-    return {name: strategy for name, strategy in strategies.items() if together or not strategy.shares_memory}
+def requested(kind: Kind, several: Sequence[Variant], whole: Typed, given: ComparisonOptions) -> Request:
+    """The comparison that was typed, of which `whole` is for `several` machines. Raises PolyrhythmErrors for what cannot be."""
+    options = pairs(given.options, "--option")
+    named = kind.usual if given.systems is None else given.systems
+    strategies: Mapping[str, Strategy | None] = kind.unnamed(options) if named is None else _strategies(named, options)
+    if named == ALL:
+        for each in several:
+            strategies = kind.fitting(strategies, each.typed)
+    _check_jobs(given, whole.where.on)
+    rules, goal = _rules(given), parse_target(given.target) if given.target is not None else None
+    if len(several) > 1 and (rules.grid or given.global_batch is not None):
+        flag = "--tune" if rules.grid else "--global-batch"
+        raise CompositionError(f"{flag} is for one network, device and number of workers, and there are several: compare them apart.")
+    return Request(whole, given, strategies, rules, goal)
 
 
 def _rules(given: ComparisonOptions) -> Rules:
@@ -134,7 +134,7 @@ def _check_jobs(given: ComparisonOptions, on: str | None) -> None:
 
 def _strategies(systems: str, options: Mapping[str, str]) -> dict[str, Strategy]:
     """The strategies by the names in `systems`, each with those of `options` that it has."""
-    names = list(SYSTEMS) if systems == "all" else list(dict.fromkeys(name.strip() for name in systems.split(",") if name.strip()))
+    names = list(SYSTEMS) if systems == ALL else list(dict.fromkeys(name.strip() for name in systems.split(",") if name.strip()))
     if not names:
         raise CompositionError(f"--systems {systems!r} names no system: write names with commas between, or all.")
     for name in names:

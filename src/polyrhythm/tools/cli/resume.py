@@ -10,14 +10,13 @@ import msgspec
 from polyrhythm.core.records.event_lines import UNREADABLE
 from polyrhythm.core.records.load import load
 from polyrhythm.core.records.outcome import Outcome, versions
-from polyrhythm.core.training.run import recorded_settings
 from polyrhythm.errors import CompositionError
-from polyrhythm.tools.cli.planned_run import COMMAND, PlannedRun
+from polyrhythm.tools.cli.planned_run import Planned
 
 _SHOWN = 60
 
 
-def kept(plan: PlannedRun, directory: Path) -> Outcome | None:
+def kept(plan: Planned, directory: Path) -> Outcome | None:
     """The outcome of `plan` from `directory`, or None where it must be run: it is not there, not whole, failed, or is another's."""
     document = _record(directory)
     if document is None or difference(plan, directory) is not None:
@@ -27,15 +26,15 @@ def kept(plan: PlannedRun, directory: Path) -> Outcome | None:
     except CompositionError:
         return None
     whole = outcome.state == "ended" and outcome.summary.error is None and not outcome.remarks
-    return outcome if whole and outcome.summary.weights_sha256 is not None else None
+    return outcome if whole and plan.is_whole(outcome) else None
 
 
-def difference(plan: PlannedRun, directory: Path) -> str | None:
+def difference(plan: Planned, directory: Path) -> str | None:
     """The first difference between the run in `directory`, if there is one, and `plan`: "train was fit(lr=0.1)"."""
     document = _record(directory)
     if document is None:
         return None
-    there, here = _decisive(document), _wanted(plan)
+    there, here = _decisive(document), {**plan.decisive(), **versions()}
     for name, value in here.items():
         if there.get(name) != value:
             shown = str(there.get(name, "not recorded"))
@@ -55,8 +54,3 @@ def _decisive(document: dict[str, Any]) -> dict[str, Any]:
     """The settings of a record that decided the run."""
     parts = [document.get(part) for part in ("settings", "versions", "summary")]
     return {name: value for part in parts if isinstance(part, dict) for name, value in part.items()}
-
-
-def _wanted(plan: PlannedRun) -> dict[str, Any]:
-    settings = recorded_settings(plan.train, plan.strategy, plan.on, {name: text for name, text in plan.notes.items() if name != COMMAND})
-    return {**settings, **versions(), "seed": plan.seed, "workers": plan.strategy.workers(plan.crew.most)}

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from polyrhythm.core.kernel.crew import Crew
-from polyrhythm.tools.cli.failures import exit_code, guarded, notice, show_error
+from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, PrintOptions, RuntimeOptions, grouped
 from polyrhythm.tools.cli.options import Arguments, Changing, Job, Out, Seed, System
-
-if TYPE_CHECKING:
-    from polyrhythm.core.training.run import Attempt
 
 LogTo = Annotated[
     list[str] | None,
@@ -51,6 +47,8 @@ def run(
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
     from polyrhythm.core.records.progress import progress
+    from polyrhythm.core.training.checkpoint_plan import CHANGED, RESUMES
+    from polyrhythm.tools.cli.ending import ended
     from polyrhythm.tools.cli.loggers import loggers
     from polyrhythm.tools.cli.output import reserved
     from polyrhythm.tools.cli.pairs import pairs
@@ -67,7 +65,7 @@ def run(
         _announce(checkpoints.checkpoint if checkpoints.resume else None)
         with progress(1, shown.watched) as begin:
             attempt = replace(plan, loggers=logged, timeline=timeline).attempt(kept, begin(system), wanted)
-    raise typer.Exit(_report(attempt, shown.as_json, kept))
+    raise typer.Exit(ended(attempt, shown.as_json, kept, remarks=(CHANGED, RESUMES)))
 
 
 def _announce(checkpoint: Path | None) -> None:
@@ -81,30 +79,3 @@ def _announce(checkpoint: Path | None) -> None:
         notice(f"{checkpoint} has no checkpoint yet: the run starts from the beginning")
     else:
         notice(f"the run continues from {newest.path}; bytes and messages are counted from there")
-
-
-def _report(attempt: Attempt, as_json: bool, kept: Path | None) -> int:
-    """Print the result of the run; returns the exit code."""
-    from polyrhythm.core.training.checkpoint_plan import CHANGED, RESUMES
-    from polyrhythm.tools.cli.output import print_json, print_outcomes
-
-    for trouble in attempt.troubles:
-        notice(trouble)
-    if attempt.error is not None:
-        code = exit_code(attempt.error)
-        if as_json and code != 2:
-            print_json(attempt.outcome.summary)
-        show_error(attempt.error)
-        return code
-    if as_json:
-        print_json(attempt.outcome.summary)
-    else:
-        print_outcomes([attempt.outcome])
-    for told in (CHANGED, RESUMES):
-        if told in attempt.outcome.settings:
-            notice(attempt.outcome.settings[told])
-    if attempt.troubles:
-        return 1
-    if kept is not None:
-        notice(f"the record of the run is in {kept}; `polyrhythm report {quote(str(kept))}` draws it")
-    return 0

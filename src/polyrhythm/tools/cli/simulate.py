@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyrhythm.errors import PolyrhythmError
-from polyrhythm.tools.cli.failures import exit_code, guarded, notice, show_error
+from polyrhythm.errors import CompositionError, PolyrhythmError
+from polyrhythm.tools.cli.complete import complete_systems
+from polyrhythm.tools.cli.failures import exit_code, guarded, notice
 from polyrhythm.tools.cli.groups import PrintOptions, grouped
-from polyrhythm.tools.cli.options import DeviceName, Fault, Faults, NetworkName, Out, Seed, number_of_workers, path_given
+from polyrhythm.tools.cli.options import DeviceName, Fault, Faults, NetworkName, Options, Out, Seed, number_of_workers, path_given
 
 if TYPE_CHECKING:
     from polyrhythm.core.records.outcome import Outcome
@@ -34,6 +35,22 @@ Measure = Annotated[
 ]
 Timeline = Annotated[bool, typer.Option("--timeline", help="Record every message too, for `polyrhythm trace` and `diagnose`.")]
 MemoryWanted = Annotated[bool, typer.Option("--memory", help="Count the memory of each rank at its peak, by role and by module.")]
+JoinedSystem = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        metavar="NAME",
+        help="The system of pr.join() in the script, where that names none.",
+        autocompletion=complete_systems,
+    ),
+]
+StepsWanted = Annotated[int | None, typer.Option("--steps", metavar="N", min=1, help="End each rank after so many steps of its optimizer.")]
+Goal = Annotated[
+    str | None,
+    typer.Option(
+        "--to", metavar="METRIC=VALUE", help="Also show the time to this value of what rank 0 prints or reports, such as loss=0.5."
+    ),
+]
 
 _LINES = 12
 
@@ -52,6 +69,10 @@ def simulate(
     timeline: Timeline = False,
     measure: Measure = None,
     memory: MemoryWanted = False,
+    system: JoinedSystem = None,
+    options: Options = None,
+    steps: StepsWanted = None,
+    target: Goal = None,
     *,
     shown: PrintOptions,
 ) -> None:
@@ -61,35 +82,40 @@ def simulate(
     own collectives. Each of the --workers is one rank, on a host of its own. Without --workers the script is called once, and the
     processes that it starts with torch.multiprocessing are the ranks.
     """
+    from polyrhythm.core.records.metrics import parse_target
     from polyrhythm.core.records.progress import progress
     from polyrhythm.core.simulator import Simulator
+    from polyrhythm.tools.cli.ending import ended
     from polyrhythm.tools.cli.faults import faults as read_faults
-    from polyrhythm.tools.cli.output import print_json, print_outcomes, reserved
+    from polyrhythm.tools.cli.output import reserved
+    from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.prepare import directory
+    from polyrhythm.tools.cli.presets import compose
     from polyrhythm.tools.cli.record import COMPARISON
-    from polyrhythm.torch_programs.simulate import NOT_CHARGED, SYSTEM, attempt_program, main_of
+    from polyrhythm.torch_programs.program_run import NOT_CHARGED, ProgramRun
+    from polyrhythm.torch_programs.rank_settings import RankSettings
+    from polyrhythm.torch_programs.simulate import main_of
 
+    if options and system is None:
+        raise CompositionError(f"--option {options[0]} is an option of a system, and none was given: give --system NAME.")
+    strategy = None if system is None else compose(system, pairs(options or (), "--option"))
+    goal = None if target is None else parse_target(target)
     on = Simulator(network=network or "lan", devices=device or "cpu-core", seed=seed, faults=read_faults(fault or (), faults))
-    main, kept = main_of(command[0], tuple(command[1:])), directory(out, COMPARISON)
+    settings = RankSettings(strategy, "" if goal is None else goal.metric, steps)
+    kept = directory(out, COMPARISON)
+    run = ProgramRun(main_of(command[0], tuple(command[1:])), workers, on, settings, timeline, measure=measure, memory=memory)
     with reserved(shown.as_json), progress(1, shown.watched) as begin:
-        tried = attempt_program(main, workers, on, kept, begin(SYSTEM), timeline, measure=measure, memory=memory)
-    for trouble in tried.troubles:
-        notice(trouble)
-    if remarks := tried.outcome.settings.get(NOT_CHARGED):
-        notice(remarks)
-    if shown.as_json:
-        print_json(tried.outcome.summary)
-    if tried.error is not None:
-        show_error(tried.error)
-        raise typer.Exit(_status(tried.error))
-    if not shown.as_json:
-        print_outcomes([tried.outcome])
-        _show_communication(tried.outcome)
-        _show_memory(tried.outcome)
-    if measure is not None:
+        tried = run.attempt(kept, begin(run.system))
+    status = ended(tried, shown.as_json, kept, remarks=(NOT_CHARGED,), further=_show_more, target=goal, code=_status)
+    if measure is not None and not status:
         notice(f"the times of what the ranks compute are in {measure}: --device {quote(str(measure))} charges them")
-    if kept is not None:
-        notice(f"the record of the run is in {kept}; `polyrhythm report {quote(str(kept))}` draws it")
+    raise typer.Exit(status)
+
+
+def _show_more(outcome: Outcome) -> None:
+    """Print what the table of all runs has not."""
+    _show_communication(outcome)
+    _show_memory(outcome)
 
 
 def _status(error: PolyrhythmError) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
-from polyrhythm.core.kernel.events import Communicated
+from polyrhythm.core.kernel.events import Communicated, Stepped
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.core.units import show_bytes, show_seconds
 from polyrhythm.tools.report.series import Series
@@ -72,6 +73,40 @@ def communication_table(series: Series, most: int) -> CommunicationTable:
     left = len(found) - len(rows)
     columns = ["mesh axis", "collective", "line", "calls", "bytes sent", "under way", "waited"]
     return CommunicationTable(series, columns, rows, f"and {left} more lines" if left else "")
+
+
+@dataclass(frozen=True, slots=True)
+class StepsByAxis:
+    """What a step of a rank takes in several runs, and communicates on each mesh axis."""
+
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def steps_by_axis(group: Sequence[Series]) -> StepsByAxis:
+    """A row for each run that has collectives: the time between steps, and bytes and waits for one step, by axis."""
+    found = {one.label: (one, communication(one.outcome, lambda event: (event.axis or "–",))) for one in group}
+    known = {label: (one, axes) for label, (one, axes) in found.items() if axes}
+    axes = list(dict.fromkeys(axis for _, by_axis in known.values() for (axis,) in by_axis))
+    rows = []
+    for label, (one, by_axis) in known.items():
+        shares = max(1, one.outcome.summary.workers) * max(1, one.outcome.summary.steps)
+        row = [label, show_seconds(_step(one.outcome))]
+        for axis in axes:
+            own = by_axis.get((axis,), Communication())
+            row += [show_bytes(own.nbytes / shares), show_seconds(own.waited / shares)]
+        rows.append(row)
+    return StepsByAxis(["", "a step", *(f"{axis} {what}" for axis in axes for what in ("sends", "waits"))], rows)
+
+
+def _step(outcome: Outcome) -> float:
+    """The mean time between two steps of a rank; without two, the time of the run."""
+    times: dict[str, list[float]] = {}
+    for event in outcome.events:
+        if isinstance(event, Stepped):
+            times.setdefault(event.actor, []).append(event.time)
+    means = [(own[-1] - own[0]) / (len(own) - 1) for own in times.values() if len(own) > 1]
+    return mean(means) if means else outcome.time
 
 
 def _of_rank(one: Communication, ranks: int) -> tuple[float, float]:

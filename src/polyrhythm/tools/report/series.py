@@ -22,6 +22,8 @@ DARK = [
 ]  # fmt: skip
 _DASHES = ((), (7, 4), (2, 3))
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross")
+DEVICE = "device"
+"""The setting with the device's name, in the records of a comparison of several."""
 _SEED = re.compile(r"\bseed=[^,)]*")
 
 Setup = tuple[int, str | None, tuple[tuple[str, str], ...]]
@@ -111,6 +113,8 @@ def _differences(outcome: Outcome, twins: list[Outcome]) -> tuple[list[str], lis
         parts.append(f"{summary.workers} workers")
     if len({twin.summary.network for twin in twins}) > 1:
         parts.append(summary.network or "no network")
+    if len({twin.settings.get(DEVICE) for twin in twins}) > 1:
+        parts.append(outcome.settings.get(DEVICE, "no device"))
     return parts, [f"seed {summary.seed}"] if len({twin.summary.seed for twin in twins}) > 1 else []
 
 

@@ -24,8 +24,9 @@ from polyrhythm.torch_programs.checking.places import places_beside
 from polyrhythm.torch_programs.checking.seen import Sight
 from polyrhythm.torch_programs.checking.watch import RankWatches, models_watched
 from polyrhythm.torch_programs.program import FunctionProgram, Main
+from polyrhythm.torch_programs.program_run import ProgramRun
 from polyrhythm.torch_programs.ranks import current
-from polyrhythm.torch_programs.simulate import attempt_program, main_of
+from polyrhythm.torch_programs.simulate import main_of
 
 _DETECTORS = (
     *(batches.skipped, batches.same_data, batches.labels, randomness.dropout, kinds.claims, kinds.partials, kinds.types),
@@ -197,7 +198,7 @@ def _see(main: Main, ranks: int, way: _Way) -> Sight:
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         with models_watched(watches), functions_watched(watches, way.dropout, way.times):
-            tried = attempt_program(FunctionProgram(observed), ranks, Simulator(network=Instant()))
+            tried = ProgramRun(FunctionProgram(observed), ranks, Simulator(network=Instant())).attempt()
     ended = [seen.enough or len(seen.steps) >= way.steps or not seen.steps for seen in sight.ranks.values()]
     finished = any(seen.enough for seen in sight.ranks.values()) and all(ended)
     sight.error = None if isinstance(tried.error, DeadlockError) and finished else tried.error

@@ -1,0 +1,112 @@
+"""One run of a program of torch.distributed in virtual time, with all that decides its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.job import Ending
+from polyrhythm.core.kernel.stopping import stoppable
+from polyrhythm.core.records.outcome import Outcome, Summary
+from polyrhythm.core.records.progress import Watch, ignore
+from polyrhythm.core.settings import whole_number
+from polyrhythm.core.simulator.process_state import OwnModules
+from polyrhythm.core.simulator.simulator import Simulator
+from polyrhythm.core.torch_private import forget_shardings
+from polyrhythm.core.training.log import Log
+from polyrhythm.core.training.run import Attempt, carry_out
+from polyrhythm.errors import CompositionError
+from polyrhythm.torch_programs.clocks import virtual_clocks
+from polyrhythm.torch_programs.in_place_of_python import process_of_ranks
+from polyrhythm.torch_programs.in_place_of_torch import groups_of_ranks
+from polyrhythm.torch_programs.launch import ranks_of_launches
+from polyrhythm.torch_programs.memory import Memory, modules_followed
+from polyrhythm.torch_programs.program import Copies, Main, environment
+from polyrhythm.torch_programs.rank_settings import PLAIN, RankSettings
+from polyrhythm.torch_programs.ranks import memory_here
+from polyrhythm.torch_programs.runs import VirtualRuns, launched
+from polyrhythm.torch_programs.steps import steps_counted
+
+SYSTEM = "torch.distributed"
+"""The name of such a program in tables, where a run has that of its system."""
+
+NOT_CHARGED = "not charged"
+"""The setting that lists what a run has computed, and has not charged."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRun:
+    """`main` at each of the `ranks`, or, where there is no number, called once to start its ranks itself.
+
+    `settings` are for each rank, `notes` are recorded, and with `measure` and `memory` more is counted, as by `simulate`. Raises
+    CompositionError for what cannot be.
+    """
+
+    main: Main
+    ranks: int | None
+    on: Simulator
+    settings: RankSettings = PLAIN
+    timeline: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)
+    measure: Path | None = None
+    memory: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.on, Simulator):
+            raise CompositionError(
+                f"on={self.on!r} is no simulator: give pr.Simulator(network=...); torchrun starts a script on real processes."
+            )
+        if self.ranks is not None and whole_number("ranks", self.ranks, "1 or more") < 1:
+            raise CompositionError(f"ranks={self.ranks} is no number of ranks: give 1 or more.")
+
+    @property
+    def system(self) -> str:
+        """The name of the run in tables."""
+        strategy = self.settings.strategy
+        return SYSTEM if strategy is None else str(strategy.name)
+
+    def recorded(self) -> dict[str, str]:
+        """The settings of the run, as its record shows them."""
+        own = {"program": str(self.main), "runtime": repr(self.on)}
+        given = {"strategy": self.settings.strategy, "steps": self.settings.steps}
+        return {**own, **{name: repr(value) for name, value in given.items() if value is not None}, **self.notes}
+
+    def attempt(self, directory: str | Path | None = None, watch: Watch = ignore) -> Attempt:
+        """Make the run, and return a failed one too. What could not be charged is in the settings of its record."""
+        outcome = Outcome(Summary(self.system, self.ranks or 0, self.on.kind, self.on.network_name, self.on.seed), settings=self.recorded())
+
+        def execute(record: Recorder) -> Ending:
+            return self._execute(record, outcome)
+
+        with stoppable():
+            return carry_out(execute, Log(outcome, directory, watch))
+
+    def _execute(self, record: Recorder, outcome: Outcome) -> Ending:
+        forget_shardings()  # ranks may fork processes, such as those of a DataLoader
+        memory = Memory if self.memory else lambda: None
+        runs = VirtualRuns(self.on, record, self.timeline, OwnModules(self.main.folder), self.measure, memory, self.settings)
+        try:
+            with (
+                groups_of_ranks(),
+                process_of_ranks(),
+                virtual_clocks(),
+                steps_counted(),
+                ranks_of_launches(),
+                modules_followed(memory_here),
+            ):
+                if self.ranks is not None:
+                    ending = runs.run(Copies(self.main, self.ranks, environment, self.on.seed))
+                else:
+                    ending = launched(self.main, runs, self.on.seed)
+                    outcome.summary.workers = len(ending.results)
+        finally:
+            if remarks := runs.conclude():
+                outcome.settings[NOT_CHARGED] = "; ".join(remarks)
+        if self.settings.strategy is not None and not runs.asked:
+            raise CompositionError(
+                f"{self.main} never calls pr.join() without a system, so that {self.system} would change nothing: let it join on its data "
+                f'axis, as in worker = pr.join(group=mesh["data"].get_group()), or leave {self.system} out.'
+            )
+        return ending
