@@ -53,6 +53,10 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, float]]] = [
     # workers were given to servers that did not know what they had of them, and a relay's new push was taken for the one before
     ("rudra-adv-star", Crew(1, 4), "counted", (Segfault("worker/1", at=0.003),), {}),
     ("yu", Crew(2, 5, batch="global"), "evaluated", (Leave("worker/1", at=0.0, notice=6.5e-05), Exit("worker/2", 0, at=0.01)), {}),
+    # weights of few bits were taken over in other units
+    ("buckwild", Crew(2, 4, start=2, wait=0.0), "counted", (Crash("worker/1", at=0.01),), {}),
+    # the sum that was under way at a loss was lost for all
+    ("pipe-sgd", KEPT, "counted", (Leave("worker/1", at=0.010113, notice=0.000292),), {}),
     ("bigdl", KEPT, "counted", (Cut("worker/1", "server/0", at=0.002, duration=0.002), Crash("worker/0", at=0.003)), {}),
 ]
 

@@ -71,6 +71,31 @@ class Late(Protocol):
         """Wait for the response that is due."""
 
 
+class Waiting(NamedTuple):
+    """The `value` (numel,) that a worker has sent after step `clock`, for a sum that has not come."""
+
+    clock: int
+    value: Tensor
+    rates: tuple[float, ...]
+
+
+class Sums(Protocol):
+    """Sums that come later than the exchanges that begin them."""
+
+    @property
+    def come(self) -> int:
+        """The step after which the last sum began that has come; 0 before there is one."""
+
+    def over(self, clock: int) -> bool:
+        """True if the exchange of step `clock` is completed, and its sum has come."""
+
+    def waiting(self) -> Sequence[Waiting]:
+        """What was sent by exchanges that are over, for sums that have not come."""
+
+    def send_again(self, waiting: Sequence[Waiting]) -> None:
+        """In another view, make the sums that have not come where this continues from."""
+
+
 class RowWrites(NamedTuple):
     """Rows that workers wrote to weights that they share without locks, and the number of these writes that were lost."""
 
@@ -90,8 +115,8 @@ class Offers:
     """Gradients where they lie, without one vector of them."""
     late: Late | None = None
     """Responses to updates some steps later; without it `exchange` returns them itself."""
-    come: Callable[[], int] | None = None
-    """The number of sums that have come, where they come later than the exchanges that begin them."""
+    sums: Sums | None = None
+    """Sums that come later than the exchanges that begin them."""
     tensors: Tensors | None = None
     """Gradients tensor by tensor."""
     writes: RowWrites | None = None

@@ -78,7 +78,7 @@ def _lost_with_worker(levels: list[Exchange]) -> Iterator[str]:
     if steps := _unsent(levels):
         yield f"what the lost worker has computed since its last exchange: at most {steps} step{'s' * (steps > 1)}"
     if late := max(level.topology.traits.late for level in levels):
-        yield f"results that were under way: of at most {late} exchange{'s' * (late > 1)}"
+        yield f"what the lost worker has sent for sums that had not come: of at most {late} exchange{'s' * (late > 1)}"
     if any(level.agreement.codec.traits.keeps for level in levels):
         yield "one residual: what the lost worker's codec has kept to send later"
     if any(level.payload in LOCAL for level in levels):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor
 
 from polyrhythm.core.trees import StateTree
 
-Kept = Sequence[Sequence[Tensor]]
-"""What each channel of each part of a replica has not sent (numel,)."""
+Kept = Sequence[tuple[Sequence[Tensor], Sequence[Sequence[Any]]]]
+"""What each channel of each part of a replica has not sent (numel,), and what the part's own has sent for sums that have not come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class HandOver:
     """The `state` to continue from, the worker's `own` or a donor's, and those of workers that have `left`, for one of the others.
 
     `furthest` is the number of steps of the worker that has taken most: where each has weights of its own and all exchange at the same
-    steps, the others take theirs up to that one alone; where sums come late, up to the last that the donor has `completed`. `used` is what
+    steps, the others take theirs up to that one alone. `used` is what
     each member of the view before has used of the data, and `donor` the worker whose position those have who have joined. `kept` is what
     this worker's replicas had not sent where the `state` is a donor's.
     """
@@ -27,7 +28,6 @@ class HandOver:
     own: bool
     left: Sequence[StateTree] = ()
     furthest: int = 0
-    completed: int = 0
     used: Mapping[str, StateTree] = field(default_factory=dict)
     donor: str = ""
     kept: Sequence[Kept] = ()

@@ -24,7 +24,7 @@ from polyrhythm.core.strategy.other_model import refuse_other_model
 from polyrhythm.core.strategy.part_seat import PartSeat
 from polyrhythm.core.strategy.payloads import PAYLOADS
 from polyrhythm.core.strategy.pending_exchange import PendingExchange
-from polyrhythm.core.strategy.residuals import inherit, residuals_left
+from polyrhythm.core.strategy.residuals import inherit, residuals_left, send_again, waiting_in
 from polyrhythm.core.strategy.strategy_plan import PlannedExchange
 from polyrhythm.core.strategy.watching.drift import end_alike
 from polyrhythm.core.trees import StateTree
@@ -53,11 +53,6 @@ class Part:
         """True if the optimizer itself takes one step for each of the worker's, inside its `optimizer.step()`."""
         waits = self.channel.offers.tensors is None and not self.planned.exchange.topology.traits.late
         return self.payload.steps_here and (waits or not self.sends_gradients)
-
-    @property
-    def comes_late(self) -> bool:
-        """True if the workers may be some exchanges apart, because each returns the result of an earlier one."""
-        return self.planned.exchange.topology.traits.late > 0
 
     @property
     def overlaps(self) -> bool:
@@ -207,7 +202,7 @@ class Part:
             self.overlap.arrivals.close()
 
     def export(self) -> StateTree:
-        return {**self.local.export(), "channel": self.channel.export()}
+        return {**self.local.export(), "channel": self.channel.export(), "waiting": waiting_in(self.channel, self.local)}
 
     def restore(self, state: StateTree) -> None:
         """Restore an exported state, after `establish`. Raises CheckpointError for that of another model."""
@@ -224,6 +219,8 @@ class Part:
         if state["channel"] is None and donor is not None:  # another worker has exchanged for its group
             state, own = donor(), False
         self.channel.take_over(state["channel"], own)
+        if own:
+            send_again(self.channel, self.local, state["waiting"])
         if self.chooses:
             self.await_furthest(state["clock"])
             if self.awaits_response:
@@ -234,9 +231,9 @@ class Part:
             self.local.inherit(each)
         self.local.writes.note(resumed=True)
 
-    def await_furthest(self, clock: int, completed: int = 0) -> None:
-        """Exchange nothing until the step `clock` of the furthest, or `completed` where results are late, if workers need to agree."""
-        alone = clock if self.local.keeps_weights else completed if self.comes_late else 0
+    def await_furthest(self, clock: int) -> None:
+        """Exchange nothing until the step `clock` of the furthest, if workers need to agree."""
+        alone = clock if self.local.keeps_weights else 0
         self.alone_until = self.local.next_exchange(clock) - 1 if self.chooses else alone
 
     def _exchange(self) -> PendingExchange:

@@ -21,6 +21,12 @@ def cannot_reform(change: ViewChange) -> bool:
     raise AssertionError("a crew that is fixed has changed")
 
 
+def _sends_late(part: Part) -> bool:
+    """True if a worker that continues from a donor's state has still to send what goes into a later sum."""
+    sums = part.channel.offers.sums
+    return sums is not None and not sums.over(part.local.clock)
+
+
 class StepExchanges:
     """Makes the exchanges of the present `parts`, which are others in each view; so many were `completed`, the last in
     the step `last`.
@@ -56,22 +62,22 @@ class StepExchanges:
 
     def complete(self, pending: Pending) -> None:
         """Make the exchanges of a step; again in the next view, where the loss of a worker has interrupted them at all others."""
+        own = True
         while pending:
             try:
                 self._exchange(pending)
-                self.completed += 1
-                self.last = self.parts()[0].local.clock
+                if own:
+                    self.completed += 1
+                    self.last = self.parts()[0].local.clock
                 return
             except ViewChanged as interruption:
                 places = [self.parts().index(part) for part, _ in pending]
                 self._count(-1)  # a worker that joins takes this step
-                own = self.reform(interruption.change)
+                own = self.reform(interruption.change) and own
                 self._count(1)
                 self.again()
-                if not own:
-                    return
-                parts = self.parts()
-                repeated = [(parts[k], each.again(parts[k])) for k, (_, each) in zip(places, pending, strict=True)]
+                made = [(self.parts()[k], each) for k, (_, each) in zip(places, pending, strict=True)]
+                repeated = [(part, each.again(part)) for part, each in made if own or _sends_late(part)]
                 pending = [(part, again) for part, again in repeated if again is not None]
 
     def _count(self, steps: int) -> None:

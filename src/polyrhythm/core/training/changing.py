@@ -232,8 +232,7 @@ class ChangingCrew:
         carried.left += [context.perform(taken(port, name, _LEFT)) for name in leavers if port.name == view.first]
         if carried.at_cut:
             self.cut = carried.state
-        steps = verdict.furthest, verdict.began[verdict.donor]
-        handed = HandOver(carried.state, carried.own, carried.left, *steps, verdict.used, verdict.donor, carried.kept)
+        handed = HandOver(carried.state, carried.own, carried.left, verdict.furthest, verdict.used, verdict.donor, carried.kept)
         self.worker.regroup(self.plan, handed)
         self.began = verdict.began
 

@@ -12,7 +12,7 @@ from functools import partial
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.core.strategy.hand_over import HandOver, Kept
-from polyrhythm.core.strategy.residuals import inherit, residuals_kept
+from polyrhythm.core.strategy.residuals import inherit, residuals_kept, send_again, waiting_in
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.change_verdict import NONE
 from polyrhythm.core.training.checkpoint_plan import manifest_of
@@ -49,17 +49,18 @@ class Regrouping:
 
     @property
     def progress(self) -> tuple[int, ...]:
-        """The numbers of completed exchanges by model; 0 where workers do not act together, and each repeats what it has sent. Then the
-        broadcasts and the like, and the sums that have come later than the exchanges that began them.
+        """The numbers of completed exchanges by model; 0 where each repeats what it has sent, as workers do not act together or sums come
+        later than the exchanges that began them. Then the broadcasts and the like, and the last of those sums that has come.
 
         A worker that joins, and is interrupted before it has attached all models, has none.
         """
         if self.begins:
             return (NONE,)
         alike = [each for each in self.models.replicas if any(part.local.acts_alike for part in each.parts)]
-        late = [part.channel.offers.come for each in alike for part in each.parts]
-        sums = [come() for come in late if come is not None]
-        return (*(each.made.completed if each in alike else 0 for each in self.models.replicas), self.calls.completed, *sums)
+        late = [[sums.come for part in each.parts if (sums := part.channel.offers.sums) is not None] for each in alike]
+        at_once = [each for each, sums in zip(alike, late, strict=True) if len(sums) < len(each.parts)]
+        completed = [each.made.completed if each in at_once else 0 for each in self.models.replicas]
+        return (*completed, self.calls.completed, *(come for sums in late for come in sums))
 
     @property
     def completed(self) -> int:
@@ -106,7 +107,10 @@ class Regrouping:
 
     def kept_back(self) -> list[Kept]:
         """What each replica has not sent, once the others have completed the exchange that is under way here."""
-        return [[residuals_kept(part.channels, part.local) for part in replica.parts] for replica in self.models.replicas]
+        replicas = self.models.replicas
+        return [
+            [(residuals_kept(part.channels, part.local), waiting_in(part.channel, part.local)) for part in each.parts] for each in replicas
+        ]
 
     def rest(self) -> None:
         """Announce to those who would wait for it that the worker takes no further step in this view."""
@@ -124,8 +128,9 @@ class Regrouping:
         for replica, kept in zip(
             self.models.replicas, handed.kept, strict=False
         ):  # a newcomer that was interrupted attaches the others later
-            for part, residuals in zip(replica.parts, kept, strict=True):
+            for part, (residuals, waiting) in zip(replica.parts, kept, strict=True):
                 inherit(part.channels, residuals)
+                send_again(part.channel, part.local, waiting)
         self.together.regroup(collectives(plan.strategy, self.context.port, self.models.view), group, replicas)
         self.data.regroup(replicas, handed.used, handed.donor)
         if not handed.own:

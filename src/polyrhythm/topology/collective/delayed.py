@@ -8,7 +8,6 @@ from typing import ClassVar
 from torch import Tensor
 
 from polyrhythm.core.collectives.broadcast import broadcast
-from polyrhythm.core.kernel.effects import Wait
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.offers import Offers
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, ApplyOneByOne, Response
@@ -21,7 +20,7 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
 from polyrhythm.topology.collective.all_reduce import AllReduce
 from polyrhythm.topology.collective.collective_client import CollectiveClient
-from polyrhythm.topology.collective.late_sums import LateSum, LateSums
+from polyrhythm.topology.collective.late_sums import LateSums
 from polyrhythm.topology.collective.late_updates import LateUpdates
 from polyrhythm.topology.families import COLLECTIVE
 
@@ -83,7 +82,7 @@ class _Pipeline:
         self.group = endpoint.group
         self.port = endpoint.port
         self.sums = LateSums(client)
-        self.offers = Offers(come=lambda: self.sums.come)
+        self.offers = Offers(sums=self.sums)
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
@@ -91,18 +90,13 @@ class _Pipeline:
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         sums = self.sums
-        last = sums.held[-1] if sums.held else None
-        await self.port.spawn(f"step {clock}", self._sum(sums.begin(clock), last, value, rates))
-        if clock > self.settings.warmup and len(sums.held) <= self.settings.steps:
-            return ApplyContributions([])
-        return ApplyContributions([await sums.oldest()])
-
-    async def _sum(self, mine: LateSum, last: LateSum | None, value: Tensor, rates: tuple[float, ...]) -> None:
-        since = self.port.now()
-        if last is not None:
-            await Wait(last.ended)
-            self.port.progressed(self.client.subject, "queue", since)
-        await self.sums.make(mine, value, rates)
+        sums.begin(clock, value, rates)
+        await sums.resume()
+        ahead = clock <= sums.done  # the worker continues from the state of one that has completed this exchange
+        waits = clock <= self.settings.warmup or len(sums.held) > self.settings.steps
+        response = ApplyContributions([await sums.oldest()] if waits and not ahead else [])
+        sums.end()
+        return response
 
     async def finish(self) -> Response:
         return ApplyOneByOne([await self.sums.oldest() for _ in range(len(self.sums.held))])

@@ -30,7 +30,7 @@ class LateUpdates:
         self.sums = LateSums(client)
         # the other sums are made only when a response has been collected, and so between two sums of updates
         collective = client if self.group.size > 1 else None
-        self.offers = Offers(late=self if steps else None, collective=collective, come=lambda: self.sums.come)
+        self.offers = Offers(late=self if steps else None, collective=collective, sums=self.sums)
 
     @property
     def under_way(self) -> bool:
@@ -44,13 +44,17 @@ class LateUpdates:
         return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
-        assert not self.under_way, "an exchange checks that its schedule leaves the time"
-        making = self.sums.make(self.sums.begin(clock), value, rates)
-        if not self.steps or clock <= self.warmup:
-            await making
-            return await self.collect()
-        await self.port.spawn(f"step {clock}", making)
-        return ApplyContributions([])
+        assert not self.under_way or clock <= self.sums.come, "an exchange checks that its schedule leaves the time"
+        self.sums.begin(clock, value, rates)
+        response: Response = ApplyContributions([])
+        if self.steps and clock > self.warmup:
+            await self.sums.resume()
+        else:
+            if clock > self.sums.come:
+                await self.sums.make(self.sums.held[0])
+            response = await self.collect()
+        self.sums.end()
+        return response
 
     async def collect(self) -> Response:
         return ApplyContributions([await self.sums.oldest()])

@@ -73,7 +73,7 @@ class FixedPointMemory:
 
 
 class _FixedPointChannel:
-    """`shared` are the weights (numel,) in units of the `scales` of their tensors, which lie behind them."""
+    """`shared` are the weights (numel,) in units of the `scales` (tensors,) of their tensors, which lie behind them."""
 
     def __init__(self, settings: FixedPointMemory, endpoint: WorkerEndpoint) -> None:
         self.settings = settings
@@ -83,7 +83,7 @@ class _FixedPointChannel:
         self.layout = Layout((), ())
         self.dtype = torch.float32
         self.shared: Tensor
-        self.scales: list[float] = []
+        self.scales: Tensor
         self.counters: RowCounters
         self.rows: Tensor
         self.offers = NOTHING
@@ -105,7 +105,7 @@ class _FixedPointChannel:
 
         content = await self.memory.open(end, fill)
         self.shared = content[:nbytes].view(narrow)
-        self.scales = content[at : at + 4 * count].view(torch.float32).tolist()
+        self.scales = content[at : at + 4 * count].view(torch.float32)
         self.counters = RowCounters(content[first:end], self.group)
         self.rows = torch.arange(rows)
         return AdoptWeights(self.read())
@@ -117,14 +117,14 @@ class _FixedPointChannel:
     def read(self) -> Tensor:
         """The weights (numel,) as they are now, in the type of the model's."""
         values = torch.empty(self.layout.numel)
-        for held, scale, into in zip(self.tensors_of(self.shared), self.scales, self.tensors_of(values), strict=True):
+        for held, scale, into in zip(self.tensors_of(self.shared), self.scales.tolist(), self.tensors_of(values), strict=True):
             read_into(held, scale, into)
         return values.to(self.dtype)
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         draw = self.port.rng("rounding")
         parts = self.tensors_of(value.float().contiguous())
-        for held, scale, update in zip(self.tensors_of(self.shared), self.scales, parts, strict=True):
+        for held, scale, update in zip(self.tensors_of(self.shared), self.scales.tolist(), parts, strict=True):
             self.settings.rounding.subtract(held, update, scale, draw)
         self.counters.count(self.rows)
         return AdoptWeights(self.read())
@@ -141,16 +141,16 @@ class _FixedPointChannel:
         return ""
 
     def export(self) -> StateTree:
-        return {"counters": self.counters.export(), "shared": self.shared}
+        return {"counters": self.counters.export(), "shared": self.shared, "scales": self.scales}
 
     def restore(self, state: StateTree) -> None:
         self.counters.restore(state["counters"])
-        if self.group.is_first:
-            self.shared.copy_(state["shared"])
+        self.take_over(state, own=True)
 
     def take_over(self, state: StateTree, own: bool) -> None:
-        """Writes are counted anew; the first worker has restored the weights."""
+        """The first worker restores the weights, in the units that they had; writes are counted anew."""
         if self.group.is_first:
+            self.scales.copy_(state["scales"])
             self.shared.copy_(state["shared"])
 
     def inherit(self, residual: Tensor) -> None:
