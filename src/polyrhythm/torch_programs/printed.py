@@ -18,9 +18,8 @@ class PrintedMetric:
         self._stream = stream
         self._metric = metric
         self._report = report
-        self._pattern = re.compile(
-            rf"(?<![\w.-]){re.escape(metric)}['\"]?\s*(?:[:=]|\bis\b|\|)?\s*(?:tensor\(|np\.float\d+\()?{_NUMBER}", re.I
-        )
+        name = rf"(?<![\w.-]){re.escape(metric)}['\"]?"
+        self._pattern = re.compile(rf"{name}(?:\s*[:=|]\s*|\s+is\s+|\s+)(?:tensor\(|np\.float\d+\(|['\"])?{_NUMBER}", re.IGNORECASE)
         self._partial = ""
 
     def __getattr__(self, name: str) -> Any:

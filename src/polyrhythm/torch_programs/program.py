@@ -150,13 +150,14 @@ def unchanged(rank: int, ranks: int) -> dict[str, str]:
     return {}
 
 
-def environment(rank: int, ranks: int) -> dict[str, str]:
-    """The variables that torchrun sets, for ranks that each have a host."""
-    of_rank = {"RANK": rank, "GROUP_RANK": rank, "ROLE_RANK": rank, "LOCAL_RANK": 0}
-    of_all = {"WORLD_SIZE": ranks, "GROUP_WORLD_SIZE": ranks, "ROLE_WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": 1, "OMP_NUM_THREADS": 1}
+def environment(rank: int, ranks: int, per_node: int | None = None) -> dict[str, str]:
+    """The variables that torchrun sets, for so many ranks on each node; by default all are on one."""
+    local = per_node or ranks
+    of_rank = {"RANK": rank, "GROUP_RANK": rank // local, "ROLE_RANK": rank, "LOCAL_RANK": rank % local}
+    of_all = {"WORLD_SIZE": ranks, "GROUP_WORLD_SIZE": ranks // local, "ROLE_WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": local}
     elastic = {"TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0, "TORCHELASTIC_RUN_ID": "none"}
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _PORT}
-    return {name: str(value) for name, value in {**of_rank, **of_all, **elastic, **place}.items()}
+    return {name: str(value) for name, value in {**of_rank, **of_all, **elastic, **place, "OMP_NUM_THREADS": 1}.items()}
 
 
 def _essential(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from polyrhythm.core.kernel.events import Recorder
@@ -27,6 +28,7 @@ from polyrhythm.torch_programs.program import Copies, Main, environment
 from polyrhythm.torch_programs.rank_settings import PLAIN, RankSettings
 from polyrhythm.torch_programs.ranks import memory_here
 from polyrhythm.torch_programs.runs import VirtualRuns, launched
+from polyrhythm.torch_programs.shared_libraries import libraries_divided
 from polyrhythm.torch_programs.steps import steps_counted
 
 SYSTEM = "torch.distributed"
@@ -40,8 +42,8 @@ NOT_CHARGED = "not charged"
 class ProgramRun:
     """`main` at each of the `ranks`, or, where there is no number, called once to start its ranks itself.
 
-    `settings` are for each rank, `notes` are recorded, and with `measure` and `memory` more is counted, as by `simulate`. Raises
-    CompositionError for what cannot be.
+    `settings` are for each rank, `notes` are recorded, and with `measure` and `memory` more is counted, as by `simulate`. The variables of
+    torchrun have so many ranks `per_node`. Raises CompositionError for what cannot be.
     """
 
     main: Main
@@ -52,6 +54,7 @@ class ProgramRun:
     notes: Mapping[str, str] = field(default_factory=dict)
     measure: Path | None = None
     memory: bool = False
+    per_node: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.on, Simulator):
@@ -60,6 +63,8 @@ class ProgramRun:
             )
         if self.ranks is not None and whole_number("ranks", self.ranks, "1 or more") < 1:
             raise CompositionError(f"ranks={self.ranks} is no number of ranks: give 1 or more.")
+        if self.per_node is not None and (self.ranks is None or self.per_node < 1 or self.ranks % self.per_node):
+            raise CompositionError(f"{self.per_node} ranks on each node do not make up {self.ranks} ranks: give a divisor of their number.")
 
     @property
     def system(self) -> str:
@@ -91,13 +96,14 @@ class ProgramRun:
             with (
                 groups_of_ranks(),
                 process_of_ranks(),
+                libraries_divided(),
                 virtual_clocks(),
                 steps_counted(),
                 ranks_of_launches(),
                 modules_followed(memory_here),
             ):
                 if self.ranks is not None:
-                    ending = runs.run(Copies(self.main, self.ranks, environment, self.on.seed))
+                    ending = runs.run(Copies(self.main, self.ranks, partial(environment, per_node=self.per_node), self.on.seed))
                 else:
                     ending = launched(self.main, runs, self.on.seed)
                     outcome.summary.workers = len(ending.results)

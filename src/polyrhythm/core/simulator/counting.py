@@ -106,7 +106,7 @@ class CounterOfThread(OperationCounter):  # type: ignore[no-untyped-call]
 _CHEAP = ("prim", "c10d", "_c10d_functional", "_c10d_functional_autograd", "fsdp", "_dtensor", "profiler")
 """Namespaces of torch's own operations that compute next to nothing, or communicate."""
 _SLOW = re.compile(
-    r"linalg_|_linalg|fft_|_fft|sort|topk|kthvalue|cholesky|svd|(geq)?qr|l[us]tsq|inverse|lu_|_lu|_?cdist|unique|histc|searchsorted"
+    r"linalg_(?!vector_norm)|_linalg|fft_|_fft|sort|topk|kthvalue|cholesky|svd|(geq)?qr|l[us]tsq|inverse|lu_|_lu|_?cdist|unique|histc|searchsorted"
 )
 _KNOWN: dict[Any, str] = {}
 """By operation, the name under which one that has no formula is listed; "" for the quick ones, such as those element by element."""

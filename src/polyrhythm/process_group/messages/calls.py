@@ -64,6 +64,12 @@ class IssuedCall:
             f"Rank {rank} has waited {seconds:g} s in {self.what} at {self.where} for {whom}: the timeout of {self.group!r} has passed."
         )
 
+    def late_wait(self, rank: int, seconds: float) -> Exception:
+        """The error of `rank`, whose wait for it was to end within so many seconds."""
+        return DistBackendError(
+            f"Rank {rank} has waited {seconds:g} s for {self.what} at {self.where}: the timeout of this wait has passed."
+        )
+
 
 def line_of_caller() -> str:
     """The line of the user's code that issues a collective: the innermost that is neither torch's nor ours."""

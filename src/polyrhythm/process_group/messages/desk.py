@@ -79,9 +79,9 @@ class Desk:
             doing.close()
             raise
 
-    def wait(self, latch: Latch, call: IssuedCall) -> None:
-        """Wait until the latch of `call` is open."""
-        self.perform(_opened(self, latch, call), call)
+    def wait(self, latch: Latch, call: IssuedCall, seconds: float = 0.0) -> None:
+        """Wait until the latch of `call` is open, or until so many seconds have passed, if they are given."""
+        self.perform(_opened_within(self, latch, call, seconds) if seconds > 0 else _opened(self, latch, call), call)
 
     def look(self) -> None:
         """Let some time pass for a look at something unfinished."""
@@ -102,6 +102,20 @@ async def _spawned(desk: Desk, doing: Coroutine[Effect[Any], Any, None]) -> None
 async def _opened(desk: Desk, latch: Latch, call: IssuedCall) -> None:
     desk.block(call)
     await desk.port.wait(latch)
+
+
+async def _opened_within(desk: Desk, latch: Latch, call: IssuedCall, seconds: float) -> None:
+    desk.block(call)
+    either = Latch()
+    latch.when_open(either.open)
+    await desk.port.spawn("timeout", _expired(desk, either, seconds))
+    await desk.port.wait(either)
+
+
+async def _expired(desk: Desk, either: Latch, seconds: float) -> None:
+    await desk.port.sleep(seconds)
+    if not either.is_open:
+        either.open()
 
 
 async def _passed(desk: Desk) -> None:

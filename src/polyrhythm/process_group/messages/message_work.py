@@ -42,9 +42,11 @@ class MessageWork(GroupWork):
         self.done.open()
 
     def wait(self, timeout: timedelta = _UNLIMITED) -> bool:
-        """Return when it is done; raises its error."""
+        """Return when it is done; raises its error. Raises DistBackendError after a `timeout`, in virtual time."""
         if not self.done.is_open:
-            self._desk.wait(self.done, self.call)
+            self._desk.wait(self.done, self.call, timeout.total_seconds())
+        if not self.done.is_open:
+            raise self.call.late_wait(self._desk.rank, timeout.total_seconds())
         if self._future is not None:
             self._future.complete()
         if self.error is not None:

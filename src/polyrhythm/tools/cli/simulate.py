@@ -45,6 +45,12 @@ JoinedSystem = Annotated[
     ),
 ]
 StepsWanted = Annotated[int | None, typer.Option("--steps", metavar="N", min=1, help="End each rank after so many steps of its optimizer.")]
+PerNode = Annotated[
+    int | None,
+    typer.Option(
+        "--nproc-per-node", metavar="K", min=1, help="LOCAL_RANK and LOCAL_WORLD_SIZE are those of so many ranks a node; default all."
+    ),
+]
 Goal = Annotated[
     str | None,
     typer.Option(
@@ -73,6 +79,7 @@ def simulate(
     options: Options = None,
     steps: StepsWanted = None,
     target: Goal = None,
+    per_node: PerNode = None,
     *,
     shown: PrintOptions,
 ) -> None:
@@ -103,7 +110,9 @@ def simulate(
     on = Simulator(network=network or "lan", devices=device or "cpu-core", seed=seed, faults=read_faults(fault or (), faults))
     settings = RankSettings(strategy, "" if goal is None else goal.metric, steps)
     kept = directory(out, COMPARISON)
-    run = ProgramRun(main_of(command[0], tuple(command[1:])), workers, on, settings, timeline, measure=measure, memory=memory)
+    run = ProgramRun(
+        main_of(command[0], tuple(command[1:])), workers, on, settings, timeline, measure=measure, memory=memory, per_node=per_node
+    )
     with reserved(shown.as_json), progress(1, shown.watched) as begin:
         tried = run.attempt(kept, begin(run.system))
     status = ended(tried, shown.as_json, kept, remarks=(NOT_CHARGED,), further=_show_more, target=goal, code=_status)

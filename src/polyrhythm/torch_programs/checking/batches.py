@@ -27,11 +27,14 @@ def elements(sight: Sight, step: int) -> Tensor:
 
 
 def skipped(evidence: LayoutEvidence) -> Iterator[SilentError]:
-    """Ranks whose samples are those of another step of the twin."""
+    """Ranks whose samples are those of another step of the twin, or of other steps, where it takes several for the samples of all ranks."""
     if evidence.twin is None:
         return
-    twin = [set(rows_of(each.inputs)) for each in next(iter(evidence.twin.ranks.values())).steps]
-    everything = set().union(*twin)
+    steps = [set(rows_of(each.inputs)) for each in next(iter(evidence.twin.ranks.values())).steps]
+    everything, first = set().union(*steps), evidence.layout.at(0)
+    together = len(set().union(*(rows_of(each.inputs) for each in first.values())))
+    times = max(1, together // max(1, len(steps[0]))) if steps else 1
+    twin = [set().union(*steps[place : place + times]) for place in range(0, len(steps) - times + 1, times)]
     for step in range(min(evidence.layout.steps, len(twin))):
         seen = evidence.layout.at(step)
         rows = {rank: set(rows_of(each.inputs)) for rank, each in seen.items()}
@@ -39,7 +42,7 @@ def skipped(evidence: LayoutEvidence) -> Iterator[SilentError]:
         if astray and len(astray) < len([own for own in rows.values() if own]):
             rank, others = next(iter(astray.items()))
             there = next((each for each, known in enumerate(twin) if others & known), step)
-            what = f"rank {rank} trains on {len(others)} samples that one process has in step {there + 1}"
+            what = f"rank {rank} trains on {len(others)} samples that one process has in step {there * times + 1}"
             yield SilentError("skipped-data", what, place_of_step(seen, (rank,)), step)
             return
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -195,7 +195,7 @@ def _see(main: Main, ranks: int, way: _Way) -> Sight:
         rank.desk.collectives = seen_collectives(watch.seen, way.order)
         main()
 
-    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
         with models_watched(watches), functions_watched(watches, way.dropout, way.times):
             tried = ProgramRun(FunctionProgram(observed), ranks, Simulator(network=Instant())).attempt()
