@@ -34,7 +34,7 @@ from polyrhythm.hardware.faults import Drop, Fault
 from polyrhythm.shuffle import OwnPace
 
 ROOM = 4
-_DECLARED = ("workers are left, where", "the run was ending", "the run cannot go on without it")
+_DECLARED = ("workers are left, where", "the run was ending", "the run cannot go on without it", "it held the last copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,18 @@ def _adds_up(case: Case, scale: bool) -> bool:
 
 
 def _conserves(level: Exchange) -> bool:
-    """True if all of what a worker has done is in the result soon: a codec keeps nothing back, and nobody has weights of its own."""
+    """True if all of what a worker has done is in the result soon: a codec keeps nothing back, and nobody has weights of its own.
+
+    Where rounds average a random part of the weights (`sparta`), the rest is each worker's own until it is drawn: a newcomer's copy has
+    its donor's part of it once more, and a worker that leaves takes its part with it.
+    """
     topology, held = level.topology.traits, level.topology.service is not None or Capability.COLLECTIVES in level.topology.traits.provides
     if "stream" in type(level.topology).__name__.lower():  # datagrams, which nobody sends again
         return False
-    return not (topology.replicas_differ or level.agreement.codec.traits.keeps) and (level.payload is not Payload.WEIGHTS or held)
+    codec = level.agreement.codec.traits
+    if topology.replicas_differ or codec.keeps or (level.payload is Payload.WEIGHTS and codec.lossy):
+        return False
+    return level.payload is not Payload.WEIGHTS or held
 
 
 def _places(used: list[tuple[int, tuple[int, ...]]]) -> Iterator[tuple[int, int]]:

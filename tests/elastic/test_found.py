@@ -57,6 +57,11 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, float]]] = [
     ("buckwild", Crew(2, 4, start=2, wait=0.0), "counted", (Crash("worker/1", at=0.01),), {}),
     # the sum that was under way at a loss was lost for all
     ("pipe-sgd", KEPT, "counted", (Leave("worker/1", at=0.010113, notice=0.000292),), {}),
+    # servers on a ring: what had come and was not merged, lost servers, and copies that had become the only ones, in another view
+    ("li-ps", Crew(2, 5, batch="global"), "counted", (Crash("worker/0", at=0.0), Crash("worker/1", at=0.002552)), {}),
+    ("li-ps", KEPT, "counted", (Crash("worker/2", step=2),), {"detection": 0.0026}),
+    ("li-ps", Crew(2, 4, start=2, wait=0.0), "range", (Join(step=1), Crash("server/1", at=0.0)), {"detection": 0.001294}),
+    ("li-ps", KEPT, "counted", (Crash("server/1", at=0.002532), Exit("worker/0", 195, at=0.00324)), {}),
     ("bigdl", KEPT, "counted", (Cut("worker/1", "server/0", at=0.002, duration=0.002), Crash("worker/0", at=0.003)), {}),
 ]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from polyrhythm.core.kernel.mesh import Mesh
 from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View
 
@@ -17,12 +18,17 @@ class CurrentView:
     notice to a view of its own, so that what came before the notice still counts.
     """
 
-    def __init__(self, port: Port, mesh: Mesh, servers: Sequence[str]) -> None:
+    def __init__(self, port: Port, mesh: Mesh, servers: Sequence[str], lost: Sequence[str] = ()) -> None:
         self.port = port
         self.mesh = mesh
         self.started = False
-        self.now = View.of((*mesh.members, *servers))
+        self.now = View.of((*mesh.members, *servers)).without(*lost)
         self.topics: list[str] = []
+
+    @property
+    def lost_servers(self) -> list[str]:
+        """The servers that were lost, in order."""
+        return [name for name in self.now.left if not is_worker(name)]
 
     async def begin(self) -> None:
         """Listen from now on; further calls do nothing."""

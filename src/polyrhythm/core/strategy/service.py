@@ -91,7 +91,7 @@ class Service:
     def _enter(self, plan: StrategyPlan) -> None:
         """Serve the workers of `plan` from now on."""
         self.plan = plan
-        self.view = CurrentView(self.port, plan.mesh, plan.servers)
+        self.view = CurrentView(self.port, plan.mesh, plan.servers, plan.lost)
         self.running = 0
         self.first_is_over = Latch()
         self.next: NextView | None = None
@@ -109,7 +109,7 @@ class Service:
             change, places = self.next.change, [Location(*place) for place in self.next.locations]
             self.memory.change()
             await self.port.enter(change.after.epoch)
-            self._enter(self.plan.changed(change.after.members, places))
+            self._enter(self.plan.changed(change.after.members, places, self.view.lost_servers))
             await self._live_in_view()
 
     async def _follow_crew(self) -> None:

@@ -55,7 +55,7 @@ class StrategyPlan:
     """The exchanges of `strategy` among the workers of the run, which are on `mesh`.
 
     The run began with `first` workers, at the locations `began`, by which it has its servers, all of which are `everyone`; `batch` is what
-    stays equal when the number of workers changes.
+    stays equal when the number of workers changes, and `lost` are the servers without which the run continues.
     """
 
     strategy: Strategy
@@ -65,6 +65,7 @@ class StrategyPlan:
     everyone: tuple[str, ...]
     batch: BatchRule = BatchRule.WORKER
     first: int = 0
+    lost: tuple[str, ...] = ()
 
     @staticmethod
     def of(
@@ -89,14 +90,16 @@ class StrategyPlan:
         began, servers = began or tuple(locations[:used]), before.everyone if before else servers
         return StrategyPlan(strategy, mesh, tuple(planned), began, servers, first=used)
 
-    def changed(self, members: Sequence[str], locations: Sequence[Location]) -> StrategyPlan:
-        """The plan for other workers. Raises CompositionError where the strategy does not fit them."""
+    def changed(self, members: Sequence[str], locations: Sequence[Location], lost: Sequence[str] = ()) -> StrategyPlan:
+        """The plan for other workers, where these servers are lost. Raises CompositionError where the strategy does not fit them."""
         if (used := self.strategy.workers(len(members))) < len(members):
             raise CompositionError(
                 f"{self.strategy.name} uses {used} of {len(members)} workers, and each of a crew that changes must be used: choose least "
                 "and most so that all numbers between them fit, or a strategy for any number."
             )
-        return replace(StrategyPlan.of(self.strategy, locations, self.mesh.seed, members, self), batch=self.batch, first=self.first)
+        return replace(
+            StrategyPlan.of(self.strategy, locations, self.mesh.seed, members, self), batch=self.batch, first=self.first, lost=tuple(lost)
+        )
 
     def essential(self, actor: str) -> bool:
         """True if the run cannot continue without `actor`: servers without copies, the replica with the result, and awaited workers."""

@@ -21,7 +21,7 @@ class Facts(msgspec.Struct, frozen=True):
     """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, and the data that it has `used`.
 
     `clock` are its steps with the one that was interrupted, `completed` without; `exchanged`, `alike` and `paced` as in `Regrouped`,
-    `began` as in `ChangingCrew`.
+    `began` as in `ChangingCrew`, `gone` as in `ChangeVerdict`.
     """
 
     progress: tuple[int, ...]
@@ -32,13 +32,15 @@ class Facts(msgspec.Struct, frozen=True):
     paced: bool = True
     used: StateTree = None
     began: dict[str, int] = {}
+    gone: list[str] = []
 
 
 class ChangeVerdict(msgspec.Struct, frozen=True):
     """The decision of the first of a view: `donor` gives its state to the `takers`, which continue from it and repeat nothing.
 
     `furthest` is as in `HandOver`. `used` is what each member of the view before has used of the data, lost ones too. Takers that are
-    `beginners` have no state yet. `began` are the steps that the members of the next view have completed.
+    `beginners` have no state yet. `began` are the steps that the members of the next view have completed, and `gone` the servers that
+    somebody knows to be lost.
     """
 
     donor: str
@@ -47,6 +49,7 @@ class ChangeVerdict(msgspec.Struct, frozen=True):
     used: dict[str, StateTree]
     beginners: list[str] = []
     began: dict[str, int] = {}
+    gone: list[str] = []
 
 
 def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]) -> ChangeVerdict:
@@ -88,4 +91,5 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
     used = {name: used_by(name) for name in before}
     beginners = [name for name in takers if found[name].progress == (NONE,)]
     here = {name: completed.get(name, max(completed.values())) for name in view.members}
-    return ChangeVerdict(donor, takers, max(found[name].clock for name in found), used, beginners, here)
+    gone = sorted({name for facts in found.values() for name in facts.gone})
+    return ChangeVerdict(donor, takers, max(found[name].clock for name in found), used, beginners, here, gone)

@@ -97,6 +97,10 @@ class Regrouped(Protocol):
     def used(self) -> StateTree:
         """What it has used of the data, and holds for a step that it has not completed."""
 
+    @property
+    def gone(self) -> Sequence[str]:
+        """The servers that it knows to be lost."""
+
     def look(self) -> None:
         """A cut has come: a worker that joins continues with the variables as they are here."""
 
@@ -228,7 +232,7 @@ class ChangingCrew:
             context.perform(give(port, beginners, _STATE, between))
         elif port.name in verdict.takers:
             carried.take(context.perform(taken(port, verdict.donor, _STATE)), self.worker.kept_back() if carried.own else carried.kept)
-        self.plan = self.plan.changed(view.members, context.crew.locations(view.members))
+        self.plan = self.plan.changed(view.members, context.crew.locations(view.members), verdict.gone)
         carried.left += [context.perform(taken(port, name, _LEFT)) for name in leavers if port.name == view.first]
         if carried.at_cut:
             self.cut = carried.state
@@ -239,7 +243,7 @@ class ChangingCrew:
     def _facts(self) -> Facts:
         worker = self.worker
         done, used = (worker.completed, worker.exchanged), worker.used
-        return Facts(worker.progress, worker.clock, *done, worker.alike, worker.paced, used, self.began)
+        return Facts(worker.progress, worker.clock, *done, worker.alike, worker.paced, used, self.began, list(worker.gone))
 
     def _leave(self, change: ViewChange) -> None:
         """Hand the state, with what was not sent, to the first of the others."""
@@ -269,6 +273,6 @@ def admitted(context: WorkerContext, plan: StrategyPlan, checkpoints: Checkpoint
             state = {**context.perform(taken(port, verdict.donor, _STATE)), "used": [verdict.used, verdict.donor]}
             origin = RunOrigin(*state["origin"]) if "origin" in state else checkpoints.origin
             chosen = replace(checkpoints, handed=state, epoch=view.epoch, origin=origin)
-            return plan.changed(view.members, context.crew.locations(view.members)), chosen
+            return plan.changed(view.members, context.crew.locations(view.members), verdict.gone), chosen
         except ViewChanged as interruption:
             change = interruption.change

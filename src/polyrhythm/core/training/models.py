@@ -47,7 +47,7 @@ class Models:
         self.names: dict[int, str] = {}
         self.modules: dict[int, nn.Module] = {}
         self.keepers: dict[int, Keeper] = {}
-        self.view = CurrentView(context.port, plan.mesh, plan.servers)
+        self.view = CurrentView(context.port, plan.mesh, plan.servers, plan.lost)
         self.checked = False
         self.gradients = GradientWatch()
         self.evaluation = Evaluation(plan, context, began=began)
@@ -95,7 +95,7 @@ class Models:
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Exchange with the workers of `plan` from now on, and continue from what is `handed` over."""
         self.plan, self.group = plan, plan.mesh.replicas(self.context.port.name)
-        self.view = CurrentView(self.context.port, plan.mesh, plan.servers)
+        self.view = CurrentView(self.context.port, plan.mesh, plan.servers, plan.lost)
         if self.attaching is not None:
             self.attaching.plan = plan
         for regroup in self.regrouped:

@@ -88,6 +88,11 @@ class Regrouping:
         return self.data.used()
 
     @property
+    def gone(self) -> list[str]:
+        """The servers that the worker knows to be lost."""
+        return self.models.view.lost_servers
+
+    @property
     def begins(self) -> bool:
         """True if the worker joins the run, and has not attached all models and opened all tables yet."""
         models, tables = len(self.models.replicas), len(self.state.tables)

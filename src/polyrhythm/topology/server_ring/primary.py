@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from polyrhythm.core.kernel.effects import Effect, Receive, Send, Spawn
@@ -13,6 +13,7 @@ from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.served_weights import ServedWeights
+from polyrhythm.core.protocols.state import ServerCheckpoints
 from polyrhythm.core.protocols.topology import Agreement, ServerEndpoint
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.driven import driven
@@ -21,8 +22,19 @@ from polyrhythm.topology.server_ring.range_clocks import RangeClocks
 from polyrhythm.topology.server_ring.ring_records import LIST, RingMessage, control_message
 from polyrhythm.topology.server_ring.shard_copy import ShardCopy
 from polyrhythm.topology.server_ring.step_order import StepOrder
-from polyrhythm.topology.servers.server_records import REQUESTS, Done, Fetch, JoinRequest, Push, Wake, Wanted, from_numbers, to_numbers
-from polyrhythm.topology.servers.server_shard import ServerShard
+from polyrhythm.topology.servers.server_records import (
+    REQUESTS,
+    Done,
+    Fetch,
+    JoinRequest,
+    Push,
+    Wake,
+    Wanted,
+    from_numbers,
+    push_of,
+    to_numbers,
+)
+from polyrhythm.topology.servers.server_shard import PendingPush, ServerShard
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,7 @@ class LedPart(Protocol):
     view: View
     left: set[str]
     copy: ShardCopy
+    earlier: StateTree
 
     @property
     def over(self) -> bool:
@@ -52,6 +65,31 @@ class LedPart(Protocol):
 
     async def receive(self) -> Delivery:
         """The next message about this part."""
+
+    def export(self) -> StateTree:
+        """The newest state of this part."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartCheckpoints:
+    """The checkpoints of a part, for its shard: with what is known of the steps that are merged. Implements `ServerCheckpoints`."""
+
+    primary: Primary
+
+    def resume(self, restore: Callable[[StateTree], None], export: Callable[[], StateTree]) -> None:
+        """Restore what there was before, but where a copy of the lost primary's state is newer."""
+        if self.primary.part.earlier is not None and self.primary.inherited is None:
+            self.primary.restore(self.primary.part.earlier)
+
+    @property
+    def changed(self) -> bool:
+        return self.primary.part.endpoint.checkpoints.changed
+
+    def of(self, server: str) -> ServerCheckpoints:
+        return self.primary.part.endpoint.checkpoints.of(server)
+
+    def write(self, step: int, state: StateTree) -> str:
+        return self.primary.part.endpoint.checkpoints.write(step, self.primary.part.export())
 
 
 class Primary:
@@ -66,7 +104,7 @@ class Primary:
         agreement = part.settings.agreement
         self.part = part
         self.early = deque(early)
-        self.shard = ServerShard(agreement, part.endpoint, part.settings.responses)
+        self.shard = ServerShard(agreement, replace(part.endpoint, checkpoints=PartCheckpoints(self)), part.settings.responses)
         self.requests = part.port.receive(REQUESTS).topic
         self.scope = len(self.requests) - len(REQUESTS)
         everyone = part.endpoint.workers
@@ -198,14 +236,35 @@ class Primary:
     async def _commit(self) -> None:
         """Have the replicas store what has changed, then let the responses leave."""
         if self.shard.initialized and self._mark() != self.mark:
-            self._advance()
+            tree = self.tree()
             self.mark = self._mark()
-            state = {**self.shard.export(), "pending": []}
-            await self.part.copy.send({"recipe": self.recipe, "shard": state, "applied": self._applied().export()})
+            await self.part.copy.send(tree)
             await self._stored()
         for effect in self.outbox:
             await self._tell(effect.to, effect.message)
         self.outbox.clear()
+
+    def tree(self) -> StateTree:
+        """What is merged; before this server has continued with it, what it has of another. None where there is nothing yet."""
+        if self.inherited is not None or not self.shard.initialized:
+            return self.inherited
+        self._advance()
+        state = {**self.shard.export(), "pending": []}
+        return {"recipe": self.recipe, "shard": state, "applied": self._applied().export()}
+
+    def restore(self, state: StateTree) -> None:
+        """Continue from a state of this or of other workers: what they have not heard to be merged comes again, but for lost ones."""
+        self.shard.restore(state["shard"])
+        clocks, keys = self.shard.clocks, (0, max(1, self.shard.model_state.layout.numel))
+        earlier = RangeClocks(keys[1], state["workers"])
+        earlier.restore(state["applied"])
+        clocks.repeated.clear()
+        for name in clocks.merged:
+            if name in state["workers"]:
+                clocks.merged[name] = clocks.pushed[name] = float(earlier.slowest(name))
+            self._applied().advance(name, int(clocks.merged[name]), keys)
+        pushes = [PendingPush(sender, push_of(numbers), packet) for sender, numbers, packet in state["pending"]]
+        self.shard.pending += [each for each in pushes if each.sender not in clocks.merged and clocks.counts(each.sender)]
 
     async def _store_inherited(self) -> None:
         """The last state goes down the chain again: who was primary before may not have reached all."""

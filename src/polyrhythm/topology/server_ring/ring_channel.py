@@ -11,6 +11,7 @@ from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.driven import driven
 from polyrhythm.topology.server_ring.ring_link import RingLink
+from polyrhythm.topology.servers.server_requests import ServerRequests
 
 
 class RingChannel:
@@ -18,8 +19,9 @@ class RingChannel:
 
     offers = NOTHING
 
-    def __init__(self, client: Channel, link: RingLink) -> None:
+    def __init__(self, client: Channel, requests: ServerRequests, link: RingLink) -> None:
         self.client = client
+        self.requests = requests
         self.link = link
 
     async def establish(self, initial: InitialState) -> Response:
@@ -38,7 +40,7 @@ class RingChannel:
         return await driven(self.client.drain(step), self.link.handle)
 
     def export(self) -> StateTree:
-        return self.client.export()  # nothing is under way that would have to be sent again
+        return {**self.client.export(), "requests": self.requests.exported(self.link.unmerged)}
 
     def restore(self, state: StateTree) -> None:
         self.client.restore(state)

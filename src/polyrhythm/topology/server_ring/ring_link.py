@@ -13,15 +13,21 @@ from polyrhythm.topology.server_ring.chain import chains
 from polyrhythm.topology.server_ring.key_cache import SentKeys, list_in
 from polyrhythm.topology.server_ring.ring_records import INBOX, LIST, RingMessage, control_message, scope_of
 from polyrhythm.topology.servers.server_records import REQUESTS, Push, Wanted, from_numbers
+from polyrhythm.topology.servers.server_requests import SentPush, ServerRequests
 
 
 class Logged(NamedTuple):
-    """A request that may have to be sent again: its number, the step of a push (0 of another), and whether it has a response."""
+    """A request that may have to be sent again: its number, whether it has a response, and what is pushed by it, if anything is."""
 
     number: int
-    clock: int
     asks: bool
     message: Message
+    pushed: SentPush | None
+
+    @property
+    def clock(self) -> int:
+        """The step of a push; 0 of another request."""
+        return 0 if self.pushed is None else self.pushed.push.clock
 
 
 class RingLink:
@@ -29,11 +35,13 @@ class RingLink:
 
     Requests are numbered. They are kept until a response shows that the server and its replicas have their results, and sent again,
     in order, when the server is lost; a server takes no push twice. At most one request to each server waits for its response.
-    The last `lists` lists of keys are sent once to each server.
+    The last `lists` lists of keys are sent once to each server. Where the crew changes, servers have what was merged, and the pushes of
+    `client` that were not are sent again.
     """
 
-    def __init__(self, endpoint: WorkerEndpoint, replicas: int, lists: int) -> None:
+    def __init__(self, endpoint: WorkerEndpoint, client: ServerRequests, replicas: int, lists: int) -> None:
         self.port = endpoint.port
+        self.client = client
         self.servers = endpoint.servers
         self.chains = chains(endpoint.servers, replicas)
         self.requests = endpoint.port.receive(REQUESTS).topic
@@ -44,6 +52,11 @@ class RingLink:
         self.asking = [0] * len(self.servers)
         self.logs: list[deque[Logged]] = [deque() for _ in self.servers]
         self.over = False
+
+    @property
+    def unmerged(self) -> list[list[SentPush]]:
+        """The pushes that some servers may not have merged, by part."""
+        return [[each.pushed for each in log if each.pushed is not None] for log in self.logs]
 
     async def begin(self) -> None:
         """Start to listen for losses, and for servers that have forgotten a list of keys."""
@@ -71,12 +84,12 @@ class RingLink:
     async def _request(self, shard: int, message: Message) -> None:
         request = from_numbers(message.numbers)
         self.count += 1
-        clock = request.clock if isinstance(request, Push) else 0
+        pushed = next(filter(None, reversed(self.client.unanswered[shard])), None) if isinstance(request, Push) else None
         asks = not isinstance(request, Push) or request.wanted is not Wanted.NOTHING
         if asks:
             self.asking[shard] = self.count
         numbered = Message(INBOX, (float(RingMessage.REQUEST), float(self.count), *message.numbers), message.text, message.tensors)
-        self.logs[shard].append(Logged(self.count, clock, asks, numbered))
+        self.logs[shard].append(Logged(self.count, asks, numbered, pushed))
         await self._send(shard, numbered)
 
     async def _send(self, shard: int, message: Message) -> None:

@@ -77,8 +77,8 @@ class ServerRing:
         requests, rule = ServerRequests(agreement, endpoint, self.responses, self.division), agreement.consistency
         client = DelayedClient(agreement, requests)
         holds = rule.traits.head_start.holds(endpoint.group.rank)
-        link = RingLink(endpoint, self.replicas, self.lists)
-        return RingChannel(HeldClient(rule, client, requests) if holds else client, link)
+        link = RingLink(endpoint, requests, self.replicas, self.lists)
+        return RingChannel(HeldClient(rule, client, requests) if holds else client, requests, link)
 
 
 @dataclass(frozen=True, slots=True)

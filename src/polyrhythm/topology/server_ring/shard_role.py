@@ -11,16 +11,19 @@ from polyrhythm.core.kernel.view import View
 from polyrhythm.core.protocols.losses import GONE
 from polyrhythm.core.protocols.snapshots import Snapshots
 from polyrhythm.core.protocols.topology import ServerEndpoint
+from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.chain import Chain
 from polyrhythm.topology.server_ring.primary import Primary, RoleSettings
 from polyrhythm.topology.server_ring.ring_records import INBOX, RingMessage, control_message, scope_of
 from polyrhythm.topology.server_ring.shard_copy import ShardCopy
+from polyrhythm.topology.servers.server_records import to_numbers
 
 
 class ShardRole:
     """Keeps what the primary of `chain` sends down it, and is the primary when it is the first that lives.
 
-    It ends when every worker that was not lost has said goodbye: until then the primary may be lost, and a copy be needed.
+    `earlier` is the state from before the crew changed, or of the run that is resumed. It ends when every worker that was not lost has
+    said goodbye: until then the primary may be lost, and a copy be needed.
     """
 
     def __init__(self, shard: int, chain: Chain, settings: RoleSettings, endpoint: ServerEndpoint) -> None:
@@ -36,6 +39,8 @@ class ShardRole:
         self.left: set[str] = set()
         self.early: deque[Delivery] = deque()
         self.copy = ShardCopy(chain, self.port)
+        self.earlier: StateTree = None
+        self.primary: Primary | None = None
 
     @property
     def over(self) -> bool:
@@ -44,11 +49,23 @@ class ShardRole:
 
     async def live(self) -> None:
         """Hold the part until it is over."""
+        self.endpoint.checkpoints.resume(self._resume, self.export)
         while not self.over and self.chain.primary != self.port.name:
             await self._take(await self.receive())
         if not self.over:
             early, self.early = list(self.early), deque()
-            await Primary(self, early).live()
+            self.primary = Primary(self, early)
+            await self.primary.live()
+
+    def _resume(self, state: StateTree) -> None:
+        self.earlier = state
+
+    def export(self) -> StateTree:
+        """The newest state of the part that this server has: of a run that is resumed, or of an earlier view, where none has come since."""
+        tree = self.copy.tree if self.primary is None else self.primary.tree()
+        pending = () if self.primary is None else self.primary.shard.pending
+        waiting = [(each.sender, to_numbers(each.push), each.packet) for each in pending]
+        return self.earlier if tree is None else {**tree, "workers": list(self.endpoint.workers), "pending": waiting}
 
     async def receive(self) -> Delivery:
         """The next message about this part."""

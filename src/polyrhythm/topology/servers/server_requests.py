@@ -206,7 +206,10 @@ class ServerRequests:
         return next(filter(None, problems), "")
 
     def export(self) -> StateTree:
-        pushes = [[each for each in line if each is not None] for line in self.unanswered]
+        return self.exported([[each for each in line if each is not None] for line in self.unanswered])
+
+    def exported(self, pushes: Sequence[Sequence[SentPush]]) -> StateTree:
+        """The state of a worker that sends these `pushes` again, by shard, when the crew has changed."""
         sent = [
             [(to_numbers(each.push), each.packet, each.sent) for each in (*line, *left)]
             for line, left in zip(pushes, self.again, strict=True)
