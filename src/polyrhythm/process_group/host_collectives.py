@@ -18,10 +18,10 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.process_group.collectives import flattened
 from polyrhythm.process_group.layout import HostLayout
-from polyrhythm.process_group.messages import algorithms
-from polyrhythm.process_group.messages.algorithms import BytesSent, Party
+from polyrhythm.process_group.messages.algorithms import OWN
 from polyrhythm.process_group.messages.calls import IssuedCall
-from polyrhythm.process_group.messages.collectives import Doing, MessageCollectives
+from polyrhythm.process_group.messages.collectives import MessageCollectives
+from polyrhythm.process_group.messages.party import BytesSent, Doing, Party
 from polyrhythm.process_group.operations import Reduction
 
 Complete = Callable[[Coroutine[Effect[Any], Any, Any]], Any]
@@ -54,7 +54,7 @@ class HostCollectives:
         part = torch.empty(each, dtype=flat.dtype)
         local.reduce_scatter(padded, part, how.operation)
         sums = Reduction(how.operation, False)
-        part = self._complete(algorithms.all_reduce(self._between("all_reduce", tensors, how), part, sums))
+        part = self._complete(OWN.all_reduce(self._between("all_reduce", tensors, how), part, sums))
         local.gather(part.contiguous(), padded)
         return _fill(tensors, how.finish(padded[: flat.numel()], len(self._members)))
 
@@ -69,7 +69,7 @@ class HostCollectives:
             self._layout.memory.reduce_scatter(ordered, part, how.operation)
             pieces = list(part.view(len(self._layout.hosts), -1))
             sums = Reduction(how.operation, False)
-            total = self._complete(algorithms.reduce_scatter(self._between("reduce_scatter", outputs, how), pieces, sums))
+            total = self._complete(OWN.reduce_scatter(self._between("reduce_scatter", outputs, how), pieces, sums))
             _fill([output], how.finish(total, len(self._members)))
         return None
 
@@ -78,7 +78,7 @@ class HostCollectives:
         if self._layout.memory is None:
             return self._all("all_gather", outputs, lambda made: made.gather_flat(pairs))
         for output, own in pairs:
-            column = torch.cat(self._complete(algorithms.all_gather(self._between("all_gather", outputs), flattened(own).view(-1))))
+            column = torch.cat(self._complete(OWN.all_gather(self._between("all_gather", outputs), flattened(own).view(-1))))
             everyones = torch.empty(len(self._members), own.numel(), dtype=own.dtype)
             self._layout.memory.gather(column, everyones)
             order = [host[place] for place in range(len(self._row)) for host in self._layout.hosts]
@@ -95,7 +95,7 @@ class HostCollectives:
         host = next(index for index, members in enumerate(self._layout.hosts) if root in members)
         place = self._layout.hosts[host].index(root)
         if self._place == place:
-            [flat] = self._complete(algorithms.broadcast(self._between("broadcast", tensors, root), [flat], host))
+            [flat] = self._complete(OWN.broadcast(self._between("broadcast", tensors, root), [flat], host))
         else:
             self._count += 1
         local.broadcast(flat, place)
@@ -104,7 +104,7 @@ class HostCollectives:
     def barrier(self) -> None:
         if self._layout.memory is not None:
             self._layout.memory.barrier()
-            self._complete(algorithms.barrier(self._between("barrier", [])))
+            self._complete(OWN.barrier(self._between("barrier", [])))
         else:
             self._all("barrier", [], lambda made: made.barrier())
 
@@ -135,7 +135,7 @@ class HostCollectives:
     def _all(self, name: str, tensors: Sequence[Tensor], do: Callable[[MessageCollectives], Doing], *alike: object) -> None:
         """Do it with messages between all members."""
         party = self._party(self._members, self._layout.rank, "all", name, tensors, *alike)
-        self._complete(do(MessageCollectives(party)))
+        self._complete(do(MessageCollectives(party, OWN)))
 
     def _between(self, name: str, tensors: Sequence[Tensor], *alike: object) -> Party:
         """The members of this place in all hosts."""

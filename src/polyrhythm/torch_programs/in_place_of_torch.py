@@ -16,13 +16,12 @@ from torch.distributed import distributed_c10d as c10d
 
 from polyrhythm.core.torch_private import groups_made_by, isolated_threads, register_group, set_group_names
 from polyrhythm.errors import CompositionError, WorkloadError
+from polyrhythm.process_group.messages.algorithms import MEMBERS
 from polyrhythm.process_group.messages.message_group import MessageGroup
 from polyrhythm.torch_programs.group_context import axis_of
 from polyrhythm.torch_programs.meeting import MeetingStore, Values
 from polyrhythm.torch_programs.ranks import clock, current
 from polyrhythm.torch_programs.world import WorldByThread
-
-_BACKENDS = ("gloo", "nccl", "mpi", "polyrhythm", "undefined")
 
 
 def backends_of(backend: str) -> str:
@@ -30,9 +29,10 @@ def backends_of(backend: str) -> str:
     name = str(backend or "gloo").lower()
     parts = dict(part.split(":", 1) for part in name.split(",") if ":" in part)
     found = parts.get("cpu", name if not parts else next(iter(parts.values())))
-    if found not in _BACKENDS:
-        raise CompositionError(f"The backend {backend!r} has no counterpart in virtual time: give one of {', '.join(_BACKENDS[:-1])}.")
-    return "gloo" if found == "undefined" else found
+    found = "gloo" if found == "undefined" else found
+    if found not in MEMBERS:
+        raise CompositionError(f"The backend {backend!r} has no counterpart in virtual time: give one of {', '.join(MEMBERS)}.")
+    return found
 
 
 def make_group(
@@ -51,6 +51,8 @@ def make_group(
     """A group, as torch's `_new_process_group_helper`, whose parameters these are, for the rank that calls it."""
     rank = current()
     assert rank is not None
+    if group_size < 0:  # of "mpi", which starts ranks and knows them
+        group_size, group_rank, store = rank.size, rank.rank, _store_at("mpi", group_name)
     if (group_size, group_rank) != (rank.size, rank.rank) and not global_ranks_in_group:
         raise CompositionError(
             f"Process {rank.rank} of {rank.size} calls itself rank {group_rank} of {group_size}: in virtual time "
@@ -63,7 +65,8 @@ def make_group(
     found = backends_of(backend)
     prefixed = dist.PrefixStore(f"{group_name}/", store)  # type: ignore[attr-defined]
     members = global_ranks_in_group or list(range(group_size))
-    group = MessageGroup(prefixed, rank.desk, str(group_name), axis_of(group_desc), members, group_rank, timeout or timedelta(minutes=30))
+    limit, axis = timeout or timedelta(minutes=30), axis_of(group_desc)
+    group = MessageGroup(prefixed, rank.desk, str(group_name), axis, members, group_rank, limit, MEMBERS[found])
     set_group_names(group, str(group_name), group_desc or "undefined")
     register_group(group, found, prefixed, str(group_name), pg_tag)
     return group, prefixed

@@ -2,82 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
-from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group.collectives import flattened, replace_sparse
-from polyrhythm.process_group.messages import algorithms
-from polyrhythm.process_group.messages.algorithms import Party
+from polyrhythm.process_group.messages.algorithms import Algorithms
+from polyrhythm.process_group.messages.party import Party
 from polyrhythm.process_group.operations import Reduction
-
-Doing = Coroutine[Effect[Any], Any, None]
 
 
 class MessageCollectives:
-    """Those of `party`: the members, and what this one issues."""
+    """Those of `party`: the members, and what this one issues. They communicate by `algorithms`."""
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self, party: Party, algorithms: Algorithms) -> None:
         self._party = party
+        self._by = algorithms
 
     async def reduce_all(self, tensors: Sequence[Tensor], how: Reduction) -> None:
         """Several tensors are reduced as one."""
-        total = await algorithms.all_reduce(self._party, how.scaled(_joined(tensors)), how)
+        total = await self._by.all_reduce(self._party, how.scaled(_joined(tensors)), how)
         _fill(tensors, total)
 
     async def sum_sparse(self, tensors: Sequence[Tensor]) -> None:
         for tensor in tensors:
             own = tensor.detach().coalesce()
-            indices = await algorithms.all_gather(self._party, _line(own.indices().t()))
-            values = await algorithms.all_gather(self._party, _line(own.values()))
+            indices = await self._by.all_gather(self._party, _line(own.indices().t()))
+            values = await self._by.all_gather(self._party, _line(own.values()))
             rows = torch.cat(indices).view(-1, own.sparse_dim()).t()
             replace_sparse(tensor, rows, torch.cat(values).view(-1, *own.values().shape[1:]))
 
     async def reduce_to(self, tensors: Sequence[Tensor], how: Reduction, root: int) -> None:
-        total = await algorithms.reduce(self._party, how.scaled(_joined(tensors)), how, root)
+        total = await self._by.reduce(self._party, how.scaled(_joined(tensors)), how, root)
         if total is not None:
             _fill(tensors, total)
 
     async def broadcast(self, tensors: Sequence[Tensor], root: int) -> None:
-        received = await algorithms.broadcast(self._party, [_line(tensor) for tensor in tensors], root)
+        received = await self._by.broadcast(self._party, [_line(tensor) for tensor in tensors], root)
         if self._party.rank != root:
             for tensor, value in zip(tensors, received, strict=True):
                 _fill([tensor], value)
 
     async def gather_flat(self, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
-        everyones = await algorithms.all_gather(self._party, _joined([own for _, own in pairs]))
+        everyones = await self._by.all_gather(self._party, _joined([own for _, own in pairs]))
         sizes = [own.numel() for _, own in pairs]
         for (output, _), pieces in zip(pairs, zip(*(torch.split(each, sizes) for each in everyones), strict=True), strict=True):
             _fill([output], torch.cat(pieces))
 
     async def gather_lists(self, lists: Sequence[Sequence[Tensor]], owns: Sequence[Tensor]) -> None:
-        everyones = await algorithms.all_gather(self._party, _joined(owns))
+        everyones = await self._by.all_gather(self._party, _joined(owns))
         for rank, value in enumerate(everyones):
             _fill([outputs[rank] for outputs in lists], value)
 
     async def gather_to(self, outputs: Sequence[Tensor], own: Tensor, root: int) -> None:
-        everyones = await algorithms.gather(self._party, _line(own), root)
+        everyones = await self._by.gather(self._party, _line(own), root)
         for output, value in zip(outputs, everyones or (), strict=True):
             _fill([output], value)
 
     async def scatter(self, output: Tensor, pieces: Sequence[Tensor], root: int) -> None:
-        _fill([output], await algorithms.scatter(self._party, [_line(piece) for piece in pieces], root))
+        _fill([output], await self._by.scatter(self._party, [_line(piece) for piece in pieces], root))
 
     async def scatter_reduced(self, pairs: Sequence[tuple[Tensor, Tensor]], how: Reduction) -> None:
         size = self._party.size
         cut = [how.scaled(_line(own)).view(size, -1) for _, own in pairs]
         parts = [torch.cat([each[rank] for each in cut]) for rank in range(size)]
-        _fill([output for output, _ in pairs], await algorithms.reduce_scatter(self._party, parts, how))
+        _fill([output for output, _ in pairs], await self._by.reduce_scatter(self._party, parts, how))
 
     async def scatter_reduced_list(self, output: Tensor, owns: Sequence[Tensor], how: Reduction) -> None:
-        _fill([output], await algorithms.reduce_scatter(self._party, [how.scaled(_line(own)) for own in owns], how))
+        _fill([output], await self._by.reduce_scatter(self._party, [how.scaled(_line(own)) for own in owns], how))
 
     async def exchange_lists(self, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
-        received = await algorithms.all_to_all(self._party, [_line(own) for own in owns])
+        received = await self._by.all_to_all(self._party, [_line(own) for own in owns])
         for rank, (output, value) in enumerate(zip(outputs, received, strict=True)):
             if output.numel() != value.numel():
                 raise CompositionError(
@@ -90,7 +87,7 @@ class MessageCollectives:
         await self.exchange_lists(outputs, owns)
 
     async def barrier(self) -> None:
-        await algorithms.barrier(self._party)
+        await self._by.barrier(self._party)
 
 
 def _line(tensor: Tensor) -> Tensor:

@@ -11,9 +11,10 @@ from polyrhythm.core.kernel.events import Communicated
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.names import rank_of
-from polyrhythm.process_group.messages.algorithms import Party
+from polyrhythm.process_group.messages.algorithms import Algorithms
 from polyrhythm.process_group.messages.calls import IssuedCall
-from polyrhythm.process_group.messages.collectives import Doing, MessageCollectives
+from polyrhythm.process_group.messages.collectives import MessageCollectives
+from polyrhythm.process_group.messages.party import Doing, Party
 from polyrhythm.process_group.python_group import Collectives
 
 T = TypeVar("T")
@@ -53,8 +54,8 @@ class Desk:
         self.ended = False
         self._blocked: IssuedCall | None = None
         self._since = 0.0
-        self.collectives: Callable[[Party], Collectives[Doing]] = MessageCollectives
-        """What makes a collective that is issued here."""
+        self.collectives: Callable[[Party, Algorithms], Collectives[Doing]] = MessageCollectives
+        """What makes a collective that is issued here, with the algorithms of its group."""
 
     def issue(self, call: IssuedCall) -> None:
         """The rank issues a collective. Raises RunError if another rank of this process has issued a different one in its place."""

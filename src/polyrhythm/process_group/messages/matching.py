@@ -10,19 +10,13 @@ from typing import Protocol
 from torch import Tensor
 
 from polyrhythm.core.kernel.latch import Latch
-from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.errors import RunError
-from polyrhythm.process_group.group_work import PeerWork
 from polyrhythm.process_group.messages.calls import IssuedCall
-from polyrhythm.process_group.messages.collectives import Doing
-from polyrhythm.process_group.messages.message_work import MessageWork
+from polyrhythm.process_group.messages.party import BytesSent, Doing
 from polyrhythm.process_group.work_queue import shown
-
-
-class ReceiveWork(MessageWork, PeerWork):
-    """A receive that is made of messages."""
 
 
 class Receiving(Protocol):
@@ -39,14 +33,33 @@ class Receiving(Protocol):
     source: int
 
 
+class Sending(Protocol):
+    """A send that was issued as `call`."""
+
+    @property
+    def call(self) -> IssuedCall:
+        """What was issued."""
+
+    @property
+    def tally(self) -> BytesSent:
+        """What was sent for it."""
+
+
+class TalliedReceiving(Receiving, Sending, Protocol):
+    """A receive for which something is sent."""
+
+
 @dataclass(slots=True, eq=False)
-class _Posted:
+class Posted:
+    """A receive that waits for the next message of `source` (None: anyone) with `tag`."""
+
     source: int | None
     tag: int
     come: Latch = field(default_factory=Latch)
     message: Message | None = None
 
     def takes(self, message: Message) -> bool:
+        """True if it is that message."""
         source, tag = message.numbers
         return self.tag == tag and self.source in (None, source)
 
@@ -58,7 +71,7 @@ class Matching:
         self._port = port
         self._within = within
         self._topic = topic
-        self._posted: list[_Posted] = []
+        self._posted: list[Posted] = []
         self._early: list[Message] = []
 
     async def listen(self) -> None:
@@ -76,7 +89,7 @@ class Matching:
 
     def take(self, source: int | None, tag: int, work: Receiving) -> Callable[[], Doing]:
         """Receive into the outputs of `work`; it is posted at once, so that receives are matched in the order of the calls."""
-        posted = _Posted(source, tag)
+        posted = Posted(source, tag)
         early = next((message for message in self._early if posted.takes(message)), None)
         if early is None:
             self._posted.append(posted)
@@ -86,25 +99,46 @@ class Matching:
             posted.come.open()
         return partial(self._received, posted, work)
 
-    async def _received(self, posted: _Posted, work: Receiving) -> None:
-        if self._within is not None and not posted.come.is_open:
-            await self._port.spawn("timeout", self._expire(posted, self._within))
-        await self._port.wait(posted.come)
-        message = posted.message
-        if message is None:
-            raise work.call.late(rank_of(self._port.name), "a message", self._within)
-        work.source = int(message.numbers[0])
-        if [value.numel() for value in message.tensors] != [output.numel() for output in work.outputs]:
-            raise RunError(
-                f"A receive of {shown(work.outputs)} at {work.call.where} got {message.text} from rank {work.source}: both must have as "
-                "many elements, and sends and receives the same order."
-            )
-        for output, value in zip(work.outputs, message.tensors, strict=True):
-            output.detach().copy_(value.view(output.shape))
+    def deliver(self, to: str, message: Message, work: Sending) -> Callable[[], Doing]:
+        """Send to a member; done when it has left."""
+        work.tally.nbytes = wire_bytes(message)
 
-    async def _expire(self, posted: _Posted, seconds: float) -> None:
-        """Let it wait no longer."""
-        await self._port.sleep(seconds)
-        if not posted.come.is_open:
-            self._posted.remove(posted)
-            posted.come.open()
+        async def leave() -> None:
+            await self._port.send(to, message)
+            await self._port.flush(to)
+
+        return leave
+
+    async def _received(self, posted: Posted, work: Receiving) -> None:
+        await come(self._port, posted, work.call, self._within, self._posted)
+        fill(work, posted.message)
+
+
+async def come(port: Port, posted: Posted, call: IssuedCall, within: float | None, waiting: list[Posted]) -> None:
+    """Return when the message of `posted` has come. Raises DistBackendError, and removes it from `waiting`, if that takes too long."""
+    if within is not None and not posted.come.is_open:
+        await port.spawn("timeout", _expire(port, posted, within, waiting))
+    await port.wait(posted.come)
+    if posted.message is None:
+        raise call.late(rank_of(port.name), "a message", within)
+
+
+async def _expire(port: Port, posted: Posted, seconds: float, waiting: list[Posted]) -> None:
+    """Let it wait no longer."""
+    await port.sleep(seconds)
+    if not posted.come.is_open:
+        waiting.remove(posted)
+        posted.come.open()
+
+
+def fill(work: Receiving, message: Message | None) -> None:
+    """Write what came into the outputs of `work`."""
+    assert message is not None
+    work.source = int(message.numbers[0])
+    if [value.numel() for value in message.tensors] != [output.numel() for output in work.outputs]:
+        raise RunError(
+            f"A receive of {shown(work.outputs)} at {work.call.where} got {message.text} from rank {work.source}: both must have as "
+            "many elements, and sends and receives the same order."
+        )
+    for output, value in zip(work.outputs, message.tensors, strict=True):
+        output.detach().copy_(value.view(output.shape))

@@ -14,19 +14,18 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import Store, default_pg_timeout
 
-from polyrhythm.core.kernel.latch import Latch
-from polyrhythm.core.kernel.message import Message, wire_bytes
+from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import worker
 from polyrhythm.core.torch_private import name_only_backend
 from polyrhythm.process_group import check
 from polyrhythm.process_group.collectives import flattened
-from polyrhythm.process_group.messages.algorithms import BytesSent, Party
+from polyrhythm.process_group.messages.algorithms import OWN, Algorithms
 from polyrhythm.process_group.messages.calls import IssuedCall, line_of_caller
-from polyrhythm.process_group.messages.collectives import Doing
 from polyrhythm.process_group.messages.desk import Desk
-from polyrhythm.process_group.messages.matching import Matching, ReceiveWork
-from polyrhythm.process_group.messages.message_work import MessageWork
+from polyrhythm.process_group.messages.message_work import MessageWork, ReceiveWork
+from polyrhythm.process_group.messages.party import BytesSent, Doing, Party
 from polyrhythm.process_group.messages.roll_call import roll_call
+from polyrhythm.process_group.messages.turns import Turns
 from polyrhythm.process_group.python_group import Issue, IssueOptions, PythonGroup
 from polyrhythm.process_group.work_queue import shown
 from polyrhythm.topology.collective.algorithms.ring import Ring
@@ -37,11 +36,22 @@ _RING = Ring()
 class MessageGroup(PythonGroup[Doing]):
     """The member of rank `rank` of `members`, the ranks of the whole job; `name` is the group's in torch, `axis` its mesh axis.
 
-    Collectives of a group are done one after another, in the order in which they were issued, while the program computes; sends and
-    receives besides. A wait fails after `within`, unless that is torch's default: then ranks that all wait are a deadlock, named at once.
+    Collectives of a group begin in the order in which they were issued, as many at once as its backend has under way, while the program
+    computes; sends and receives besides. A wait fails after `within`, unless that is torch's default: then ranks that all wait are a
+    deadlock, named at once.
     """
 
-    def __init__(self, store: Store, desk: Desk, name: str, axis: str, members: Sequence[int], rank: int, within: timedelta) -> None:
+    def __init__(
+        self,
+        store: Store,
+        desk: Desk,
+        name: str,
+        axis: str,
+        members: Sequence[int],
+        rank: int,
+        within: timedelta,
+        algorithms: Algorithms = OWN,
+    ) -> None:
         PythonGroup.__init__(self, store, rank, len(members))
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, name_only_backend(rank, len(members)))
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
@@ -52,29 +62,24 @@ class MessageGroup(PythonGroup[Doing]):
         self._within = within
         self._limit = None if within == default_pg_timeout else within.total_seconds()
         self._issued = 0
-        self._last = _open()
         self._topic = f"pg/{name}"
-        self._matching: Matching | None = None
+        self._algorithms = algorithms
+        self._turns = Turns(algorithms.at_once)
+        self._peers = algorithms.peers(self._port, f"{self._topic}/to", self._members, self._limit)
+        self._listens = False
 
     def getBackendName(self) -> str:  # noqa: N802
         """Never "gloo", whose C++ class torch would expect."""
         return "polyrhythm"
 
     def send(self, tensors: list[Tensor], to: int, tag: int = 0) -> dist.Work:
-        """Send a tensor to a member; done when it has left."""
+        """Send a tensor to a member; done when it may be written to again."""
         check.dense(*tensors)
         check.root(to, self.size())
-        port, name, topic = self._port, self._members[to], f"{self._topic}/to"
-        message = Message(topic, (self.rank(), tag), shown(tensors), tuple(flattened(tensor).view(-1).clone() for tensor in tensors))
-
+        values = tuple(flattened(tensor).view(-1).clone() for tensor in tensors)
+        message = Message(f"{self._topic}/to", (self.rank(), tag), shown(tensors), values)
         work = MessageWork(self._desk, self._alone(f"send to {to}", shown(tensors)), tensors)
-        work.tally.nbytes = wire_bytes(message)
-
-        async def deliver() -> None:
-            await port.send(name, message)
-            await port.flush(name)
-
-        return self._begin(work, deliver)
+        return self._begin(work, self._peers.deliver(self._members[to], message, work))
 
     def recv(self, tensors: list[Tensor], source: int, tag: int = 0) -> dist.Work:
         """Receive a tensor of a member into the given one."""
@@ -93,8 +98,8 @@ class MessageGroup(PythonGroup[Doing]):
 
     def shutdown(self) -> None:
         """Wait for what was issued."""
-        if not self._last.is_open:
-            self._desk.wait(self._last, self._call("shutdown"))
+        for done in list(self._turns.unfinished()):
+            self._desk.wait(done, self._call("shutdown"))
 
     def abort(self) -> None:
         """Nothing is left to give back."""
@@ -107,24 +112,27 @@ class MessageGroup(PythonGroup[Doing]):
 
     def _receive(self, tensors: list[Tensor], source: int | None, tag: int) -> dist.Work:
         check.dense(*tensors)
-        if self._matching is None:
-            self._matching = Matching(self._port, f"{self._topic}/to", self._limit)
-            self._desk.begin(self._matching.listen())
+        if not self._listens:
+            self._listens = True
+            self._desk.begin(self._peers.listen())
         whom = "anyone" if source is None else source
         work = ReceiveWork(self._desk, self._alone(f"receive from {whom}", shown(tensors)), tensors)
-        return self._begin(work, self._matching.take(source, tag, work))
+        return self._begin(work, self._peers.take(source, tag, work))
 
     def _issue(self, issue: Issue[Doing], opts: IssueOptions) -> dist.Work:
         self._issued += 1
         call = self._call(issue.kind, issue.of)
         self._desk.issue(call)
         work = MessageWork(self._desk, call, issue.outputs)
-        before, self._last = self._last, work.done
-        made = self._desk.collectives(self._party(call, work.tally))
+        turn = self._turns.join(work.done)
+        made = self._desk.collectives(self._party(call, work.tally), self._algorithms)
 
         async def in_turn() -> None:
-            await self._port.wait(before)
-            await issue.do(made)
+            await self._port.wait(turn)
+            try:
+                await issue.do(made)
+            finally:
+                self._turns.leave()
 
         self._begin(work, in_turn)
         if not opts.asyncOp:
@@ -144,9 +152,3 @@ class MessageGroup(PythonGroup[Doing]):
 
     def _party(self, call: IssuedCall, tally: BytesSent) -> Party:
         return Party(self._port, self._members, self.rank(), f"{self._topic}/{self._issued}", call, tally, self._limit, _RING)
-
-
-def _open() -> Latch:
-    latch = Latch()
-    latch.open()
-    return latch

@@ -10,11 +10,10 @@ from torch.futures import Future
 
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.torch_private import at_end_of_backward, backward_pass
-from polyrhythm.process_group.group_work import GroupWork
-from polyrhythm.process_group.messages.algorithms import BytesSent
+from polyrhythm.process_group.group_work import GroupWork, PeerWork
 from polyrhythm.process_group.messages.calls import IssuedCall
-from polyrhythm.process_group.messages.collectives import Doing
 from polyrhythm.process_group.messages.desk import Desk
+from polyrhythm.process_group.messages.party import BytesSent, Doing
 
 _UNLIMITED = timedelta(0)
 
@@ -69,6 +68,10 @@ class MessageWork(GroupWork):
             if backward_pass() >= 0:
                 at_end_of_backward(self._future.settle)
         return self._future
+
+
+class ReceiveWork(MessageWork, PeerWork):
+    """A receive that is made of messages."""
 
 
 class AwaitedFuture(Future[Any]):

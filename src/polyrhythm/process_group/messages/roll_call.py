@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.errors import RunError
-from polyrhythm.process_group.messages.algorithms import Party
+from polyrhythm.process_group.messages.party import Party
 
 
 async def roll_call(party: Party, seconds: float, all_ranks: bool) -> None:

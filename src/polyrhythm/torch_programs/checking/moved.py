@@ -14,8 +14,9 @@ from torch import Tensor
 
 from polyrhythm.core.shared_memory import Operation
 from polyrhythm.core.torch_private import backward_pass
-from polyrhythm.process_group.messages.algorithms import Party
-from polyrhythm.process_group.messages.collectives import Doing, MessageCollectives
+from polyrhythm.process_group.messages.algorithms import OWN, Algorithms
+from polyrhythm.process_group.messages.collectives import MessageCollectives
+from polyrhythm.process_group.messages.party import Doing, Party
 from polyrhythm.process_group.operations import Reduction
 from polyrhythm.process_group.python_group import Collectives
 from polyrhythm.torch_programs.checking.seen import Moved, RankSeen, digest
@@ -41,18 +42,18 @@ class ReductionOrder:
         return replace(party, members=members, rank=places.index(party.rank), call=call), places
 
 
-def seen_collectives(seen: RankSeen, order: ReductionOrder) -> Callable[[Party], Collectives[Doing]]:
+def seen_collectives(seen: RankSeen, order: ReductionOrder) -> Callable[[Party, Algorithms], Collectives[Doing]]:
     """What makes the collectives of a rank, as the rank issues them."""
-    return lambda party: SeenCollectives(party, seen, order)
+    return lambda party, _: SeenCollectives(party, seen, order)
 
 
 class SeenCollectives:
     """Those of `MessageCollectives`, with reductions in the given order; what is moved is noted."""
 
     def __init__(self, party: Party, seen: RankSeen, order: ReductionOrder) -> None:
-        self._plain = MessageCollectives(party)
+        self._plain = MessageCollectives(party, OWN)
         self._places = order.of(party)
-        self._reordered = MessageCollectives(self._places[0])
+        self._reordered = MessageCollectives(self._places[0], OWN)
         self._moved = Moved(
             party.call.kind, party.call.axis, "", tuple(party.call.ranks), None, (), party.call.where, _sharding(), backward_pass() >= 0
         )
