@@ -1,4 +1,4 @@
-"""Laws of what collectives cost: the rounds and bytes of each backend's algorithms are those of its formulas, and values are equal to the bit."""
+"""Laws of what collectives cost: rounds and bytes are those of the formulas of each backend, and values are equal to the bit."""
 
 from __future__ import annotations
 
