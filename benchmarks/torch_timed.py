@@ -7,6 +7,7 @@ polyrhythm simulate --workers 2 --network slow benchmarks/torch_timed.py ddp
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import statistics
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 WIDTH, LAYERS, BATCH = 384, 6, 64
 STEPS, WARM = 9, 3
+STILL = 240
+"""Seconds after which the lines at which all threads wait are printed, and the process ends."""
 
 
 def layers() -> list[nn.Module]:
@@ -76,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("way", choices=WAYS)
     given = parser.parse_args()
+    faulthandler.dump_traceback_later(STILL, exit=True)
     dist.init_process_group("gloo")
     torch.manual_seed(dist.get_rank())
     step, times = WAYS[given.way](), []
@@ -90,6 +94,7 @@ def main() -> None:
     if dist.get_rank() == 0:
         print(f"seconds {statistics.median(longest[WARM:].tolist()):.6f}", flush=True)
     dist.destroy_process_group()
+    faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":
