@@ -183,6 +183,32 @@ class NativeReduceInPlace(Effect[bool | None]):
 NativeReduction = NativeReduce | NativeReduceInPlace
 
 
+class ClosedExchange(Protocol):
+    """The closed form of what all members of a group exchange. `values` are what they give, by rank, and so are the results."""
+
+    def results(self, values: Sequence[Any]) -> Sequence[Any]:
+        """What messages would bring to each."""
+
+    def ends(self, begins: Sequence[float], values: Sequence[Any], latency: float, bandwidth: float) -> Sequence[float]:
+        """When each has it, in seconds, over equal links of `latency` seconds and `bandwidth` bytes per second; they came at `begins`."""
+
+    def traffic(self, values: Sequence[Any]) -> Sequence[tuple[int, int]]:
+        """The bytes, headers included, and the messages that each sends."""
+
+
+@dataclass(slots=True)
+class NativeExchange(Effect[Any]):
+    """This member's result of an exchange in closed form; None means: use messages.
+
+    Only the simulator has one, where its collectives are charged in closed form. All members use the same `topic`.
+    """
+
+    value: Any
+    topic: str
+    group: Group
+    form: ClosedExchange
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class MemoryBlock:
     """`content` (nbytes,) of bytes that several actors of one host share; others find it by its `address`.

@@ -14,10 +14,12 @@ from torch import Tensor
 
 from polyrhythm.core import rng
 from polyrhythm.core.kernel.effects import (
+    ClosedExchange,
     Compute,
     Effect,
     Enter,
     Flush,
+    NativeExchange,
     NativeReduce,
     NativeReduceInPlace,
     Receive,
@@ -162,6 +164,10 @@ class Port:
     def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, group: Group, schedule: Schedule) -> NativeReduceInPlace:
         """Replace `parts` by their sum over `group`, divided by `divisor`; None where the caller must use `reduce` instead."""
         return NativeReduceInPlace(parts, divisor, self._scope + topic, group, schedule)
+
+    def exchange(self, value: Any, topic: str, group: Group, form: ClosedExchange) -> NativeExchange:
+        """This member's result of `form`, or None where the runtime leaves that to messages."""
+        return NativeExchange(value, self._scope + topic, group, form)
 
     def share_memory(self, nbytes: int, address: str = "") -> ShareMemory:
         """Memory for several actors of this host: a `MemoryBlock`, new or found by its address."""

@@ -41,7 +41,7 @@ class Reductions:
     """Reductions in closed form that are under way, by group and topic. `link` is (latency in seconds, bytes per second)."""
 
     def __init__(self, link: tuple[float, float]) -> None:
-        self._latency, self._bandwidth = link
+        self.link = link
         self._gatherings: dict[tuple[str, str], PendingReduction] = {}
 
     def joined(self) -> dict[tuple[str, str], int]:
@@ -68,5 +68,5 @@ class Reductions:
             total += effect.value.detach()
         schedule, workers = effects[0].schedule, effects[0].group.size
         nbytes = total.numel() * total.element_size()
-        seconds = schedule.seconds(nbytes, workers, self._latency, self._bandwidth)
+        seconds = schedule.seconds(nbytes, workers, *self.link)
         return (total, seconds, *schedule.traffic(total, workers, effects[0].topic))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyrhythm.core.kernel.effects import Effect, Flush, NativeReduce, Receive, Wait
+from polyrhythm.core.kernel.effects import Effect, Flush, NativeExchange, NativeReduce, Receive, Wait
 from polyrhythm.core.kernel.message import CALL
 from polyrhythm.core.kernel.uneven import uneven
 from polyrhythm.core.kernel.waiting import awaited
@@ -54,6 +54,8 @@ def _wanted(effect: Effect[Any] | None, actors: dict[str, VirtualActor], joined:
     if isinstance(effect, NativeReduce):
         came = joined.get((effect.group.name, effect.topic), 0)
         return f"the reduction {effect.topic!r}, which {came} of {effect.group.size} workers have joined"
+    if isinstance(effect, NativeExchange):
+        return f"the exchange {effect.topic!r}"
     if isinstance(effect, Flush):
         return "its messages to be sent"
     if not isinstance(effect, Receive):

@@ -1,4 +1,4 @@
-"""The sums that are charged in closed form, as effects of the scheduler's tasks."""
+"""The sums and exchanges that are charged in closed form, as effects of the scheduler's tasks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from polyrhythm.core.kernel.effects import NativeReduce
+from polyrhythm.core.kernel.effects import NativeExchange, NativeReduce, NativeReduceInPlace
 from polyrhythm.core.simulator.actors import PENDING, VirtualTask
+from polyrhythm.core.simulator.closed_exchanges import ClosedExchanges
 from polyrhythm.core.simulator.collectives import Reductions
 from polyrhythm.core.simulator.event_queue import EventQueue
 from polyrhythm.core.simulator.mailroom import Mailroom
@@ -41,3 +42,15 @@ class NativeSums:
     def _reduced(self, task: VirtualTask, total: torch.Tensor) -> None:
         """Resume a worker with a separate copy of the sum, made only now."""
         self.wake(task, total.clone())
+
+
+def native_handlers(
+    queue: EventQueue, mailroom: Mailroom, reductions: Reductions | None, wake: Callable[[VirtualTask, Any], None]
+) -> dict[type, Callable[[VirtualTask, Any], object]]:
+    """The scheduler's handlers of native effects, all of which it leaves to messages without `reductions`."""
+    exchanges = ClosedExchanges(queue, mailroom, None if reductions is None else reductions.link, wake)
+    return {
+        NativeReduce: NativeSums(queue, mailroom, reductions, wake).reduce,
+        NativeReduceInPlace: lambda task, effect: None,
+        NativeExchange: exchanges.exchange,
+    }

@@ -14,8 +14,6 @@ from polyrhythm.core.kernel.effects import (
     Compute,
     Enter,
     Flush,
-    NativeReduce,
-    NativeReduceInPlace,
     Receive,
     ReceiveAll,
     ShareMemory,
@@ -37,7 +35,7 @@ from polyrhythm.core.simulator.flushes import Flushes
 from polyrhythm.core.simulator.interruption import Closed, drop, interrupt
 from polyrhythm.core.simulator.mailroom import Carrier, Mailroom
 from polyrhythm.core.simulator.memories import VirtualMemories
-from polyrhythm.core.simulator.native_sums import NativeSums
+from polyrhythm.core.simulator.native_sums import native_handlers
 from polyrhythm.errors import Stopped
 
 
@@ -69,8 +67,7 @@ class Scheduler:
             ReceiveAll: lambda task, effect: task.actor.take_all(effect.topic),
             Sleep: self._sleep,
             Compute: self._compute,
-            NativeReduce: NativeSums(self.queue, self.mailroom, self.reductions, self.wake).reduce,
-            NativeReduceInPlace: lambda task, effect: None,
+            **native_handlers(self.queue, self.mailroom, self.reductions, self.wake),
             Spawn: self._spawn,
             ShareMemory: lambda task, effect: self.memories.share(effect),
             Flush: self.flushes.wait,

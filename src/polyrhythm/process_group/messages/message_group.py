@@ -28,9 +28,6 @@ from polyrhythm.process_group.messages.roll_call import roll_call
 from polyrhythm.process_group.messages.turns import Turns
 from polyrhythm.process_group.python_group import Issue, IssueOptions, PythonGroup
 from polyrhythm.process_group.work_queue import shown
-from polyrhythm.topology.collective.algorithms.ring import Ring
-
-_RING = Ring()
 
 
 class MessageGroup(PythonGroup[Doing]):
@@ -151,4 +148,4 @@ class MessageGroup(PythonGroup[Doing]):
         return replace(self._call(kind, of), collective=False)
 
     def _party(self, call: IssuedCall, tally: BytesSent) -> Party:
-        return Party(self._port, self._members, self.rank(), f"{self._topic}/{self._issued}", call, tally, self._limit, _RING)
+        return Party(self._port, self._members, self.rank(), f"{self._topic}/{self._issued}", call, tally, self._limit)

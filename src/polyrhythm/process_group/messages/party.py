@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from polyrhythm.core.kernel.effects import Effect, Schedule
+from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
@@ -37,8 +37,6 @@ class Party:
     tally: BytesSent
     within: float | None = None
     """The seconds that it waits for each message, if they are limited."""
-    closed: Schedule | None = None
-    """The closed form of a large sum, by which a runtime may charge it in the place of its messages."""
 
     @property
     def size(self) -> int:

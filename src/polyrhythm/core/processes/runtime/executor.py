@@ -11,6 +11,7 @@ from polyrhythm.core.kernel.effects import (
     Effect,
     Enter,
     Flush,
+    NativeExchange,
     NativeReduce,
     NativeReduceInPlace,
     NativeReduction,
@@ -244,6 +245,8 @@ class ActorExecutor:
                 return task.adds, None
             case ShareMemory():
                 return False, share(effect)
+            case NativeExchange():
+                return False, None
             case _:
                 raise TypeError(f"{effect!r} is not an effect that processes support.")
         return False, None

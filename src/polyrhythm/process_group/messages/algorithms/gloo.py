@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from torch import Tensor
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.process_group.messages.algorithms.announced import AnnouncedMatching
+from polyrhythm.process_group.messages.algorithms.closed import AnnouncedRing, Course, Given, RingForm, in_closed_form, summed
 from polyrhythm.process_group.messages.algorithms.costs import Cost, Costs, depth, doublings
 from polyrhythm.process_group.messages.party import Party
 from polyrhythm.process_group.operations import Reduction, apply
@@ -51,6 +53,8 @@ class GlooAlgorithms:
         if party.size == 1:
             return how.finish(flat.clone(), 1)
         pieces = _segments(flat, party.size)
+        if (found := await in_closed_form(party, pieces, _all_reduced(how))) is not None:
+            return cast(Tensor, found)
         await _reduced(party, pieces, how)
         each, total = len(pieces) // party.size, len(pieces)
         first, after = party.rank * each, (party.rank + 1) * each
@@ -71,6 +75,8 @@ class GlooAlgorithms:
     async def all_gather(self, party: Party, own: Tensor) -> list[Tensor]:
         size, rank = party.size, party.rank
         half = own.numel() // 2
+        if size > 1 and (closed := await in_closed_form(party, [own[:half], own[half:]], _GATHERED)) is not None:
+            return cast(list[Tensor], closed)
         found = {(rank, 0): own[:half].clone(), (rank, 1): own[half:].clone()}
 
         def leaving(step: int) -> Tensor:
@@ -215,6 +221,55 @@ async def _around(
             piece = leaving(step)
             if expects is None or piece.numel():
                 sends[step] = await _offer(party, to, f"{name}{step}", piece)
+
+
+def _courses(values: Sequence[Given]) -> list[Course]:
+    """Of a sum: each chunk goes down the ring until it is whole, and once more around."""
+    size, pieces = len(values), values[0].parts
+    each = len(pieces) // size
+
+    def course(kind: str, first: int) -> Course:
+        names = [f"{kind}{step}" for step in range(len(pieces) - each)]
+        passed = [[pieces[((rank + first) * each + step) % len(pieces)] for rank in range(size)] for step in range(len(names))]
+        return [
+            (name, [value.passes(name, piece) if piece.numel() else 0 for value, piece in zip(values, passed[step], strict=True)])
+            for step, name in enumerate(names)
+        ]
+
+    return [course("r", 1), course("g", 0)]
+
+
+def _all_reduced(how: Reduction) -> RingForm:
+    def found(values: Sequence[Given]) -> list[Tensor]:
+        size = len(values)
+        each = len(values[0].parts) // size
+        order = [[(piece // each - 1 - step) % size for step in range(size)] for piece in range(size * each)]
+        whole = torch.cat([summed([values[rank].parts[piece] for rank in ranks], how) for piece, ranks in enumerate(order)])
+        return [how.finish(whole, size)] * size
+
+    return RingForm(found, _courses, partial(_announced, -1), -1)
+
+
+def _gathered(values: Sequence[Given]) -> list[list[Tensor]]:
+    return [[torch.cat(list(value.parts)) for value in values]] * len(values)
+
+
+def _gather_courses(values: Sequence[Given]) -> list[Course]:
+    size = len(values)
+    names = [f"g{step}" for step in range(2 * (size - 1))]
+    return [
+        [
+            (name, [each.passes(name, values[(rank - step // 2) % size].parts[step % 2]) for rank, each in enumerate(values)])
+            for step, name in enumerate(names)
+        ]
+    ]
+
+
+def _announced(direction: int, begins: Sequence[float], values: Sequence[Given]) -> AnnouncedRing:
+    return AnnouncedRing(list(begins), [value.notice for value in values], direction, _UNDER_WAY)
+
+
+_GATHERED = RingForm(_gathered, _gather_courses, partial(_announced, 1), 1)
 
 
 def _segments(flat: Tensor, ranks: int) -> list[Tensor]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.port import Port
-from polyrhythm.core.shared_memory import Operation
+from polyrhythm.process_group.messages.algorithms.closed import Course, FreeRing, Given, RingForm, in_closed_form, summed
 from polyrhythm.process_group.messages.algorithms.costs import Cost, Costs, depth, doublings
 from polyrhythm.process_group.messages.matching import Matching
 from polyrhythm.process_group.messages.party import Party
@@ -48,17 +47,13 @@ class OwnAlgorithms:
         if _at_once(party.size, flat.numel() * flat.element_size()):
             everyones = await _exchange_all(party, flat, "all")
             return how.finish(_fold(everyones, how), party.size)
-        if party.closed is not None and how.operation is Operation.SUM:
-            group = Group(party.topic, party.members, party.rank)
-            total = await party.port.reduce(flat.clone(), party.topic, group, party.closed)
-            if total is not None:
-                party.tally.nbytes += party.closed.traffic(flat, party.size, party.topic)[0] // party.size
-                return how.finish(total, party.size)
         return await self.around(party, flat, how)
 
     async def around(self, party: Party, flat: Tensor, how: Reduction) -> Tensor:
         """The reduction of everyone's `flat`, around a ring."""
         parts = list(torch.tensor_split(flat, party.size))
+        if (found := await in_closed_form(party, parts, _all_reduced(how))) is not None:
+            return cast(Tensor, found)
         parts[party.rank] = await self.reduce_scatter(party, parts, how)
         return torch.cat(await self.all_gather(party, parts[party.rank]))
 
@@ -67,6 +62,8 @@ class OwnAlgorithms:
         size, rank = party.size, party.rank
         if size == 1:
             return how.finish(parts[0].clone(), 1)
+        if (found := await in_closed_form(party, parts, _scattered(how))) is not None:
+            return cast(Tensor, found)
         passed = parts[(rank - 1) % size].clone()
         for step in range(size - 1):
             await party.send((rank + 1) % size, f"r{step}", passed)
@@ -76,6 +73,8 @@ class OwnAlgorithms:
 
     async def all_gather(self, party: Party, own: Tensor) -> list[Tensor]:
         """Everyone's `own`, by rank, around a ring; they may differ in size."""
+        if (closed := await in_closed_form(party, [own], _GATHERED)) is not None:
+            return cast(list[Tensor], closed)
         size, rank = party.size, party.rank
         found = {rank: own.clone()}
         for step in range(size - 1):
@@ -140,6 +139,50 @@ class OwnAlgorithms:
             await party.send((party.rank + reach) % party.size, f"w{reach}")
             await party.receive((party.rank - reach) % party.size, f"w{reach}")
             reach <<= 1
+
+
+def _sum_course(values: Sequence[Given]) -> Course:
+    size = len(values)
+    names = [f"r{step}" for step in range(size - 1)]
+    return [
+        (name, [each.passes(name, each.parts[(rank - 1 - step) % size]) for rank, each in enumerate(values)])
+        for step, name in enumerate(names)
+    ]
+
+
+def _gather_course(values: Sequence[Given], parts: Sequence[Tensor]) -> Course:
+    size = len(values)
+    names = [f"g{step}" for step in range(size - 1)]
+    return [(name, [each.passes(name, parts[(rank - step) % size]) for rank, each in enumerate(values)]) for step, name in enumerate(names)]
+
+
+def _sums(values: Sequence[Given], how: Reduction) -> list[Tensor]:
+    """Part k is added up from member k + 1 on."""
+    size = len(values)
+    order = [[(part + 1 + step) % size for step in range(size)] for part in range(size)]
+    return [how.finish(summed([values[rank].parts[part] for rank in order[part]], how), size) for part in range(size)]
+
+
+def _free(begins: Sequence[float], values: Sequence[Given]) -> FreeRing:
+    return FreeRing(list(begins))
+
+
+def _scattered(how: Reduction) -> RingForm:
+    return RingForm(lambda values: _sums(values, how), lambda values: [_sum_course(values)], _free)
+
+
+def _all_reduced(how: Reduction) -> RingForm:
+    def courses(values: Sequence[Given]) -> list[Course]:
+        return [_sum_course(values), _gather_course(values, values[0].parts)]
+
+    return RingForm(lambda values: [torch.cat(_sums(values, how))] * len(values), courses, _free)
+
+
+def _gathered(values: Sequence[Given]) -> list[list[Tensor]]:
+    return [[each.parts[0] for each in values]] * len(values)
+
+
+_GATHERED = RingForm(_gathered, lambda values: [_gather_course(values, [each.parts[0] for each in values])], _free)
 
 
 def _at_once(ranks: int, nbytes: int) -> bool:
