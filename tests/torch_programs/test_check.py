@@ -48,6 +48,8 @@ ASIDE = {
     "context_loss": "mean-over-wrong-ranks",
 }
 """Written with the others, and run once when the detectors were complete."""
+WITHOUT_TWIN = {"accelerate_loop"}
+"""Ranks that take whole batches in turn, which one process takes one after the other."""
 CORRECT = sorted(path.stem for path in (HERE / "correct").glob("*.py"))
 
 
@@ -69,7 +71,7 @@ def test_a_fault_that_was_kept_aside_is_named(name: str) -> None:
 def test_nothing_is_found_in_a_correct_script(name: str) -> None:
     found = checked("correct", name)
     assert found.findings == []
-    assert found.norms  # it was compared with one process
+    assert found.norms or name in WITHOUT_TWIN  # it was compared with one process
 
 
 def test_each_planted_script_has_a_cause_with_reports() -> None:

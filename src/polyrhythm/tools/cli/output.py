@@ -52,10 +52,11 @@ def print_steps(outcomes: Sequence[Outcome]) -> None:
     if found.rows:
         out = console()
         out.print("\nA step of a rank, and what it sends and waits for on each mesh axis:")
-        _print_rows(found.columns, found.rows)
+        print_rows(found.columns, found.rows)
 
 
-def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table without lines."""
     from rich.table import Table
 
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
@@ -68,7 +69,7 @@ def print_grid(grid: Grid) -> None:
     """The settings that were tried with each system, their results, and the choice."""
     out = console()
     out.print(grid.heading, style="bold")
-    _print_rows(grid.columns, grid.rows)
+    print_rows(grid.columns, grid.rows)
     out.print(f"{grid.remark}\n" if grid.remark else "")
 
 

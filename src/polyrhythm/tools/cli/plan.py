@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyrhythm.errors import CompositionError
 from polyrhythm.tools.cli.complete import complete_systems
 from polyrhythm.tools.cli.failures import guarded
 from polyrhythm.tools.cli.groups import PrintOptions, RuntimeOptions, grouped
@@ -87,7 +88,6 @@ class SearchOptions:
     def request(self, target: str, out: Path | None) -> PlanRequest:
         """The request for a plan. Raises PolyrhythmErrors for what cannot be."""
         from polyrhythm.core.units import duration, size
-        from polyrhythm.errors import CompositionError
         from polyrhythm.tools.cli.pairs import pairs
         from polyrhythm.tools.planner.objective import Prices
         from polyrhythm.tools.planner.plan import HERE, PlanRequest, workers_of
@@ -116,15 +116,27 @@ class SearchOptions:
 @guarded
 @grouped
 def plan(job: Job, target: Goal, arguments: Arguments = None, *, search: SearchOptions, out: Where = None, shown: PrintOptions) -> None:
-    """Search for the way of training that brings JOB to a target with the least time, bytes, money or energy on given machines."""
+    """Search for the way of training that brings JOB to a target with the least time, bytes, money or energy on given machines.
+
+    JOB may be a script of torch.distributed that calls `pr.join()` without a system: systems for that axis, and numbers of ranks.
+    """
     from polyrhythm.core.kernel.stopping import exit_code as interrupted
     from polyrhythm.core.kernel.stopping import latest
+    from polyrhythm.tools.cli.plan_script import ScriptPlanning, plan_script
     from polyrhythm.tools.cli.planning import Planning
     from polyrhythm.tools.cli.prepare import directory, typed
+    from polyrhythm.tools.cli.scripts import is_script
     from polyrhythm.tools.planner.answer import INTERRUPTED as STOPPED
     from polyrhythm.tools.planner.plan import HERE
 
     request = search.request(target, out)
+    if is_script(job):
+        if search.verify:
+            raise CompositionError(
+                f"--verify {search.verify} times steps of jobs, and {job} is a script: leave it out, and see simulate --measure."
+            )
+        planning = ScriptPlanning(request, job, tuple(arguments or ()))
+        raise typer.Exit(plan_script(planning, directory(out), shown.as_json, shown.watched))
     device = None if search.device == HERE else search.device
     asked = typed(job, arguments, max(request.workers), RuntimeOptions("simulator", search.network, device))
     again = shlex.join(["polyrhythm", *sys.argv[1:]])

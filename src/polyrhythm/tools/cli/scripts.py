@@ -159,7 +159,7 @@ class Scripts:
 
     def fitting(self, strategies: Mapping[str, Strategy | None], given: Typed) -> dict[str, Strategy | None]:
         """The strategies that ranks can have: all workers exchange messages with each other, and there are no servers."""
-        return {name: each for name, each in strategies.items() if each is not None and _exchanges(each)}
+        return {name: each for name, each in strategies.items() if each is not None and exchanges(each)}
 
     @contextmanager
     def prepared(self, given: Typed, metric: str) -> Iterator[PreparedScript]:
@@ -182,5 +182,6 @@ def _facts(given: Typed) -> dict[str, str]:
     return {"job sha256": sha256(Path(given.job).read_bytes()).hexdigest(), **file_facts(given.where)}
 
 
-def _exchanges(strategy: Strategy) -> bool:
+def exchanges(strategy: Strategy) -> bool:
+    """True if ranks can have it: all workers exchange messages with each other, and there are no servers."""
     return not strategy.shares_memory and strategy.workers(2) == 2 and not StrategyPlan.of(strategy, unplaced(2), 0).servers
