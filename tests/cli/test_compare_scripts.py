@@ -78,3 +78,48 @@ def test_a_script_as_it_is_is_compared_over_networks_ranks_and_devices(polyrhyth
         (n, each) for each in ("lan", "lan", "slow", "slow") for n in (2, 3)
     ]
     assert len(set(compared["places"])) == 8
+
+
+def test_a_plan_finds_the_system_and_the_ranks_that_reach_a_printed_target(polyrhythm: Any, joins: Path) -> None:
+    command = (
+        "plan",
+        joins,
+        "--to",
+        "loss=4",
+        "--workers",
+        "2,3",
+        "--network",
+        "slow",
+        "--systems",
+        "allreduce,local-sgd",
+        "--jobs",
+        1,
+        "--json",
+    )
+    result = polyrhythm(*command)
+    assert result.code == 0, result.err
+    plan = json.loads(result.out)
+    best, *others = plan["choices"]
+    assert best["system"] == "local-sgd"
+    assert all(best["seconds"] <= each["seconds"] for each in others)
+    assert best["torchrun"].startswith("POLYRHYTHM_SYSTEM=")
+    assert any(name.startswith("allreduce") for name in plan["others"]) or any(each["system"] == "allreduce" for each in others)
+
+
+def test_a_plan_without_a_way_to_the_target_says_why(polyrhythm: Any, joins: Path) -> None:
+    result = polyrhythm("plan", joins, "--to", "loss=0.000001", "--workers", "2", "--systems", "local-sgd", "--jobs", 1)
+    assert result.code == 1
+    assert "not local-sgd × 2: it ended before, the best was" in result.out
+
+
+@pytest.mark.parametrize(("option", "words"), [("--memory=2GB", "--memory is for jobs"), ("--verify=2", "--verify 2 times steps of jobs")])
+def test_options_that_a_script_has_no_use_for_are_refused(polyrhythm: Any, joins: Path, option: str, words: str) -> None:
+    result = polyrhythm("plan", joins, "--to", "loss=1", option)
+    assert result.code == 2
+    assert words in result.err
+
+
+def test_a_script_on_real_processes_is_refused(polyrhythm: Any, joins: Path) -> None:
+    result = polyrhythm("compare", joins, "--on", "processes")
+    assert result.code == 2
+    assert "runs in virtual time" in result.err
