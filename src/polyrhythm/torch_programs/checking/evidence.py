@@ -35,8 +35,10 @@ class LayoutEvidence:
 
     @property
     def floor(self) -> float:
-        """What is allowed in any case, by the coarsest type in which the program computes."""
+        """What is allowed in any case, by the coarsest type in which the program computes, or reduces in the backward pass."""
         types = {each for seen in self.layout.ranks.values() for each in seen.computed} or {torch.float32}
+        moved = (each for seen in self.layout.ranks.values() for each in seen.moved if each.how and each.backward)
+        types |= {each.dtype for each in moved if each.dtype in _ULPS}
         return max(_ULPS.get(each, 64) * torch.finfo(each).eps for each in types)
 
 
