@@ -123,3 +123,9 @@ def test_a_script_on_real_processes_is_refused(polyrhythm: Any, joins: Path) -> 
     result = polyrhythm("compare", joins, "--on", "processes")
     assert result.code == 2
     assert "runs in virtual time" in result.err
+
+
+def test_run_says_what_runs_a_script(polyrhythm: Any, joins: Path) -> None:
+    result = polyrhythm("run", joins)
+    assert result.code == 2
+    assert "`polyrhythm simulate` runs it in virtual time" in result.err

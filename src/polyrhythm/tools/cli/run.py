@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from polyrhythm.core.kernel.crew import Crew
+from polyrhythm.errors import CompositionError
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, PrintOptions, RuntimeOptions, grouped
 from polyrhythm.tools.cli.options import Arguments, Changing, Job, Out, Seed, System
@@ -55,7 +56,13 @@ def run(
     from polyrhythm.tools.cli.prepare import directory, prepared, typed
     from polyrhythm.tools.cli.presets import compose
     from polyrhythm.tools.cli.record import COMPARISON
+    from polyrhythm.tools.cli.scripts import is_script
 
+    if is_script(job):
+        raise CompositionError(
+            f"{job} is a script of torch.distributed: `polyrhythm simulate` runs it in virtual time, and torchrun on real processes; "
+            f"{job}:NAME is a training function in it."
+        )
     strategy, logged = compose(system, pairs(own.options or [], "--option")), loggers(log or ())
     wanted, given = checkpoints.wanted(), typed(job, arguments, workers, where)
     again = given.command("run", before=["--system", system], after=["--seed", str(seed), *own.arguments()])
