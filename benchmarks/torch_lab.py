@@ -3,8 +3,8 @@
     python benchmarks/torch_lab.py --congestion reno --json torch_lab.json
 
 `torch_timed.py` runs unchanged in both. What ranks compute is measured once (`simulate --measure`), on one rank at a time and without the
-lab. Networks, sizes and the targets, 15 % in the median and 25 % at worst, were fixed before the first run. One that stands still is ended
-by `torch_timed.py` itself, which prints the lines at which its threads wait.
+lab. Networks, sizes and the targets, 15 % in the median and 25 % at worst, were fixed before the first run. `torch_timed.py` prints
+where its threads wait if it stands still; once the lab stood still without that, and was ended after `STILL` seconds.
 """
 
 from __future__ import annotations
