@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
 import torch
 
@@ -13,7 +14,7 @@ from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.view import View, ViewChange
 from polyrhythm.core.strategy import Strategy
-from polyrhythm.core.training.change_verdict import Facts, judged
+from polyrhythm.core.training.change_verdict import NONE, Facts, judged
 from polyrhythm.core.training.run import attempt
 from polyrhythm.hardware import Fleet, Mixed, Profile
 from polyrhythm.hardware.faults import Crash
@@ -74,3 +75,29 @@ def test_a_lost_worker_has_used_what_the_others_have_of_it(own: Facts, other: Fa
     change = ViewChange(before, before.without("worker/2"), frozenset(["worker/2"]), () if lost is None else (("worker/2", lost),))
     found = judged(change, before.members, {"worker/0": own, "worker/1": other})
     assert found.used["worker/2"]["passes"][0][4] == used
+
+
+def test_a_step_that_was_taken_over_from_the_donor_is_completed_when_the_next_view_begins() -> None:
+    before = View.of(workers(3))
+    change = ViewChange(before, before.without("worker/2"), frozenset(["worker/2"]), (("worker/2", 6),))
+    behind, ahead = (msgspec.structs.replace(facts(done, done, rank=rank), progress=(done, 0)) for rank, done in enumerate((6, 7)))
+    assert judged(change, before.members, {"worker/0": behind, "worker/1": ahead}).began == {"worker/0": 7, "worker/1": 7}
+
+
+def test_who_joins_and_is_interrupted_has_completed_the_steps_of_its_donor() -> None:
+    """A loss comes after the newcomer has entered the view, and before it has attached its models."""
+    before = View.of(workers(3))
+    change = ViewChange(before, before.without("worker/1"), frozenset(["worker/1"]), (("worker/1", 6),))
+    newcomer = msgspec.structs.replace(facts(0, 0), progress=(NONE,))
+    found = judged(change, before.members[:2], {"worker/0": msgspec.structs.replace(facts(6, 6), progress=(6, 0)), "worker/2": newcomer})
+    assert (found.donor, found.takers, found.began) == ("worker/0", ["worker/2"], {"worker/0": 6, "worker/2": 6})
+
+
+def test_who_joined_and_is_in_its_first_step_keeps_the_batch_that_it_holds() -> None:
+    """It has completed no step itself, and is not behind: it began with those of the others."""
+    before = View.of(workers(3))
+    change = ViewChange(before, before.without("worker/1"), frozenset(["worker/1"]), (("worker/1", 6),))
+    own = msgspec.structs.replace(facts(6, 6, began=(6, 6, 6)), paced=True, progress=(6, 0))
+    newcomer = msgspec.structs.replace(own, completed=0, exchanged=0, began={})
+    used = judged(change, before.members, {"worker/0": own, "worker/2": newcomer}).used
+    assert [used[name]["passes"][0][4:6] for name in before.members] == [[0, 1], [0, 0], [0, 1]]

@@ -39,8 +39,8 @@ class ChangeVerdict(msgspec.Struct, frozen=True):
     """The decision of the first of a view: `donor` gives its state to the `takers`, which continue from it and repeat nothing.
 
     `furthest` is as in `HandOver`. `used` is what each member of the view before has used of the data, lost ones too. Takers that are
-    `beginners` have no state yet. `began` are the steps that the members of the next view have completed, and `gone` the servers that
-    somebody knows to be lost.
+    `beginners` have no state yet. `began` are the steps that the members of the next view have completed, takers with the donor's state,
+    and `gone` the servers that somebody knows to be lost.
     """
 
     donor: str
@@ -65,22 +65,23 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
     takers = [name for name in view.members if found[name].progress < newest]
     known = {name: facts for name, facts in found.items() if facts.used is not None}  # else it was interrupted before it began
     survivors = [name for name in before if name in known and name in view.members]
-    stepping = [name for name in survivors if name in takers and found[name].progress[:-1] < newest[:-1]]  # and not in a call
+    attached = [name for name in survivors if name in takers and found[name].progress != (NONE,)]
+    stepping = [name for name in attached if found[name].progress[:-1] < newest[:-1]]  # and not in a call
     behind = next(iter(stepping), None)
     reference = found[behind or donor]
     lost = used_at(reference.used, completed=behind is not None)
     exchanged = max(facts.exchanged for facts in known.values())
     began = next((facts.began for facts in known.values() if facts.began), {})
-    completed = {name: max(facts.completed, began.get(name, 0)) for name, facts in known.items()}
+    completed = {name: max(facts.completed, began.get(name, 0)) for name, facts in known.items() if facts.progress != (NONE,)}
 
-    furthest = max(survivors, key=lambda name: found[name].completed, default=donor)
-    pace = found[furthest].completed if all(found[name].paced for name in survivors) and not stepping else 0
+    furthest = max(survivors, key=lambda name: completed.get(name, 0), default=donor)
+    pace = completed[furthest] if all(found[name].paced for name in survivors) and not stepping else 0
 
     def used_by(name: str) -> StateTree:
-        if name in stepping and found[name].completed + 1 >= found[furthest].completed:
+        if name in stepping and completed[name] + 1 >= completed[furthest]:
             return used_at(known[name].used, completed=True)
         if name in known:
-            ahead = name in stepping or (name in survivors and found[name].completed < pace)
+            ahead = name in stepping or (name in survivors and completed.get(name, pace) < pace)
             return used_at(known[furthest].used) if ahead else known[name].used
         if name not in steps or (reference.alike and behind is not None):
             return lost
@@ -90,6 +91,6 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
 
     used = {name: used_by(name) for name in before}
     beginners = [name for name in takers if found[name].progress == (NONE,)]
-    here = {name: completed.get(name, max(completed.values())) for name in view.members}
+    here = {name: completed.get(name, max(completed.values())) + (name in stepping) for name in view.members}
     gone = sorted({name for facts in found.values() for name in facts.gone})
     return ChangeVerdict(donor, takers, max(found[name].clock for name in found), used, beginners, here, gone)

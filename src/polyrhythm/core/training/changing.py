@@ -135,12 +135,15 @@ class _Carried:
     kept: Sequence[Kept] = ()
     at_cut: bool = False
 
-    def take(self, state: StateTree, kept: Sequence[Kept]) -> None:
-        """Continue from a donor's state, and send later what this worker has `kept` back; a step that the donor has completed is over."""
+    def take(self, state: StateTree, kept: Sequence[Kept], completed: int) -> None:
+        """Continue from a donor's state, with which so many steps are `completed`, and send later what this worker has `kept` back.
+
+        A step that the donor has completed is over.
+        """
         progress, facts = tuple(state["progress"]), self.facts
         if facts.used is not None and facts.progress[:-1] < progress[:-1]:
-            facts = structs.replace(facts, used=used_at(facts.used, completed=True), completed=facts.completed + 1)
-        self.facts = structs.replace(facts, progress=progress)
+            facts = structs.replace(facts, used=used_at(facts.used, completed=True))
+        self.facts = structs.replace(facts, progress=progress, completed=completed)
         self.state, self.own, self.kept = state, False, kept
 
 
@@ -231,7 +234,8 @@ class ChangingCrew:
             context.perform(give(port, [name for name in verdict.takers if name not in beginners], _STATE, carried.state))
             context.perform(give(port, beginners, _STATE, between))
         elif port.name in verdict.takers:
-            carried.take(context.perform(taken(port, verdict.donor, _STATE)), self.worker.kept_back() if carried.own else carried.kept)
+            state, kept = context.perform(taken(port, verdict.donor, _STATE)), self.worker.kept_back() if carried.own else carried.kept
+            carried.take(state, kept, verdict.began[port.name])
         self.plan = self.plan.changed(view.members, context.crew.locations(view.members), verdict.gone)
         carried.left += [context.perform(taken(port, name, _LEFT)) for name in leavers if port.name == view.first]
         if carried.at_cut:
