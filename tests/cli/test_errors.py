@@ -56,7 +56,6 @@ def check(result: Any, code: int, *words: str) -> None:
         (["--on", "processes", "--device", "a100"], ["--device a100 is for --on simulator"]),
         (["--device", "cdua"], ["No device is called 'cdua'", "Did you mean 'cuda'"]),
         (["--device", "none.json"], ["The device file 'none.json' cannot be read"]),
-        (["--workers", "0"], ["--workers 0", "give 1 or more"]),
         (["--network", "slow", "--timeout", "5"], ["--timeout 5 is for real processes", "--on processes"]),
         (["--on", "processes", "--timeout", "-1"], ["timeout=-1"]),
         (["--on", "simulator", "--set", "epoch=1"], ["'epoch'", "Did you mean 'epochs'"]),
@@ -130,3 +129,9 @@ def test_a_run_that_failed_still_prints_its_json(polyrhythm: Any, job: Any) -> N
     assert '"error":"' in result.out
     assert result.out.count("\n") == 1
     check(type(result)(result.code, "", result.err), 1, "loss")
+
+
+def test_a_number_of_workers_that_cannot_be_is_refused_as_other_values_of_options_are(polyrhythm: Any, tiny: Path) -> None:
+    refused = polyrhythm("run", tiny, "--workers", "0")
+    assert refused.code == 2
+    assert "give 1 or more" in refused.err

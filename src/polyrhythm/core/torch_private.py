@@ -199,10 +199,7 @@ def store_of(group: Any) -> Store:
 
 
 def have_monitored_barriers(kind: type) -> None:
-    """Let `torch.distributed.monitored_barrier` call that of a group of `kind`: torch looks whether the backend's name is "gloo".
-
-    For all other groups it does what it did.
-    """
+    """Let `torch.distributed.monitored_barrier` call that of groups of `kind`, and of these alone: torch looks for the name "gloo"."""
     known: Any = torch.distributed.distributed_c10d
     theirs = known.monitored_barrier
 
@@ -220,8 +217,7 @@ def have_monitored_barriers(kind: type) -> None:
 
 def factor_of(op: Any) -> float | Tensor:
     """The factor of a PREMUL_SUM, which `ReduceOp` shows in its pickled state alone."""
-    factor: float | Tensor = op.__getstate__()[1]
-    return factor
+    return op.__getstate__()[1]  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -283,11 +279,7 @@ def module_state(given: tuple[Any, ...] = ()) -> tuple[Any, ...]:
 
 
 def forget_shardings() -> None:
-    """Empty DTensor's caches of the calling thread, which keep the process groups of its meshes.
-
-    A process that another thread forks deletes what belongs to this one, and the destructor of a gloo group waits there for its threads,
-    which no fork takes along.
-    """
+    """Empty DTensor's caches of this thread, which keep groups: in a fork by another thread that of gloo waits for ever."""
     if "torch.distributed.tensor" in sys.modules:
         debug: Any = importlib.import_module("torch.distributed.tensor.debug")
         debug._clear_sharding_prop_cache()

@@ -79,7 +79,7 @@ class Waiting(NamedTuple):
     rates: tuple[float, ...]
 
 
-class Sums(Protocol):
+class LateResults(Protocol):
     """Sums that come later than the exchanges that begin them."""
 
     @property
@@ -115,7 +115,7 @@ class Offers:
     """Gradients where they lie, without one vector of them."""
     late: Late | None = None
     """Responses to updates some steps later; without it `exchange` returns them itself."""
-    sums: Sums | None = None
+    sums: LateResults | None = None
     """Sums that come later than the exchanges that begin them."""
     tensors: Tensors | None = None
     """Gradients tensor by tensor."""

@@ -87,13 +87,8 @@ def join(
     not join.
     """
     if (here := seat()) is not None:
-        return join_seat(
-            here,
-            systems.resolve(strategy or here.usual() or _usual()),
-            whole_number("seed", seed, "the same at all ranks"),
-            group,
-            checkpoints,
-        )
+        chosen = systems.resolve(strategy or here.usual() or _usual())
+        return join_seat(here, chosen, whole_number("seed", seed, "the same at all ranks"), group, checkpoints)
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
     leave_failed()

@@ -23,7 +23,7 @@ Course = Sequence[tuple[str, Sequence[int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RingInput:
     """What a member gives: `parts`, and the bytes of a message of an empty tensor and of a notice, without the name of the step."""
 
     parts: Sequence[Tensor]
@@ -35,7 +35,7 @@ class Given:
         return self.header + len(step) + part.numel() * part.element_size()
 
 
-class Clock(Protocol):
+class RingClock(Protocol):
     """When each member has passed all on around a ring, one course after another."""
 
     def passed(self, begins: Sequence[float], course: Course, latency: float, bandwidth: float) -> list[float]:
@@ -95,23 +95,23 @@ class AnnouncedRing:
 class RingForm:
     """The closed form of what goes around a ring in one or two courses."""
 
-    found: Callable[[Sequence[Given]], Sequence[Any]]
-    courses: Callable[[Sequence[Given]], Sequence[Course]]
-    clock: Callable[[Sequence[float], Sequence[Given]], Clock]
+    found: Callable[[Sequence[RingInput]], Sequence[Any]]
+    courses: Callable[[Sequence[RingInput]], Sequence[Course]]
+    clock: Callable[[Sequence[float], Sequence[RingInput]], RingClock]
     direction: int = 0
     """How many ranks on the messages go whose receivers announce them; 0 if they do not."""
 
-    def results(self, values: Sequence[Given]) -> Sequence[Any]:
+    def results(self, values: Sequence[RingInput]) -> Sequence[Any]:
         """What each has found, and the bytes that it has sent for it."""
         return [(found, nbytes) for found, (nbytes, _) in zip(self.found(values), self.traffic(values), strict=True)]
 
-    def ends(self, begins: Sequence[float], values: Sequence[Given], latency: float, bandwidth: float) -> Sequence[float]:
+    def ends(self, begins: Sequence[float], values: Sequence[RingInput], latency: float, bandwidth: float) -> Sequence[float]:
         now, clock = begins, self.clock(begins, values)
         for course in self.courses(values):
             now = clock.passed(now, course, latency, bandwidth)
         return now
 
-    def traffic(self, values: Sequence[Given]) -> Sequence[tuple[int, int]]:
+    def traffic(self, values: Sequence[RingInput]) -> Sequence[tuple[int, int]]:
         size, steps = len(values), [step for course in self.courses(values) for step in course]
         sent = [[sizes[rank] for _, sizes in steps if sizes[rank]] for rank in range(size)]
         if self.direction:
@@ -129,7 +129,7 @@ async def in_closed_form(party: Party, parts: Sequence[Tensor], form: RingForm) 
     """This member's result, where the runtime charges `form` in the place of messages; else None."""
     empty = Message(f"{party.topic}//{party.rank}", text=party.call.signature, tensors=(torch.empty(0),))
     notice = wire_bytes(Message(f"{party.topic}/?{party.rank}"))
-    own = Given([part.clone() for part in parts], wire_bytes(empty), notice)
+    own = RingInput([part.clone() for part in parts], wire_bytes(empty), notice)
     group = Group(party.topic, party.members, party.rank)
     found = await party.port.exchange(own, party.topic, group, form)
     if found is None:

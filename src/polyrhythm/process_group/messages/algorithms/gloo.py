@@ -17,7 +17,7 @@ from torch import Tensor
 from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.process_group.messages.algorithms.announced import AnnouncedMatching
-from polyrhythm.process_group.messages.algorithms.closed import AnnouncedRing, Course, Given, RingForm, in_closed_form, summed
+from polyrhythm.process_group.messages.algorithms.closed import AnnouncedRing, Course, RingForm, RingInput, in_closed_form, summed
 from polyrhythm.process_group.messages.algorithms.costs import Cost, Costs, depth, doublings
 from polyrhythm.process_group.messages.party import Party
 from polyrhythm.process_group.operations import Reduction, apply
@@ -223,7 +223,7 @@ async def _around(
                 sends[step] = await _offer(party, to, f"{name}{step}", piece)
 
 
-def _courses(values: Sequence[Given]) -> list[Course]:
+def _courses(values: Sequence[RingInput]) -> list[Course]:
     """Of a sum: each chunk goes down the ring until it is whole, and once more around."""
     size, pieces = len(values), values[0].parts
     each = len(pieces) // size
@@ -240,7 +240,7 @@ def _courses(values: Sequence[Given]) -> list[Course]:
 
 
 def _all_reduced(how: Reduction) -> RingForm:
-    def found(values: Sequence[Given]) -> list[Tensor]:
+    def found(values: Sequence[RingInput]) -> list[Tensor]:
         size = len(values)
         each = len(values[0].parts) // size
         order = [[(piece // each - 1 - step) % size for step in range(size)] for piece in range(size * each)]
@@ -250,11 +250,11 @@ def _all_reduced(how: Reduction) -> RingForm:
     return RingForm(found, _courses, partial(_announced, -1), -1)
 
 
-def _gathered(values: Sequence[Given]) -> list[list[Tensor]]:
+def _gathered(values: Sequence[RingInput]) -> list[list[Tensor]]:
     return [[torch.cat(list(value.parts)) for value in values]] * len(values)
 
 
-def _gather_courses(values: Sequence[Given]) -> list[Course]:
+def _gather_courses(values: Sequence[RingInput]) -> list[Course]:
     size = len(values)
     names = [f"g{step}" for step in range(2 * (size - 1))]
     return [
@@ -265,7 +265,7 @@ def _gather_courses(values: Sequence[Given]) -> list[Course]:
     ]
 
 
-def _announced(direction: int, begins: Sequence[float], values: Sequence[Given]) -> AnnouncedRing:
+def _announced(direction: int, begins: Sequence[float], values: Sequence[RingInput]) -> AnnouncedRing:
     return AnnouncedRing(list(begins), [value.notice for value in values], direction, _UNDER_WAY)
 
 

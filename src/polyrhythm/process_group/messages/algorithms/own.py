@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.kernel.port import Port
-from polyrhythm.process_group.messages.algorithms.closed import Course, FreeRing, Given, RingForm, in_closed_form, summed
+from polyrhythm.process_group.messages.algorithms.closed import Course, FreeRing, RingForm, RingInput, in_closed_form, summed
 from polyrhythm.process_group.messages.algorithms.costs import Cost, Costs, depth, doublings
 from polyrhythm.process_group.messages.matching import Matching
 from polyrhythm.process_group.messages.party import Party
@@ -141,7 +141,7 @@ class OwnAlgorithms:
             reach <<= 1
 
 
-def _sum_course(values: Sequence[Given]) -> Course:
+def _sum_course(values: Sequence[RingInput]) -> Course:
     size = len(values)
     names = [f"r{step}" for step in range(size - 1)]
     return [
@@ -150,20 +150,20 @@ def _sum_course(values: Sequence[Given]) -> Course:
     ]
 
 
-def _gather_course(values: Sequence[Given], parts: Sequence[Tensor]) -> Course:
+def _gather_course(values: Sequence[RingInput], parts: Sequence[Tensor]) -> Course:
     size = len(values)
     names = [f"g{step}" for step in range(size - 1)]
     return [(name, [each.passes(name, parts[(rank - step) % size]) for rank, each in enumerate(values)]) for step, name in enumerate(names)]
 
 
-def _sums(values: Sequence[Given], how: Reduction) -> list[Tensor]:
+def _sums(values: Sequence[RingInput], how: Reduction) -> list[Tensor]:
     """Part k is added up from member k + 1 on."""
     size = len(values)
     order = [[(part + 1 + step) % size for step in range(size)] for part in range(size)]
     return [how.finish(summed([values[rank].parts[part] for rank in order[part]], how), size) for part in range(size)]
 
 
-def _free(begins: Sequence[float], values: Sequence[Given]) -> FreeRing:
+def _free(begins: Sequence[float], values: Sequence[RingInput]) -> FreeRing:
     return FreeRing(list(begins))
 
 
@@ -172,13 +172,13 @@ def _scattered(how: Reduction) -> RingForm:
 
 
 def _all_reduced(how: Reduction) -> RingForm:
-    def courses(values: Sequence[Given]) -> list[Course]:
+    def courses(values: Sequence[RingInput]) -> list[Course]:
         return [_sum_course(values), _gather_course(values, values[0].parts)]
 
     return RingForm(lambda values: [torch.cat(_sums(values, how))] * len(values), courses, _free)
 
 
-def _gathered(values: Sequence[Given]) -> list[list[Tensor]]:
+def _gathered(values: Sequence[RingInput]) -> list[list[Tensor]]:
     return [[each.parts[0] for each in values]] * len(values)
 
 

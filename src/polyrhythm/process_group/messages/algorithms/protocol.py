@@ -15,7 +15,7 @@ from polyrhythm.process_group.messages.party import Doing, Party
 from polyrhythm.process_group.operations import Reduction
 
 
-class Peers(Protocol):
+class PeerMessages(Protocol):
     """Sends and receives between the members of a group."""
 
     async def listen(self) -> None:
@@ -39,7 +39,7 @@ class Algorithms(Protocol):
     def costs(self) -> Costs:
         """By formula, with all collectives below."""
 
-    def peers(self, port: Port, topic: str, members: Sequence[str], within: float | None) -> Peers:
+    def peers(self, port: Port, topic: str, members: Sequence[str], within: float | None) -> PeerMessages:
         """Those of one member."""
 
     async def all_reduce(self, party: Party, flat: Tensor, how: Reduction) -> Tensor:
