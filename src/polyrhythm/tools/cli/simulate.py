@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -61,6 +62,11 @@ Goal = Annotated[
 _LINES = 12
 
 
+def _refuse_options(options: Sequence[str] | None, system: object) -> None:
+    if options and system is None:
+        raise CompositionError(f"--option {options[0]} is an option of a system, and none was given: give --system NAME.")
+
+
 @guarded
 @grouped
 def simulate(
@@ -103,19 +109,16 @@ def simulate(
     from polyrhythm.torch_programs.rank_settings import RankSettings
     from polyrhythm.torch_programs.simulate import main_of
 
-    if options and system is None:
-        raise CompositionError(f"--option {options[0]} is an option of a system, and none was given: give --system NAME.")
-    strategy = None if system is None else compose(system, pairs(options or (), "--option"))
-    goal = None if target is None else parse_target(target)
+    _refuse_options(options, system)
+    goal, strategy = target and parse_target(target), system and compose(system, pairs(options or (), "--option"))
     on = Simulator(network=network or "lan", devices=device or "cpu-core", seed=seed, faults=read_faults(fault or (), faults))
-    settings = RankSettings(strategy, "" if goal is None else goal.metric, steps)
+    settings = RankSettings(strategy or None, goal.metric if goal else "", steps)
     kept = directory(out, COMPARISON)
-    run = ProgramRun(
-        main_of(command[0], tuple(command[1:])), workers, on, settings, timeline, measure=measure, memory=memory, per_node=per_node
-    )
+    main = main_of(command[0], tuple(command[1:]))
+    run = ProgramRun(main, workers, on, settings, timeline, measure=measure, memory=memory, per_node=per_node)
     with reserved(shown.as_json), progress(1, shown.watched) as begin:
         tried = run.attempt(kept, begin(run.system))
-    status = ended(tried, shown.as_json, kept, remarks=(NOT_CHARGED,), further=_show_more, target=goal, code=_status)
+    status = ended(tried, shown.as_json, kept, remarks=(NOT_CHARGED,), further=_show_more, target=goal or None, code=_status)
     if measure is not None and not status:
         notice(f"the times of what the ranks compute are in {measure}: --device {quote(str(measure))} charges them")
     raise typer.Exit(status)

@@ -6,21 +6,17 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from polyrhythm.core.kernel.effects import Effect, Receive, Send, Spawn
 from polyrhythm.core.kernel.message import Delivery, Message
-from polyrhythm.core.kernel.port import Port
-from polyrhythm.core.kernel.view import View
-from polyrhythm.core.protocols.served_weights import ServedWeights
 from polyrhythm.core.protocols.state import ServerCheckpoints
-from polyrhythm.core.protocols.topology import Agreement, ServerEndpoint
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.driven import driven
 from polyrhythm.topology.server_ring.key_cache import KnownKeys
+from polyrhythm.topology.server_ring.led_part import LedPart
 from polyrhythm.topology.server_ring.range_clocks import RangeClocks
 from polyrhythm.topology.server_ring.ring_records import LIST, RingMessage, control_message
-from polyrhythm.topology.server_ring.shard_copy import ShardCopy
 from polyrhythm.topology.server_ring.step_order import StepOrder
 from polyrhythm.topology.servers.server_records import (
     REQUESTS,
@@ -35,39 +31,6 @@ from polyrhythm.topology.servers.server_records import (
     to_numbers,
 )
 from polyrhythm.topology.servers.server_shard import PendingPush, ServerShard
-
-
-@dataclass(frozen=True, slots=True)
-class RoleSettings:
-    """The pieces that have been agreed on, what servers respond, and how many lists of keys they remember."""
-
-    agreement: Agreement
-    responses: ServedWeights
-    lists: int
-
-
-class LedPart(Protocol):
-    """A primary's view of its part, which is a `ShardRole`."""
-
-    shard: int
-    settings: RoleSettings
-    base: Port
-    port: Port
-    endpoint: ServerEndpoint
-    view: View
-    left: set[str]
-    copy: ShardCopy
-    earlier: StateTree
-
-    @property
-    def over(self) -> bool:
-        """True if no worker needs this part any more."""
-
-    async def receive(self) -> Delivery:
-        """The next message about this part."""
-
-    def export(self) -> StateTree:
-        """The newest state of this part."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from polyrhythm.core.kernel.latch import Latch
 from polyrhythm.core.protocols.losses import follow_losses
 from polyrhythm.core.protocols.topology import ServerEndpoint
 from polyrhythm.topology.server_ring.chain import chains
-from polyrhythm.topology.server_ring.primary import RoleSettings
+from polyrhythm.topology.server_ring.led_part import RoleSettings
 from polyrhythm.topology.server_ring.shard_role import ShardRole
 
 

@@ -18,7 +18,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.topology.families import SERVED
 from polyrhythm.topology.server_ring.delayed_client import DelayedClient
 from polyrhythm.topology.server_ring.hash_ring import HashRing
-from polyrhythm.topology.server_ring.primary import RoleSettings
+from polyrhythm.topology.server_ring.led_part import RoleSettings
 from polyrhythm.topology.server_ring.ring_channel import RingChannel
 from polyrhythm.topology.server_ring.ring_link import RingLink
 from polyrhythm.topology.server_ring.ring_server import RingServer

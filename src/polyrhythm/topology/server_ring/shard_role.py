@@ -13,7 +13,8 @@ from polyrhythm.core.protocols.snapshots import Snapshots
 from polyrhythm.core.protocols.topology import ServerEndpoint
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.server_ring.chain import Chain
-from polyrhythm.topology.server_ring.primary import Primary, RoleSettings
+from polyrhythm.topology.server_ring.led_part import RoleSettings
+from polyrhythm.topology.server_ring.primary import Primary
 from polyrhythm.topology.server_ring.ring_records import INBOX, RingMessage, control_message, scope_of
 from polyrhythm.topology.server_ring.shard_copy import ShardCopy
 from polyrhythm.topology.servers.server_records import to_numbers
