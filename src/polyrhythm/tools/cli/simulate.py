@@ -17,6 +17,7 @@ from polyrhythm.tools.cli.options import DeviceName, Fault, Faults, NetworkName,
 
 if TYPE_CHECKING:
     from polyrhythm.core.records.outcome import Outcome
+    from polyrhythm.core.strategy.strategy import Strategy
 
 Command = Annotated[list[str], typer.Argument(metavar="[--] SCRIPT [ARGUMENT ...]", help="The script and its arguments.")]
 Ranks = Annotated[
@@ -62,9 +63,14 @@ Goal = Annotated[
 _LINES = 12
 
 
-def _refuse_options(options: Sequence[str] | None, system: object) -> None:
+def _chosen(system: str | None, options: Sequence[str] | None) -> Strategy | None:
+    """The system of ranks that join without naming one. Raises CompositionError for options of none."""
+    from polyrhythm.tools.cli.pairs import pairs
+    from polyrhythm.tools.cli.presets import compose
+
     if options and system is None:
         raise CompositionError(f"--option {options[0]} is an option of a system, and none was given: give --system NAME.")
+    return None if system is None else compose(system, pairs(options or (), "--option"))
 
 
 @guarded
@@ -101,24 +107,21 @@ def simulate(
     from polyrhythm.tools.cli.ending import ended
     from polyrhythm.tools.cli.faults import faults as read_faults
     from polyrhythm.tools.cli.output import reserved
-    from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.prepare import directory
-    from polyrhythm.tools.cli.presets import compose
     from polyrhythm.tools.cli.record import COMPARISON
     from polyrhythm.torch_programs.program_run import NOT_CHARGED, ProgramRun
     from polyrhythm.torch_programs.rank_settings import RankSettings
     from polyrhythm.torch_programs.simulate import main_of
 
-    _refuse_options(options, system)
-    goal, strategy = target and parse_target(target), system and compose(system, pairs(options or (), "--option"))
+    strategy, goal = _chosen(system, options), None if target is None else parse_target(target)
     on = Simulator(network=network or "lan", devices=device or "cpu-core", seed=seed, faults=read_faults(fault or (), faults))
-    settings = RankSettings(strategy or None, goal.metric if goal else "", steps)
+    settings = RankSettings(strategy, goal.metric if goal else "", steps)
     kept = directory(out, COMPARISON)
     main = main_of(command[0], tuple(command[1:]))
     run = ProgramRun(main, workers, on, settings, timeline, measure=measure, memory=memory, per_node=per_node)
     with reserved(shown.as_json), progress(1, shown.watched) as begin:
         tried = run.attempt(kept, begin(run.system))
-    status = ended(tried, shown.as_json, kept, remarks=(NOT_CHARGED,), further=_show_more, target=goal or None, code=_status)
+    status = ended(tried, shown.as_json, kept, remarks=(NOT_CHARGED,), further=_show_more, target=goal, code=_status)
     if measure is not None and not status:
         notice(f"the times of what the ranks compute are in {measure}: --device {quote(str(measure))} charges them")
     raise typer.Exit(status)
