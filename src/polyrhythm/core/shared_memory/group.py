@@ -76,16 +76,16 @@ class MemoryGroup:
         In order they are one vector, which is summed as `reduce` does. With `kept` (as many elements) they are as they were after a sum
         that is given up.
         """
-        done, start, whole = list[Tensor](), 0, sum(map(Tensor.numel, parts))
+        done, start, whole = 0, 0, sum(map(Tensor.numel, parts))
         try:
             for run in [list(parts)] if parts and sum(map(_NBYTES, parts)) <= CHUNK else _runs(parts):
                 end = start + sum(map(Tensor.numel, run))
                 how = ReduceSpec(int(Operation.SUM), divisor, rotated, start, whole, None if kept is None else kept[start:end])
                 self._reduce_run(run, how)
-                done, start = [*done, *run], end
+                done, start = done + len(run), end
         except ConnectionAbortedError:
             if kept is not None:
-                for part, before in zip(done, torch.split(kept[:start], list(map(Tensor.numel, done))), strict=True):
+                for part, before in zip(parts[:done], torch.split(kept[:start], list(map(Tensor.numel, parts[:done]))), strict=True):
                     part.copy_(before)
             raise
         torch.autograd.graph.increment_version(list(parts))

@@ -214,17 +214,21 @@ class Hierarchical:
         numbered = [(number, ranks) for number, ranks in enumerate(groups) if ranks]
         self.outer.check(len(numbered))
         self._refuse_unequal(sorted({len(ranks) for _, ranks in numbered}))
-        inner, servers = list[tuple[Participants, ExchangePlan]](), 0
+        inner = list[tuple[Participants, ExchangePlan]]()
+        first, servers = participants.first_server, 0
         for number, ranks in numbered:
             self.inner.check(len(ranks))
             members = tuple(participants.members[rank] for rank in ranks)
             places = tuple(participants.locations[rank] for rank in ranks)
             began = tuple(participants.at_first[rank] for rank in at_first[min(number, len(at_first) - 1)])
-            own = Participants(f"{participants.name}g{number}", members, places, seed, participants.first_server, began)
-            servers = servers or len(self.inner.among(own).servers)
-            own = replace(own, first_server=participants.first_server + number * servers)
-            inner.append((own, self.inner.among(own)))
-        first = participants.first_server + servers * max(len(groups), len(at_first))  # also those of groups that are empty now
+            own = Participants(f"{participants.name}g{number}", members, places, seed, first + number * servers, began)
+            plan = self.inner.among(own)
+            if number and not servers and plan.servers:  # the groups before it are empty now, and their servers have the first numbers
+                own = replace(own, first_server=first + number * len(plan.servers))
+                plan = self.inner.among(own)
+            servers = len(plan.servers)
+            inner.append((own, plan))
+        first += servers * max(len(groups), len(at_first))  # also those of groups that are empty now
         leading = tuple(participants.at_first[ranks[0]] for ranks in at_first)
         participants = replace(participants, first_server=first, began=leading)
         if self.served:
