@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.modules.module import register_module_forward_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -373,9 +374,31 @@ def test_what_fsdp2_was_asked_for_is_known_of_its_module() -> None:
 def test_the_random_tracker_of_dtensor_is_taken_and_put_back() -> None:
     from torch.distributed.tensor import _random
 
-    assert torch_private.module_state() == (_random._rng_tracker,)
-    assert torch_private.module_state(("other",)) == ("other",) == (_random._rng_tracker,)
-    torch_private.module_state((None,))
+    tracker, *hooks = torch_private.module_state()
+    assert tracker is _random._rng_tracker
+    assert torch_private.module_state(("other", *hooks)) == ("other", *hooks)
+    assert _random._rng_tracker == "other"  # type: ignore[comparison-overlap]
+    torch_private.module_state((tracker, *hooks))
+
+
+@uses("separate_hooks", "_global_forward_hooks")
+def test_hooks_of_all_modules_and_optimizers_are_separated_and_put_back() -> None:
+    calls: list[str] = []
+
+    def run() -> list[str]:
+        calls.clear()
+        layer = nn.Linear(1, 1)
+        layer(torch.ones(1))
+        torch.optim.SGD(layer.parameters()).step()
+        return calls
+
+    before = torch_private.module_state()
+    torch_private.separate_hooks()
+    register_module_forward_hook(lambda module, args, out: calls.append("forward"))
+    register_optimizer_step_post_hook(lambda optimizer, args, kwargs: calls.append("step"))
+    assert run() == ["forward", "step"]
+    torch_private.module_state(before)
+    assert run() == []
 
 
 @uses("at_end_of_backward", "Variable._execution_engine.queue_callback")

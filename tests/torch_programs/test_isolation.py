@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
+from torch.nn.modules.module import register_module_forward_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 from typer.testing import CliRunner
 
@@ -44,6 +47,25 @@ def everyones(main: Callable[[int], Any], ranks: int = 4) -> list[Any]:
 
 def others_run() -> None:
     dist.all_reduce(torch.ones(2, dtype=torch.float32))
+
+
+
+def test_hooks_of_all_modules_and_optimizers_are_those_of_a_rank() -> None:
+    def main(rank: int) -> list[str]:
+        calls: list[str] = []
+        if rank:
+            register_module_forward_hook(lambda module, args, out: calls.append("forward"))
+            register_optimizer_step_post_hook(lambda optimizer, args, kwargs: calls.append("step"))
+        layer = torch.nn.Linear(1, 1)
+        others_run()
+        for _ in range(rank):
+            layer(torch.ones(1))
+            torch.optim.SGD(layer.parameters()).step()
+            time.sleep(1)
+        return calls
+
+    assert everyones(main, ranks=3) == [[], ["forward", "step"], 2 * ["forward", "step"]]
+    assert not torch.nn.modules.module._global_forward_hooks
 
 
 def draws(draw: Callable[[], Any], seed: Callable[[int], Any]) -> tuple[list[Any], list[Any]]:

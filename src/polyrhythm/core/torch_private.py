@@ -268,14 +268,41 @@ WorldState: Any = _needed(torch.distributed.distributed_c10d, "_World")
 """The class of `_world`, the groups of a process."""
 
 
+_MODULE_HOOKS = (
+    "_global_buffer_registration_hooks",
+    "_global_module_registration_hooks",
+    "_global_parameter_registration_hooks",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_hooks_always_called",
+    "_global_forward_hooks_with_kwargs",
+)
+_OPTIMIZER_HOOKS = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
+_hooks_of_modules = attrgetter(*_MODULE_HOOKS, "_global_is_full_backward_hook")
+_hooks_of_optimizers = attrgetter(*_OPTIMIZER_HOOKS)
+
+
 def module_state(given: tuple[Any, ...] = ()) -> tuple[Any, ...]:
-    """The variables of torch's modules that belong to one rank: DTensor's random tracker. With `given`, set them so."""
+    """The variables of torch's modules that belong to one rank: DTensor's random tracker, and the hooks of all modules and of all
+    optimizers. With `given`, set them so."""
     random = sys.modules.get("torch.distributed.tensor._random")  # importing it takes seconds
-    if random is None:
-        return (None,)
     if given:
-        (random._rng_tracker,) = given  # type: ignore[attr-defined]
-    return (random._rng_tracker,)
+        tracker, of_modules, of_optimizers = given
+        vars(torch.nn.modules.module).update(zip((*_MODULE_HOOKS, "_global_is_full_backward_hook"), of_modules, strict=True))
+        vars(every).update(zip(_OPTIMIZER_HOOKS, of_optimizers, strict=True))
+        if random is not None:
+            random._rng_tracker = tracker  # type: ignore[attr-defined]
+    tracker = None if random is None else random._rng_tracker  # type: ignore[attr-defined]
+    return tracker, _hooks_of_modules(torch.nn.modules.module), _hooks_of_optimizers(every)
+
+
+def separate_hooks() -> None:
+    """Let the rank that begins add to its own hooks of all modules and of all optimizers, such as those of `CommDebugMode`."""
+    for where, names in ((torch.nn.modules.module, _MODULE_HOOKS), (every, _OPTIMIZER_HOOKS)):
+        for name in names:
+            setattr(where, name, getattr(where, name).copy())
 
 
 def forget_shardings() -> None:
