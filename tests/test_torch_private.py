@@ -374,14 +374,33 @@ def test_what_fsdp2_was_asked_for_is_known_of_its_module() -> None:
 def test_the_random_tracker_of_dtensor_is_taken_and_put_back() -> None:
     from torch.distributed.tensor import _random
 
-    tracker, *hooks = torch_private.module_state()
+    *hooks, (tracker, handlers) = before = torch_private.module_state()
     assert tracker is _random._rng_tracker
-    assert torch_private.module_state(("other", *hooks)) == ("other", *hooks)
+    assert torch_private.module_state((*hooks, ("other", handlers))) == (*hooks, ("other", handlers))
     assert _random._rng_tracker == "other"  # type: ignore[comparison-overlap]
-    torch_private.module_state((tracker, *hooks))
+    torch_private.module_state(before)
 
 
-@uses("separate_hooks", "_global_forward_hooks")
+@uses("module_state", "_custom_op_handlers")
+@uses("separate_module_state", "_custom_op_handlers")
+def test_the_operations_of_dtensor_are_separated_put_back_and_made_anew() -> None:
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor.parallel import loss, loss_parallel
+
+    dispatcher: Any = DTensor._op_dispatcher
+    *hooks, (tracker, handlers) = before = torch_private.module_state()
+    torch_private.separate_module_state()
+    with loss_parallel():
+        assert len(dispatcher._custom_op_handlers) > len(handlers)
+        torch_private.module_state((*hooks, (tracker, None)))
+        assert dispatcher._custom_op_handlers.keys() == handlers.keys()
+        torch_private.module_state(before)
+        assert dispatcher._custom_op_handlers is handlers
+        dispatcher._custom_op_handlers = handlers | dict.fromkeys(loss.customized_loss_ops)  # which it takes out
+    torch_private.module_state(before)
+
+
+@uses("separate_module_state", "_global_forward_hooks")
 def test_hooks_of_all_modules_and_optimizers_are_separated_and_put_back() -> None:
     calls: list[str] = []
 
@@ -393,7 +412,7 @@ def test_hooks_of_all_modules_and_optimizers_are_separated_and_put_back() -> Non
         return calls
 
     before = torch_private.module_state()
-    torch_private.separate_hooks()
+    torch_private.separate_module_state()
     register_module_forward_hook(lambda module, args, out: calls.append("forward"))
     register_optimizer_step_post_hook(lambda optimizer, args, kwargs: calls.append("step"))
     assert run() == ["forward", "step"]

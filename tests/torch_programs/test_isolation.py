@@ -49,7 +49,6 @@ def others_run() -> None:
     dist.all_reduce(torch.ones(2, dtype=torch.float32))
 
 
-
 def test_hooks_of_all_modules_and_optimizers_are_those_of_a_rank() -> None:
     def main(rank: int) -> list[str]:
         calls: list[str] = []
@@ -66,6 +65,19 @@ def test_hooks_of_all_modules_and_optimizers_are_those_of_a_rank() -> None:
 
     assert everyones(main, ranks=3) == [[], ["forward", "step"], 2 * ["forward", "step"]]
     assert not torch.nn.modules.module._global_forward_hooks
+
+
+def test_the_operations_of_loss_parallel_are_those_of_a_rank() -> None:
+    def main(rank: int) -> int:
+        from torch.distributed.tensor import DTensor
+        from torch.distributed.tensor.parallel import loss_parallel
+
+        time.sleep(rank)
+        with loss_parallel():
+            time.sleep(2)
+        return len(DTensor._op_dispatcher._custom_op_handlers)
+
+    assert len(set(everyones(main, ranks=3))) == 1
 
 
 def draws(draw: Callable[[], Any], seed: Callable[[int], Any]) -> tuple[list[Any], list[Any]]:

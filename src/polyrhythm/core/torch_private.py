@@ -285,21 +285,34 @@ _hooks_of_optimizers = attrgetter(*_OPTIMIZER_HOOKS)
 
 
 def module_state(given: tuple[Any, ...] = ()) -> tuple[Any, ...]:
-    """The variables of torch's modules that belong to one rank: DTensor's random tracker, and the hooks of all modules and of all
-    optimizers. With `given`, set them so."""
-    random = sys.modules.get("torch.distributed.tensor._random")  # importing it takes seconds
+    """The variables of torch's modules that belong to one rank: the hooks of all modules and of all optimizers, DTensor's random tracker
+    and what it does for single operations. With `given`, set them so."""
     if given:
-        tracker, of_modules, of_optimizers = given
+        of_modules, of_optimizers, of_tensors = given
         vars(torch.nn.modules.module).update(zip((*_MODULE_HOOKS, "_global_is_full_backward_hook"), of_modules, strict=True))
         vars(every).update(zip(_OPTIMIZER_HOOKS, of_optimizers, strict=True))
-        if random is not None:
-            random._rng_tracker = tracker  # type: ignore[attr-defined]
-    tracker = None if random is None else random._rng_tracker  # type: ignore[attr-defined]
-    return tracker, _hooks_of_modules(torch.nn.modules.module), _hooks_of_optimizers(every)
+        _set_state_of_tensors(*of_tensors)
+    return _hooks_of_modules(torch.nn.modules.module), _hooks_of_optimizers(every), _state_of_tensors()
 
 
-def separate_hooks() -> None:
-    """Let the rank that begins add to its own hooks of all modules and of all optimizers, such as those of `CommDebugMode`."""
+def _state_of_tensors() -> tuple[Any, Any]:
+    api: Any = sys.modules.get("torch.distributed.tensor")  # importing it takes seconds
+    return (None, None) if api is None else (api._random._rng_tracker, api.DTensor._op_dispatcher._custom_op_handlers)
+
+
+def _set_state_of_tensors(tracker: Any, handlers: Any) -> None:
+    api: Any = sys.modules.get("torch.distributed.tensor")
+    if api is not None:
+        api._random._rng_tracker = tracker
+        dispatcher = api.DTensor._op_dispatcher
+        dispatcher._custom_op_handlers = type(dispatcher)()._custom_op_handlers if handlers is None else handlers
+
+
+def separate_module_state() -> None:
+    """Let the rank that begins change its own hooks of all modules and of all optimizers, such as those of `CommDebugMode`, and its own
+    operations of DTensor, such as those of `loss_parallel`."""
+    tracker, handlers = _state_of_tensors()
+    _set_state_of_tensors(tracker, handlers and handlers.copy())
     for where, names in ((torch.nn.modules.module, _MODULE_HOOKS), (every, _OPTIMIZER_HOOKS)):
         for name in names:
             setattr(where, name, getattr(where, name).copy())

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from polyrhythm.core.simulator.randomness import Randomness
-from polyrhythm.core.torch_private import module_state, separate_hooks
+from polyrhythm.core.torch_private import module_state, separate_module_state
 
 _SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
     (torch.get_default_dtype, torch.set_default_dtype),
@@ -103,7 +103,7 @@ class ProcessState(Randomness):
 
 def separate() -> None:
     """Let the program that begins change its own lists of arguments, folders, hooks, loggers and their handlers, not those of all."""
-    separate_hooks()
+    separate_module_state()
     sys.argv, sys.path = list(sys.argv), list(sys.path)
     logging.root.handlers = list(logging.root.handlers)
     logging.Logger.manager.loggerDict = dict(logging.Logger.manager.loggerDict)
