@@ -420,6 +420,24 @@ def test_hooks_of_all_modules_and_optimizers_are_separated_and_put_back() -> Non
     assert run() == []
 
 
+@uses("profiler_called_by", "_prepare_profiler, _enable_profiler, _disable_profiler")
+def test_profilers_begin_and_end_with_what_is_put_in_place() -> None:
+    called: list[str] = []
+
+    def noted(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        return lambda theirs: lambda *args, **kwargs: (called.append(name), theirs(*args, **kwargs))[1]
+
+    names = ["_prepare_profiler", "_enable_profiler", "_disable_profiler"]
+    for profiler in (torch.autograd.profiler.profile, torch.profiler.profile):
+        called.clear()
+        with torch_private.profiler_called_by({name: noted(name) for name in names}), profiler() as profile:
+            torch.ones(2).sum()
+        assert called == names
+        assert len(profile.key_averages()) > 0
+    with torch.autograd.profiler.profile():
+        assert called == names
+
+
 @uses("at_end_of_backward", "Variable._execution_engine.queue_callback")
 def test_calls_are_made_at_the_end_of_a_backward_pass() -> None:
     made: list[int] = []

@@ -238,3 +238,38 @@ def test_the_exit_code_of_a_rank_is_named_and_is_that_of_the_command(tmp_path: P
     script = tmp_path / "exits.py"
     script.write_text("import sys, torch.distributed as dist\ndist.init_process_group('gloo')\nsys.exit(7 * dist.get_rank())\n")
     assert CliRunner().invoke(app, ["simulate", "--workers", "2", str(script)]).exit_code == 7
+
+
+@pytest.mark.parametrize("profile", [torch.autograd.profiler.profile, torch.profiler.profile])
+def test_one_rank_at_a_time_has_the_profiler_and_others_record_nothing(profile: Callable[[], Any], tmp_path: Path) -> None:
+    def main(rank: int) -> tuple[int, int]:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            with profile() as all_at_once:
+                others_run()
+        for turn in range(3):
+            if turn == rank:
+                with profile() as alone:
+                    torch.ones(2) + torch.ones(2)
+            others_run()
+        all_at_once.export_chrome_trace(str(tmp_path / f"{rank}.json"))
+        assert all("Profile one rank at a time" in str(each.message) for each in told)
+        return len(all_at_once.key_averages()), len(alone.key_averages())
+
+    found = everyones(main, ranks=3)
+    assert found[0][0] > 0
+    assert [together for together, _ in found[1:]] == [0, 0]
+    assert all(alone > 0 for _, alone in found)
+
+
+def test_a_rank_that_fails_gives_the_profiler_back() -> None:
+    def main() -> None:
+        torch.profiler.profile().start()
+        raise ValueError("in the midst of it")
+
+    for _ in range(2):
+        with pytest.raises(WorkerFailed, match="in the midst of it"):
+            pr.simulate(main, ranks=2)
+    with torch.profiler.profile() as after:
+        torch.ones(2).sum()
+    assert len(after.key_averages()) > 0

@@ -24,6 +24,7 @@ from polyrhythm.torch_programs.in_place_of_python import process_of_ranks
 from polyrhythm.torch_programs.in_place_of_torch import groups_of_ranks
 from polyrhythm.torch_programs.launch import ranks_of_launches
 from polyrhythm.torch_programs.memory import Memory, modules_followed
+from polyrhythm.torch_programs.profiles import profiles_of_ranks
 from polyrhythm.torch_programs.program import Copies, Main, environment
 from polyrhythm.torch_programs.rank_settings import PLAIN, RankSettings
 from polyrhythm.torch_programs.ranks import memory_here
@@ -99,6 +100,7 @@ class ProgramRun:
                 libraries_divided(),
                 virtual_clocks(),
                 steps_counted(),
+                profiles_of_ranks(),
                 ranks_of_launches(),
                 modules_followed(memory_here),
             ):
