@@ -107,7 +107,7 @@ class MemoryCollectives:
         else:
             whole = torch.empty(self._ranks * output.numel(), dtype=output.dtype)
         self._group.broadcast(whole, root)
-        output.detach().copy_(whole.view(self._ranks, -1)[self._rank].view(output.shape))
+        output.data.copy_(whole.view(self._ranks, -1)[self._rank].view(output.shape))
 
     def scatter_reduced(self, pairs: Sequence[tuple[Tensor, Tensor]], how: Reduction) -> None:
         """For each pair (output, input of P times its size): part `rank` of the reduced input into the output."""
@@ -124,7 +124,7 @@ class MemoryCollectives:
         else:
             whole = how.scaled(whole)
             self._reduce(whole, whole, how)
-            output.detach().copy_(torch.split(whole, [own.numel() for own in owns])[self._rank].view(output.shape))
+            output.data.copy_(torch.split(whole, [own.numel() for own in owns])[self._rank].view(output.shape))
 
     def exchange_lists(self, outputs: Sequence[Tensor], owns: Sequence[Tensor]) -> None:
         """Tensor k of `owns` to rank k, and what rank k has for me into output k; all may differ in size."""
@@ -169,7 +169,7 @@ class MemoryCollectives:
             to = (self._rank + distance) % self._ranks
             works.append(self._transfers.send(owns[to], to, _ALL_TO_ALL))
         if fits:
-            outputs[self._rank].detach().copy_(owns[self._rank].detach().reshape(outputs[self._rank].shape))
+            outputs[self._rank].data.copy_(owns[self._rank].detach().reshape(outputs[self._rank].shape))
         for work in works:
             work.wait()
         if not fits:
@@ -185,12 +185,13 @@ class MemoryCollectives:
 
     def _spread(self, everyones: Tensor, outputs: Sequence[Tensor]) -> None:
         for output, piece in zip(outputs, everyones, strict=True):
-            output.detach().copy_(piece.view(output.shape))
+            output.data.copy_(piece.view(output.shape))
 
 
 def flattened(tensor: Tensor) -> Tensor:
-    """The numbers of `tensor` one after another: itself where it is so, else a copy. Autograd does not see what happens to it."""
-    return tensor.detach().contiguous()
+    """The numbers of `tensor` one after another: itself where it is so, else a copy. Autograd does not see what happens to it, nor does
+    a backward pass for which it was saved, as with gloo."""
+    return tensor.data.contiguous()
 
 
 def replace_sparse(tensor: Tensor, indices: Tensor, values: Tensor) -> None:
@@ -201,4 +202,4 @@ def replace_sparse(tensor: Tensor, indices: Tensor, values: Tensor) -> None:
 
 def put_back(tensor: Tensor, flat: Tensor) -> None:
     if flat.data_ptr() != tensor.data_ptr():
-        tensor.detach().copy_(flat.view(tensor.shape))
+        tensor.data.copy_(flat.view(tensor.shape))

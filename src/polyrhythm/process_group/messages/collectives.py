@@ -103,4 +103,4 @@ def _joined(tensors: Iterable[Tensor]) -> Tensor:
 def _fill(tensors: Sequence[Tensor], value: Tensor) -> None:
     """Write `value` (numel,) into `tensors`, one after another."""
     for tensor, piece in zip(tensors, torch.split(value, [tensor.numel() for tensor in tensors]), strict=True):
-        tensor.detach().copy_(piece.view(tensor.shape))
+        tensor.data.copy_(piece.view(tensor.shape))

@@ -141,4 +141,4 @@ def fill(work: Receiving, message: Message | None) -> None:
             "many elements, and sends and receives the same order."
         )
     for output, value in zip(work.outputs, message.tensors, strict=True):
-        output.detach().copy_(value.view(output.shape))
+        output.data.copy_(value.view(output.shape))

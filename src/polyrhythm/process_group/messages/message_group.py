@@ -58,7 +58,7 @@ class MessageGroup(PythonGroup[Doing]):
         self._members = tuple(worker(each) for each in members)
         self._within = within
         self._limit = None if within == default_pg_timeout else within.total_seconds()
-        self._issued = 0
+        self._issued = self._roll_calls = 0
         self._topic = f"pg/{name}"
         self._algorithms = algorithms
         self._turns = Turns(algorithms.at_once)
@@ -89,9 +89,11 @@ class MessageGroup(PythonGroup[Doing]):
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Return when all have come. Raises RunError at rank 0, which names those who have not within `timeout`."""
-        seconds = (timeout or self._within).total_seconds()
+        seconds = (self._within if timeout is None else timeout).total_seconds()
         call = self._call("monitored_barrier")
-        self._desk.perform(roll_call(self._party(call, BytesSent()), seconds, wait_all_ranks), call)
+        self._roll_calls += 1  # who came too late to one is not in the next
+        party = replace(self._party(call, BytesSent()), topic=f"{self._topic}/roll call {self._roll_calls}")
+        self._desk.perform(roll_call(party, seconds, wait_all_ranks), call)
 
     def shutdown(self) -> None:
         """Wait for what was issued."""

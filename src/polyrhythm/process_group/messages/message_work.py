@@ -47,7 +47,7 @@ class MessageWork(GroupWork):
         if not self.done.is_open:
             raise self.call.late_wait(self._desk.rank, timeout.total_seconds())
         if self._future is not None:
-            self._future.complete()
+            self._future.complete(self.outputs, self.error)
         if self.error is not None:
             raise self.error
         return True
@@ -64,7 +64,7 @@ class MessageWork(GroupWork):
         Within a backward pass the caller may be C++, whose wait would let nobody continue: it is completed at the end of the pass, before.
         """
         if self._future is None:
-            self._future = AwaitedFuture(self.wait, lambda: self.outputs)
+            self._future = AwaitedFuture(self.wait)
             if backward_pass() >= 0:
                 at_end_of_backward(self._future.settle)
         return self._future
@@ -75,32 +75,47 @@ class ReceiveWork(MessageWork, PeerWork):
 
 
 class AwaitedFuture(Future[Any]):
-    """A future whose wait is the runtime's."""
+    """A future whose wait is the runtime's, and so are those of the futures that are chained to it."""
 
-    def __new__(cls, await_it: Callable[[], bool], value: Callable[[], Any]) -> AwaitedFuture:
+    def __new__(cls, await_it: Callable[[], bool]) -> AwaitedFuture:
         return super().__new__(cls)
 
-    def __init__(self, await_it: Callable[[], bool], value: Callable[[], Any]) -> None:
+    def __init__(self, await_it: Callable[[], bool]) -> None:
         super().__init__()
         self._await_it = await_it
-        self._value = value
-        self._completed = False
 
     def wait(self) -> Any:
         """The value, when it is there; raises the error."""
         self._await_it()
-        return self._value()
+        return super().wait()
+
+    def then(self, callback: Callable[[Future[Any]], Any]) -> AwaitedFuture:
+        """The value of `callback`, which is called when this one is done."""
+        chained = AwaitedFuture(self._await_it)
+
+        def call(_: Future[Any]) -> None:
+            try:
+                value = callback(self)
+            except Exception as error:
+                chained.set_exception(error)
+            else:
+                chained.set_result(value)
+
+        self.add_done_callback(call)
+        return chained
 
     def settle(self) -> None:
         """Wait, and call what is chained; an error is passed on through the future."""
         try:
             self._await_it()
         except Exception as error:
-            self._completed = True
-            self.set_exception(error)
+            self.complete(None, error)
 
-    def complete(self) -> None:
+    def complete(self, value: Any, error: Exception | None) -> None:
         """It is done: call what is chained."""
-        if not self._completed:
-            self._completed = True
-            self.set_result(self._value())
+        if self.done():
+            return
+        if error is not None:
+            self.set_exception(error)
+        else:
+            self.set_result(value)
