@@ -299,6 +299,12 @@ def wrappers(rank: int, ranks: int) -> None:
     dist.broadcast(both, 0)
     assert both.a.tolist() == [ranks] * 3
     assert both.b.tolist() == [2 * ranks] * 3
+    whole = TwoTensor(torch.empty(3 * ranks), torch.empty(3 * ranks))
+    dist.all_gather_single(whole, both)
+    assert whole.a.tolist() == [ranks] * 3 * ranks
+    assert whole.b.tolist() == [2 * ranks] * 3 * ranks
+    dist.reduce_scatter_single(both, whole)
+    assert both.b.tolist() == [2 * ranks**2] * 3
     with pytest.raises(CompositionError, match="TwoTensor"):
         dist.reduce(both, 0)
 

@@ -33,8 +33,8 @@ def dense(*tensors: Tensor) -> None:
     for tensor in tensors:
         if type(tensor) is not Tensor and wraps_tensors(type(tensor)):
             raise CompositionError(
-                f"A {type(tensor).__name__} was given to a collective of polyrhythm: give the tensors in it; only all_reduce and broadcast "
-                "take it whole."
+                f"A {type(tensor).__name__} was given to a collective of polyrhythm: give the tensors in it; only all_reduce, broadcast, "
+                "and the all-gather and reduce-scatter of one tensor take it whole."
             )
         if tensor.layout != torch.strided or tensor.device.type != "cpu":
             raise CompositionError(

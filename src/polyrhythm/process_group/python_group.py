@@ -176,11 +176,11 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
 
     def all_gather_single(self, output: Tensor, own: Tensor, opts: AllgatherOptions) -> dist.Work:
         """Gather everyone's input, one after another, into one tensor."""
-        return self._gather_flat([(output, own)], [output], opts)
+        return self._gather_flat([output], [own], opts)
 
     def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
         """Gather several inputs, each into one tensor."""
-        return self._gather_flat(list(zip(outputs, inputs, strict=True)), outputs, opts)
+        return self._gather_flat(outputs, inputs, opts)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: GatherOptions) -> dist.Work:
         """Gather everyone's input into the list of outputs of the root."""
@@ -217,11 +217,11 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
 
     def reduce_scatter_single(self, output: Tensor, own: Tensor, opts: ReduceScatterOptions) -> dist.Work:
         """Part `rank` of the reduction into the output."""
-        return self._scatter_reduced([(output, own)], [output], opts)
+        return self._scatter_reduced([output], [own], opts)
 
     def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: ReduceScatterOptions) -> dist.Work:
         """Reduce and scatter several inputs, each into its output."""
-        return self._scatter_reduced(list(zip(outputs, inputs, strict=True)), outputs, opts)
+        return self._scatter_reduced(outputs, inputs, opts)
 
     def all_to_all_single(
         self, output: Tensor, own: Tensor, output_splits: list[int], input_splits: list[int], opts: AllToAllOptions
@@ -254,14 +254,15 @@ class PythonGroup(dist.ProcessGroup, Generic[R]):
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
-    def _gather_flat(self, pairs: list[tuple[Tensor, Tensor]], outputs: Any, opts: AllgatherOptions) -> dist.Work:
+    def _gather_flat(self, outputs: list[Tensor], inputs: list[Tensor], opts: AllgatherOptions) -> dist.Work:
+        pairs = list(zip(check.unwrapped(outputs), check.unwrapped(inputs), strict=True))
         for output, own in pairs:
             check.dense(output, own)
             check.parts(output, own, self.size())
         return self._issue(Issue("all_gather", lambda made: made.gather_flat(pairs), outputs, (outputs,)), opts)
 
-    def _scatter_reduced(self, pairs: list[tuple[Tensor, Tensor]], outputs: Any, opts: ReduceScatterOptions) -> dist.Work:
-        how = reduction(opts.reduceOp)
+    def _scatter_reduced(self, outputs: list[Tensor], inputs: list[Tensor], opts: ReduceScatterOptions) -> dist.Work:
+        how, pairs = reduction(opts.reduceOp), list(zip(check.unwrapped(outputs), check.unwrapped(inputs), strict=True))
         for output, own in pairs:
             check.dense(output, own)
             check.parts(own, output, self.size())
