@@ -48,3 +48,21 @@ def test_nothing_is_left_in_the_place_of_torch() -> None:
     simulated(data_parallel, 2)
     assert before == (torch.distributed.distributed_c10d._world, torch.distributed.TCPStore, __import__("time").time)
     assert not torch.distributed.is_initialized()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.*deprecated:DeprecationWarning", "ignore:Using `torch.compile\\(module\\)`:UserWarning")
+def test_code_that_is_to_be_compiled_is_run_as_it_is() -> None:
+    def main() -> None:
+        @torch.compile(fullgraph=True)
+        def doubled(x: torch.Tensor) -> torch.Tensor:
+            return 2 * x
+
+        module = torch.nn.Linear(2, 2)
+        module.compile(fullgraph=True)
+        function = torch.compile(torch.sin, fullgraph=True)
+        x = torch.ones(2)
+        assert doubled(x).tolist() == [2.0, 2.0]
+        assert function(x).equal(x.sin())
+        assert module(x).equal(torch.nn.functional.linear(x, module.weight, module.bias))
+
+    pr.simulate(main, ranks=2)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
@@ -106,6 +107,15 @@ def _file(path: str, *others: Any) -> MeetingStore:
     return store
 
 
+def _not_compiled(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.compile. Operations of ranks are counted one by one, so that torch leaves their code as it is; "fullgraph" would raise then."""
+
+    def compile_where_it_is_no_rank(model: Any = None, **how: Any) -> Any:
+        return theirs(model, **(how if current() is None else how | {"fullgraph": False}))
+
+    return compile_where_it_is_no_rank
+
+
 def _hash() -> MeetingStore:
     rank = current()
     assert rank is not None
@@ -125,6 +135,7 @@ def groups_of_ranks() -> Iterator[None]:
             setattr(where, name, value)
             undo.callback(setattr, where, name, before)
 
+        put(torch, "compile", _not_compiled(torch.compile))
         for kind, make in stores.items():
             for where in (dist, c10d, import_module("torch.distributed.rendezvous")):
                 if hasattr(where, kind):

@@ -111,7 +111,7 @@ class AwaitedFuture(Future[Any]):
         except Exception as error:
             self.complete(None, error)
 
-    def complete(self, value: Any, error: Exception | None) -> None:
+    def complete(self, value: Any, error: BaseException | None) -> None:
         """It is done: call what is chained."""
         if self.done():
             return
