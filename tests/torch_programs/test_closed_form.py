@@ -15,24 +15,14 @@ from polyrhythm.core.kernel.events import Communicated
 from polyrhythm.core.simulator.collectives import ClosedForm
 from polyrhythm.process_group.messages.algorithms import MEMBERS
 
+from .gathers import all_gather, reduce_scatter
+
 N = 60_000
 
 
 def all_reduce(own: Tensor, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> Tensor:
     dist.all_reduce(own, op)
     return own
-
-
-def all_gather(own: Tensor) -> Tensor:
-    whole = torch.empty(dist.get_world_size() * own.numel())
-    dist.all_gather_into_tensor(whole, own)
-    return whole
-
-
-def reduce_scatter(own: Tensor) -> Tensor:
-    part = torch.empty(own.numel() // dist.get_world_size())
-    dist.reduce_scatter_tensor(part, own)
-    return part
 
 
 KINDS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -16,6 +16,8 @@ from polyrhythm.core.kernel.events import Communicated
 from polyrhythm.hardware.network import Network
 from polyrhythm.process_group.messages.algorithms import MEMBERS
 
+from .gathers import all_gather, reduce_scatter
+
 LATENCY = 1.0
 FAR = pr.Simulator(network=Network.uniform("far", "1000000 Gbit/s", "1 s"))
 
@@ -35,18 +37,6 @@ def gather(own: Tensor, root: int) -> Tensor:
     whole = [torch.empty_like(own) for _ in range(dist.get_world_size())] if dist.get_rank() == root else None
     dist.gather(own, whole, root)
     return torch.cat(whole or [own])
-
-
-def all_gather(own: Tensor) -> Tensor:
-    whole = torch.empty(dist.get_world_size() * own.numel())
-    dist.all_gather_into_tensor(whole, own)
-    return whole
-
-
-def reduce_scatter(own: Tensor) -> Tensor:
-    part = torch.empty(own.numel() // dist.get_world_size())
-    dist.reduce_scatter_tensor(part, own)
-    return part
 
 
 def all_to_all(own: Tensor) -> Tensor:
