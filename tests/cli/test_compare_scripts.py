@@ -129,3 +129,11 @@ def test_run_says_what_runs_a_script(polyrhythm: Any, joins: Path) -> None:
     result = polyrhythm("run", joins)
     assert result.code == 2
     assert "`polyrhythm simulate` runs it in virtual time" in result.err
+
+
+@pytest.mark.parametrize(("command", "flag"), [("simulate", "--system NAME"), ("compare", "--systems")])
+def test_options_of_no_system_are_refused(polyrhythm: Any, joins: Path, command: str, flag: str) -> None:
+    options = ("--workers", 2, "--option", "slack=3")
+    result = polyrhythm(*((command, *options, joins) if command == "simulate" else (command, joins, *options)))
+    assert result.code == 2
+    assert f"--option slack is an option of a system, and none was given: give {flag}." in " ".join(result.err.split())

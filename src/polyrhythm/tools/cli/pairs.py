@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.core.job_files.values import read, wanted
@@ -18,6 +18,12 @@ def pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
             raise CompositionError(f"{flag} was given {text!r}: write NAME=VALUE without spaces, such as epochs=5.")
         found[key.strip()] = value.strip()
     return found
+
+
+def refuse_without_system(options: Mapping[str, str], flag: str) -> None:
+    """Raises CompositionError for `options` where no system was given; `flag` gives one."""
+    if options:
+        raise CompositionError(f"--option {min(options)} is an option of a system, and none was given: give {flag}.")
 
 
 def convert(owner: str, name: str, text: str, kind: Any) -> Any:

@@ -20,6 +20,7 @@ from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.run import Attempt
 from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.tools.cli.groups import RuntimeOptions
+from polyrhythm.tools.cli.pairs import refuse_without_system
 from polyrhythm.tools.cli.planned_run import COMMAND, recorded_or_not
 from polyrhythm.tools.cli.prepare import Typed, file_facts
 from polyrhythm.tools.cli.runtimes import runtime
@@ -153,8 +154,7 @@ class Scripts:
 
     def unnamed(self, options: Mapping[str, str]) -> dict[str, Strategy | None]:
         """The script as it is."""
-        if options:
-            raise CompositionError(f"--option {min(options)} is an option of a system, and none was given: give --systems.")
+        refuse_without_system(options, "--systems")
         return {SYSTEM: None}
 
     def fitting(self, strategies: Mapping[str, Strategy | None], given: Typed) -> dict[str, Strategy | None]:

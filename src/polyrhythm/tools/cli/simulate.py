@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polyrhythm.errors import CompositionError, PolyrhythmError
+from polyrhythm.errors import PolyrhythmError
 from polyrhythm.tools.cli.complete import complete_systems
 from polyrhythm.tools.cli.failures import exit_code, guarded, notice
 from polyrhythm.tools.cli.groups import PrintOptions, grouped
@@ -65,12 +65,14 @@ _LINES = 12
 
 def _chosen(system: str | None, options: Sequence[str] | None) -> Strategy | None:
     """The system of ranks that join without naming one. Raises CompositionError for options of none."""
-    from polyrhythm.tools.cli.pairs import pairs
+    from polyrhythm.tools.cli.pairs import pairs, refuse_without_system
     from polyrhythm.tools.cli.presets import compose
 
-    if options and system is None:
-        raise CompositionError(f"--option {options[0]} is an option of a system, and none was given: give --system NAME.")
-    return None if system is None else compose(system, pairs(options or (), "--option"))
+    given = pairs(options or (), "--option")
+    if system is None:
+        refuse_without_system(given, "--system NAME")
+        return None
+    return compose(system, given)
 
 
 @guarded
