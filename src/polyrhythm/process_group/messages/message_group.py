@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import torch
@@ -30,36 +30,37 @@ from polyrhythm.process_group.python_group import Issue, IssueOptions, PythonGro
 from polyrhythm.process_group.work_queue import shown
 
 
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """That of rank `rank` of `members`, which are ranks of the whole job; `name` is the group's in torch, `axis` its mesh axis."""
+
+    name: str
+    axis: str
+    members: Sequence[int]
+    rank: int
+
+
 class MessageGroup(PythonGroup[Doing]):
-    """The member of rank `rank` of `members`, the ranks of the whole job; `name` is the group's in torch, `axis` its mesh axis.
+    """A group as one member, that of `membership`, has it.
 
     Collectives of a group begin in the order in which they were issued, as many at once as its backend has under way, while the program
     computes; sends and receives besides. A wait fails after `within`, unless that is torch's default: then ranks that all wait are a
     deadlock, named at once.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        desk: Desk,
-        name: str,
-        axis: str,
-        members: Sequence[int],
-        rank: int,
-        within: timedelta,
-        algorithms: Algorithms = OWN,
-    ) -> None:
+    def __init__(self, store: Store, desk: Desk, membership: Membership, within: timedelta, algorithms: Algorithms = OWN) -> None:
+        members, rank = membership.members, membership.rank
         PythonGroup.__init__(self, store, rank, len(members))
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, name_only_backend(rank, len(members)))
         self._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._desk = desk
         self._port = desk.port
-        self._name, self._axis = name, axis
+        self._name, self._axis = membership.name, membership.axis
         self._members = tuple(worker(each) for each in members)
         self._within = within
         self._limit = None if within == default_pg_timeout else within.total_seconds()
         self._issued = self._roll_calls = 0
-        self._topic = f"pg/{name}"
+        self._topic = f"pg/{self._name}"
         self._algorithms = algorithms
         self._turns = Turns(algorithms.at_once)
         self._peers = algorithms.peers(self._port, f"{self._topic}/to", self._members, self._limit)
