@@ -38,7 +38,7 @@ def test_systems_are_put_next_to_each_other(polyrhythm: Any, tiny: Path) -> None
     result = polyrhythm("compare", tiny, "--systems", "allreduce,ssp,single", "--on", "simulator", "--to", "loss=100")
     assert result.code == 0
     assert result.err == (
-        "polyrhythm: the JOB prints (each line once, whatever its numbers; `polyrhythm run` shows all):\n  the user prints 2\n"
+        "polyrhythm: what is run prints (each line once, whatever its numbers; a run alone shows all):\n  the user prints 2\n"
     )
     assert all(name in result.out for name in ("allreduce", "ssp", "single", "to loss 100"))
 

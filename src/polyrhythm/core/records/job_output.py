@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 
-HEADING = "the JOB prints (each line once, whatever its numbers; `polyrhythm run` shows all):"
+HEADING = "what is run prints (each line once, whatever its numbers; a run alone shows all):"
 _NUMBER = re.compile(r"-?\d[\d.,_]*(?:e[+-]?\d+)?", re.IGNORECASE)
 _LONGEST = 100
 """The largest number of different lines that are shown."""
