@@ -13,6 +13,7 @@ PolyrhythmError
     ├── WorkerFailed     a worker or server raised, or its process died
     │   └── WorkerStopped  a worker was asked to end, by SIGTERM or Ctrl-C
     ├── NoProgressError  a run that was started again and again, and took no further step
+    ├── StateLostError   all workers that had the state of a run are lost; names those that are left
     ├── DeadlockError    every actor waits; names what each waits for
     └── WireError        malformed or unauthenticated bytes from a peer
         └── TamperedError  bytes that were changed between two hosts
@@ -34,7 +35,17 @@ from collections.abc import Iterable
 __all__ = [
     *("AliasWarning", "CheckpointError", "CompositionError", "DataError", "DeadlockError", "DivergedError", "DriftWarning"),
     *("NoProgressError", "PlainEpochsWarning", "PolyrhythmError", "RecordError", "RecordWarning", "ResumedWarning", "RunError"),
-    *("Stopped", "TamperedError", "UnknownNameError", "UnshardedWarning", "WireError", "WorkerFailed", "WorkerStopped", "WorkloadError"),
+    *(
+        "StateLostError",
+        "Stopped",
+        "TamperedError",
+        "UnknownNameError",
+        "UnshardedWarning",
+        "WireError",
+        "WorkerFailed",
+        "WorkerStopped",
+        "WorkloadError",
+    ),
 ]
 
 
@@ -113,6 +124,10 @@ class NoProgressError(RunError):
     """A run that was started again so often without a further step that another start would not help; commands end with `EXIT_CODE`."""
 
     EXIT_CODE = 93
+
+
+class StateLostError(RunError):
+    """A crew that lost all workers that had the state of the run, while those that are left were joining it."""
 
 
 class DeadlockError(RunError):

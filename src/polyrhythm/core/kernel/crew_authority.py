@@ -12,7 +12,7 @@ from typing import Protocol
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.stopping import notify
 from polyrhythm.core.kernel.view import View, ViewChange, next_name
-from polyrhythm.errors import NoProgressError, PolyrhythmError, TamperedError, WorkerFailed
+from polyrhythm.errors import NoProgressError, PolyrhythmError, StateLostError, TamperedError, WorkerFailed
 
 ATTEMPTS = 3
 """So many newcomers in succession may be lost before they are admitted, or fail before their first step: all would."""
@@ -56,7 +56,7 @@ class CrewAuthority:
     `coming` have begun and wait to be admitted, `leaving` have given notice. While a cut is being agreed on, `clocks` are the steps taken
     by those who have said so, `step` the one after which the crew changes, and `arrived` those that wait there. Those `entering` the view
     have taken no step in it, and wait for all others of it. `finished` take no more steps, and the run has `ended` when that is so of
-    all; a `frozen` crew does not change with notice.
+    all; a `frozen` crew does not change with notice, nor a view that is `closing`.
     """
 
     crew: Crew
@@ -71,6 +71,7 @@ class CrewAuthority:
     finished: dict[str, None] = field(default_factory=dict)
     ended: bool = False
     frozen: bool = False
+    closing: bool = False
     steps: Callable[[str], int | None] = lambda name: None
     """Gives the number of steps that a worker has completed, where that is known."""
     gone: dict[str, int] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class CrewAuthority:
 
         None if only `name` is lost: it has joined, and has taken no step yet. After a few such in succession the next would fail too.
         """
-        if name not in self.untried or isinstance(problem, TamperedError):
+        if name not in self.untried or isinstance(problem, TamperedError | StateLostError):
             return problem
         self._failures += 1
         if self.crew.replace and self._failures == ATTEMPTS:
@@ -200,6 +201,11 @@ class CrewAuthority:
         self._enters(name)
         self._look()
 
+    def close(self) -> None:
+        """Somebody takes no more steps, and comes to the cut all the same where that is agreed on, since the others wait for it there."""
+        self.closing = True
+        self._look()
+
     def _enters(self, name: str) -> None:
         """Nobody waits for `name` in the present view; when that is so of all, they know the steps of those that were lost before."""
         if name in self.entering:
@@ -240,7 +246,9 @@ class CrewAuthority:
     def _look(self) -> None:
         """Do what is due now."""
         members = self.view.members
-        if self.finished or self.frozen:
+        if self.step:
+            self._look_further()
+        elif self.finished or self.frozen or self.closing:
             self._give_up()
             if self.finished and not self.ended and all(name in self.finished for name in members):
                 self.ended = True
@@ -259,7 +267,10 @@ class CrewAuthority:
             self.step = max(self.clocks[name] for name in members) + 1
             self.hands.settle(members, self.step)
         if self.step and all(name in self.arrived for name in members):
-            self._change(self._leavers, lost=False)
+            if self.frozen or self.closing:
+                self._give_up()
+            else:
+                self._change(self._leavers, lost=False)
 
     def _give_up(self) -> None:
         """Somebody takes no more steps: nobody leaves with notice or joins any more."""
@@ -284,6 +295,7 @@ class CrewAuthority:
             self.leaving.pop(name, None)
         self._begin_anew()
         self.finished.clear()
+        self.closing = False
         self._announce(ViewChange(before, self.view, frozenset(leaving if lost else ()), tuple(self.gone.items())))
         for name in () if lost else leaving:
             self._await_others(name)

@@ -29,8 +29,11 @@ class CrewSide(Protocol):
         A newcomer calls it first, and waits until it is admitted. Raises ViewChanged as `cut` does.
         """
 
-    def finish(self) -> None:
-        """Wait until no worker takes any more steps. Raises ViewChanged as `change` does."""
+    def finish(self) -> bool:
+        """Wait until no worker takes any more steps. False where a cut had been agreed on: come to it first, it changes nothing any more.
+
+        Raises ViewChanged as `change` does.
+        """
 
     def enter(self, change: ViewChange) -> None:
         """Continue in the next view: coroutines and messages of earlier ones are dropped, and agreements are counted anew."""
@@ -52,8 +55,9 @@ class FixedCrew:
         """Never called: there is no cut to wait at."""
         raise AssertionError("a crew that is fixed has changed")
 
-    def finish(self) -> None:
-        """Nothing to wait for: no step is repeated."""
+    def finish(self) -> bool:
+        """Always True: no step is repeated."""
+        return True
 
     def enter(self, change: ViewChange) -> NoReturn:
         """Never called: there is one view."""

@@ -58,8 +58,11 @@ class VirtualSide:
         self.program.perform(admitted())
         return crew.changes[-1] if len(crew.changes) > known else None
 
-    def finish(self) -> None:
+    def finish(self) -> bool:
         crew, name = self.crew, self.program.actor.name
+        if crew.authority.step:
+            crew.authority.close()
+            return False
 
         async def released() -> None:
             crew.rests(name)
@@ -67,6 +70,7 @@ class VirtualSide:
             await self.program.port.notice(ADMITTED)
 
         self.program.perform(released())
+        return True
 
     def enter(self, change: ViewChange) -> None:
         epoch = change.after.epoch

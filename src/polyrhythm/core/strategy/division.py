@@ -32,10 +32,12 @@ class Share:
 def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPlan) -> list[Share]:
     """The shares of the parameters of `model` that need gradients and that `optimizer` holds, in the order of exchanges.
 
+    They are for the number of workers with which the run began: each exchange keeps its parameters when the crew changes.
+
     Raises CompositionError for a parameter that two selections take, a selection that takes none, and types that cannot be exchanged.
     """
     named = _trained(model, optimizer)
-    candidates = list(_candidates(model, named, len(plan.mesh.members)))
+    candidates = list(_candidates(model, named, plan.first))
     modules = {candidate.name: candidate.module for candidate in candidates}
     selected = [each for each in plan.exchanges if each.selection is not None]
     taken: dict[str, PlannedExchange] = {}

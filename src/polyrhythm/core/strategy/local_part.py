@@ -38,7 +38,7 @@ class LocalPart:
     """The `parameters` of one exchange at one worker, with their `optimizer`.
 
     `state` has the weights and the number of steps; `inner` are the exchanges inside the worker's group, and `rule` is the local rule.
-    `taken_rates` are the learning rates of the step that was taken last, or is being taken.
+    `taken_rates` are the learning rates of the step that was taken last, or is being taken; before the first one those that it would have.
     """
 
     def __init__(self, parameters: Parameters, optimizer: LocalOptimizer, planned: PlannedExchange, seat: PartSeat) -> None:
@@ -47,7 +47,7 @@ class LocalPart:
         self.context, self.port = seat.context, seat.port
         *inner, self.level = planned.plan.levels(seat.port.name)
         self.agreement = self.level.agreement
-        self.taken_rates: tuple[float, ...] = ()
+        self.taken_rates = optimizer.rates()
         self.weight = 1.0
         """The weight of the batch that was drawn last, in a mean over workers whose batches have unequal sizes."""
         self.control = ControlLoop(self.agreement.controller, self.level.group, seat.port.scoped("control/"), seat.context)

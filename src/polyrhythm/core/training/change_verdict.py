@@ -12,6 +12,7 @@ import msgspec
 from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.core.protocols.deals import earlier, used_at
 from polyrhythm.core.trees import StateTree
+from polyrhythm.errors import StateLostError
 
 NONE = -1
 """The progress of a worker that has no state yet."""
@@ -58,8 +59,15 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
     A lost worker has used so many batches less than another as it has completed fewer steps in the view that is over. But where exchanges
     have one result, it has used those of all steps up to the last exchange that somebody has completed, which its value was in, and of none
     after those of the others. Those who take equally many steps, and are behind, keep as many of their batches, which count as used.
+
+    Raises StateLostError if nobody who has reported has the state of the run.
     """
     view, steps = change.after, dict(change.steps)
+    if all(found[name].progress == (NONE,) for name in view.members):
+        raise StateLostError(
+            f"All workers that had the state of the run are lost: {', '.join(view.members)} had joined it, and did not have the state yet. "
+            "Start the run again, from its newest checkpoint if it writes them."
+        )
     newest = max(found[name].progress for name in view.members)
     donor = next(name for name in view.members if found[name].progress == newest)
     takers = [name for name in view.members if found[name].progress < newest]

@@ -182,8 +182,7 @@ class ChangingCrew:
                 self._forget(clock)
                 return
             self.worker.look()
-            drain(clock)
-            change = self.context.crew.change()
+            change = self._come(clock, drain)
         except ViewChanged as interruption:
             self.reform(interruption.change)
             return
@@ -197,13 +196,22 @@ class ChangingCrew:
         if self.cut is not None and clock > self.cut["clock"] + 1:
             self.cut = None
 
-    def finish(self) -> None:
+    def _come(self, clock: int, drain: Callable[[int], str]) -> ViewChange | None:
+        """Wait at the cut for all others, with nothing under way: the change that follows, None if the cut was given up."""
+        drain(clock)
+        return self.context.crew.change()
+
+    def finish(self, drain: Callable[[int], str]) -> None:
         """Wait until no worker takes any more steps, in whatever view."""
+        crew, clock = self.context.crew, self.worker.clock
         while True:
             try:
-                if self.context.crew.changes:
+                if crew.changes:
                     self.worker.rest()
-                return self.context.crew.finish()
+                if crew.finish():
+                    return
+                if crew.cut(clock) is not None:
+                    self._come(clock, drain)
             except ViewChanged as interruption:
                 self.reform(interruption.change)
 

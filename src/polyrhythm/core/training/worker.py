@@ -232,7 +232,7 @@ class Worker(ObservedWorker):
             raise WorkloadError("The training function never called worker.attach(model, optimizer): call it before the training loop.")
         if not self._steps.finished:
             self._state.position.refuse_end_before_arrival()
-            self._crew.finish()
+            self._crew.finish(self._state.drain)
             self._steps.finished = True
             self._checkpointing.end(self.clock)
             self._tables.finish()

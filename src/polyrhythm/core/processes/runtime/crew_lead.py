@@ -15,7 +15,7 @@ from polyrhythm.core.kernel.crew_authority import ATTEMPTS, CrewAuthority
 from polyrhythm.core.kernel.job import Job
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.view import NextView, View, ViewChange
-from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, END, ENTERED, FINISH, HELD, HOLD, RELEASE, SETTLE
+from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, CLOSE, END, ENTERED, FINISH, HELD, HOLD, RELEASE, SETTLE
 from polyrhythm.errors import WorkerFailed
 
 
@@ -100,6 +100,8 @@ class CrewLead:
             self.authority.arrive(name)
         elif message.topic == FINISH:
             self.authority.finish(name)
+        elif message.topic == CLOSE:
+            self.authority.close()
         elif message.topic == ENTERED:
             self.authority.entered(name)
         elif message.topic == HELD:

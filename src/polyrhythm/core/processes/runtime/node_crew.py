@@ -21,9 +21,9 @@ from polyrhythm.core.processes.runtime.stop_point import StopPoint
 
 CREW = "crew/"
 """The prefix of the topics of these messages."""
-ARRIVE, ENTERED, FINISH, HELD = CREW + "arrive", CREW + "entered", CREW + "finish", CREW + "held"
+ARRIVE, ENTERED, FINISH, CLOSE, HELD = CREW + "arrive", CREW + "entered", CREW + "finish", CREW + "close", CREW + "held"
 HOLD, SETTLE, RELEASE, CHANGE, END = CREW + "hold", CREW + "settle", CREW + "release", CREW + "change", CREW + "end"
-"""From a worker: it waits at the cut; it has taken a step in this view; it takes no more steps; it has taken so many.
+"""From a worker: it waits at the cut; it has taken a step in this view; it takes no more steps; the same, at a cut; it has taken so many.
 To it: hold; settle; continue without; the next view; nobody takes any more steps.
 
 The first number is the epoch of the view that a message is about.
@@ -82,9 +82,10 @@ class NodeCrew:
     def locations(self, members: Sequence[str]) -> tuple[Location, ...]:
         return tuple(self._places[name] for name in members)
 
-    def finish(self) -> None:
+    def finish(self) -> bool:
         """Wait until no worker takes any more steps."""
-        self._context.waited(lambda: self._node.wait_for("the others to take their last step", self._finish))
+        ended: bool = self._context.waited(lambda: self._node.wait_for("the others to take their last step", self._finish))
+        return ended
 
     # In the loop's thread
 
@@ -108,7 +109,7 @@ class NodeCrew:
             case "crew/end":
                 finishing, self._finishing = self._finishing, None
                 if finishing is not None:
-                    finishing.finish(None, None)
+                    finishing.finish(True, None)
             case "crew/change":
                 self._changed(msgspec.json.decode(message.text, type=NextView))
 
@@ -141,7 +142,12 @@ class NodeCrew:
             self._send(Message(ARRIVE, (float(self._node.actor.epoch),)))
 
     def _finish(self, completion: Completion) -> None:
-        if not completion.finished:
+        if completion.finished:  # it was interrupted meanwhile
+            return
+        if self._point.held:
+            self._send(Message(CLOSE, (float(self._node.actor.epoch),)))
+            completion.finish(False, None)
+        else:
             self._finishing = completion
             self._send(Message(FINISH, (float(self._node.actor.epoch),)))
 

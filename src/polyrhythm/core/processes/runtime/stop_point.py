@@ -35,6 +35,11 @@ class StopPoint:
             self._held = True
             return ENDED if self._ended else self.clock
 
+    @property
+    def held(self) -> bool:
+        """True if the program has been told to wait the next time it looks."""
+        return self._held
+
     def settle(self, step: int) -> None:
         """Let the program continue up to the end of `step`."""
         self._step = step
