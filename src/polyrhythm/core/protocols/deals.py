@@ -158,7 +158,6 @@ class Deals:
         Of each pass that this worker has begun it was handed out so many batches as `taken`.
         """
         name = group.members[group.rank]
-        own = name if name in before else donor
         known, self._known = self._known, {}
         for number, (since, members, ended, length, read) in sorted(_passes(before).items()):
             uses = {each: _use(before.get(each, {}), number, len(ended)) for each in members}
@@ -170,7 +169,7 @@ class Deals:
             now.group, now.length = _among(group, staying), length
             now.ended = (*ended, EndedDeal(members, tuple(used for used, _ in found), tuple(held for _, held in found), read))
             now.read = ()
-            now.own = (*now.own, *(own,) * (len(now.ended) - len(now.own)))
+            now.own = (*now.own, *(name if name in each.members else donor for each in now.ended[len(now.own) :]))
             now.held = (uses[name] or (0, 0))[1] if name in uses else 0
             if taken is not None and name in uses:
                 now.held = taken.get(number, now.before + now.held) - now.before
