@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.errors import WorkerFailed
+from polyrhythm.errors import StateLostError, WorkerFailed
 from polyrhythm.hardware.faults import Crash, Cut, Exit, Fault, HoldGIL, Join, Leave, Segfault, Stall
 
 Crew = pr.Crew
 KEPT = Crew(1, 4, replace=False)
 
-FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, float]]] = [
+FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, Any]]] = [
     # who is drawn for a round changes with the crew, and those who were not are ahead
     ("fedavg", Crew(3, 4, replace=False), "plain", (Crash("worker/3", at=0.004), Join(at=0.008)), {}),
     ("fedprox", Crew(2, 4), "counted", (Crash("worker/0", at=0.001),), {}),
@@ -63,6 +63,22 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, float]]] = [
     ("li-ps", Crew(2, 4, start=2, wait=0.0), "range", (Join(step=1), Crash("server/1", at=0.0)), {"detection": 0.001294}),
     ("li-ps", KEPT, "counted", (Crash("server/1", at=0.002532), Exit("worker/0", 195, at=0.00324)), {}),
     ("bigdl", KEPT, "counted", (Cut("worker/1", "server/0", at=0.002, duration=0.002), Crash("worker/0", at=0.003)), {}),
+    # parameters changed their exchange with the number of workers
+    ("poseidon", Crew(2, 4, start=2, wait=0.0), "calls", (Crash("worker/1", step=1),), {"seed": 2018, "startup": 0.002541}),
+    # one that had taken no step sent what another had left, without a learning rate
+    ("fedavg", Crew(4, 5, replace=False), "range", (Leave("worker/3", notice=0.001, step=1),), {"seed": 2015}),
+    # a cut was given up at which some waited already
+    (
+        "strom",
+        Crew(2, 4, batch="global"),
+        "plain",
+        (Cut("worker/1", "worker/3", duration=1.0, step=1), Crash("worker/0", at=0.01), HoldGIL("worker/0", at=0.0, duration=0.003)),
+        {"seed": 2012, "startup": 0.002851},
+    ),
+    # a newcomer that was interrupted before it began left batches of its first deal out
+    ("allreduce", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.00224)), {}),
+    # one that is in the next view already took all its steps, since it waited for nobody
+    ("diloco", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.0016118)), {}),
 ]
 
 
@@ -77,7 +93,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("number", range(len(FOUND)))
 def test_a_schedule_that_was_found_holds(checks: Any, number: int) -> None:
     system, crew, way, faults, settings = FOUND[number]
-    assert checks.play(checks.Case(system, pr.systems.find(system), 0, crew, way, faults=faults, **settings)).problem == ""
+    assert checks.play(checks.Case(system, pr.systems.find(system), crew=crew, way=way, faults=faults, **{"seed": 0, **settings})).problem == ""
 
 
 @pytest.mark.parametrize("system", ["allreduce", "downpour", "adpsgd"])
@@ -86,6 +102,13 @@ def test_the_loss_of_all_ends_the_run_with_a_sentence(checks: Any, system: str) 
     found = checks.play(checks.Case(system, pr.systems.find(system), 0, KEPT, "plain", faults=faults))
     assert isinstance(found.error, WorkerFailed)
     assert "0 workers are left, where at least 1 are needed" in str(found.error)
+
+
+def test_the_loss_of_all_that_have_the_state_ends_the_run_with_a_sentence(checks: Any) -> None:
+    crew, faults = Crew(2, 4, start=2, wait=0.0), (Crash("worker/0", at=0.005507), Exit("worker/1", 138, at=0.006142))
+    found = checks.play(checks.Case("bigdl", pr.systems.find("bigdl"), 6001, crew, "counted", faults=faults))
+    assert isinstance(found.error, StateLostError)
+    assert "worker/4 had joined it" in str(found.error)
 
 
 def test_the_last_old_worker_stays_until_a_newcomer_has_its_state(checks: Any) -> None:

@@ -104,7 +104,7 @@ class Program:
         """Block the program until `coroutine` has ended; meanwhile others run."""
         try:
             self._refuse()
-            self._raise_interruption()
+            self.raise_interruption()
             result: T = self._carrier.wait(coroutine)
         except BaseException:
             coroutine.close()  # an interruption may have come before its first step
@@ -213,7 +213,8 @@ class Program:
         for coroutine, _ in self.take_started():
             coroutine.close()
 
-    def _raise_interruption(self) -> None:
+    def raise_interruption(self) -> None:
+        """Raise ViewChanged if the crew has changed since the program waited last."""
         if self.interruption is not None:
             interruption, self.interruption = self.interruption, None
             raise interruption

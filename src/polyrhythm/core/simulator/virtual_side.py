@@ -22,6 +22,8 @@ class ChangingProgram(Protocol):
     interruption: ViewChanged | None
     rounds: Rounds
 
+    def raise_interruption(self) -> None: ...
+
     @property
     def actor(self) -> VirtualActor: ...
 
@@ -45,6 +47,7 @@ class VirtualSide:
         return True
 
     def cut(self, clock: int) -> int | None:
+        self.program.raise_interruption()
         return self.crew.cut(self.program.actor.name, clock)
 
     def change(self) -> ViewChange | None:
