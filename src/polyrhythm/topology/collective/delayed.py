@@ -63,10 +63,8 @@ class Delayed:
         return self.topology.workers(available)
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
-        client = CollectiveClient(self.topology.algorithm, agreement.codec, endpoint)
-        return (
-            _Pipeline(self, client, endpoint) if agreement.payload.is_gradient else LateUpdates(self.steps, self.warmup, client, endpoint)
-        )
+        sums = LateSums(CollectiveClient(self.topology.algorithm, agreement.codec, endpoint), agreement.merge.traits.averages)
+        return _Pipeline(self, sums, endpoint) if agreement.payload.is_gradient else LateUpdates(self.steps, self.warmup, sums, endpoint)
 
 
 class _Pipeline:
@@ -76,13 +74,13 @@ class _Pipeline:
     concurrently do not have.
     """
 
-    def __init__(self, settings: Delayed, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, settings: Delayed, sums: LateSums, endpoint: WorkerEndpoint) -> None:
         self.settings = settings
-        self.client = client
+        self.client = sums.client
         self.group = endpoint.group
         self.port = endpoint.port
-        self.sums = LateSums(client)
-        self.offers = Offers(sums=self.sums)
+        self.sums = sums
+        self.offers = Offers(sums=sums)
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)

@@ -33,11 +33,13 @@ class LateSums:
     """Sums by `client` whose results were not used yet, `held` with the oldest first; the last that has `come` began after that step.
 
     After a loss those for whom fewer have come continue from the state of one for whom most have, and what has come for nobody is sent
-    again. `done` is the last step whose exchange was completed, and `exchanging` the one whose exchange is under way, if there is one.
+    again. Where the merge `averages`, a sum of earlier members counts as much as one of those who use it. `done` is the last step whose
+    exchange was completed, and `exchanging` the one whose exchange is under way, if there is one.
     """
 
-    def __init__(self, client: CollectiveClient) -> None:
+    def __init__(self, client: CollectiveClient, averages: bool) -> None:
         self.client = client
+        self.averages = averages
         self.held: deque[LateSum] = deque()
         self.come = 0
         self.done = 0
@@ -133,5 +135,7 @@ class LateSums:
         self.held.clear()
         self.come, self.done = state["come"], state["done"]
         for started, value, count, rates in state["sums"]:
+            if self.averages and count != (size := self.client.group.size):
+                value, count = value * (size / count), size
             self.held.append(found := LateSum(started, contribution=Contribution(value, count, 0, rates), spawned=True))
             found.ended.open()

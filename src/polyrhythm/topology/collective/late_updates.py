@@ -10,7 +10,6 @@ from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions
 from polyrhythm.core.protocols.topology import InitialState, WorkerEndpoint
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
-from polyrhythm.topology.collective.collective_client import CollectiveClient
 from polyrhythm.topology.collective.late_sums import LateSums
 
 
@@ -21,15 +20,15 @@ class LateUpdates:
     Sums are made by messages, as in `topology.collective.delayed`.
     """
 
-    def __init__(self, steps: int, warmup: int, client: CollectiveClient, endpoint: WorkerEndpoint) -> None:
+    def __init__(self, steps: int, warmup: int, sums: LateSums, endpoint: WorkerEndpoint) -> None:
         self.steps = steps
         self.warmup = warmup
-        self.client = client
+        self.client = sums.client
         self.group = endpoint.group
         self.port = endpoint.port
-        self.sums = LateSums(client)
+        self.sums = sums
         # the other sums are made only when a response has been collected, and so between two sums of updates
-        collective = client if self.group.size > 1 else None
+        collective = sums.client if self.group.size > 1 else None
         self.offers = Offers(late=self if steps else None, collective=collective, sums=self.sums)
 
     @property
