@@ -98,7 +98,7 @@ class DataPosition:
                 self.weight = deals.weight
                 self._hand_out(place)
                 if self.passed_over():
-                    last, loop.fresh = batch, 0
+                    last, loop.fresh, self._stepped = batch, 0, True
                 else:
                     loop.used = True
                     yield batch
