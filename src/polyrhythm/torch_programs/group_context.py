@@ -20,9 +20,9 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import ASIDE, Delivery, Message, wire_bytes
 from polyrhythm.core.kernel.names import rank_of, worker
 from polyrhythm.core.kernel.port import Port
-from polyrhythm.core.simulator.rounds import Rounds
+from polyrhythm.core.simulator.rounds import Comparing
 from polyrhythm.errors import CompositionError
-from polyrhythm.process_group.messages.calls import line_of_caller
+from polyrhythm.process_group.messages.calls import NOWHERE, line_of_caller
 
 T = TypeVar("T")
 _BYTES = "bytes"
@@ -31,7 +31,7 @@ _BYTES = "bytes"
 def _where() -> str:
     """The line of the program that exchanges; that it ends may have an exchange follow."""
     found = line_of_caller()
-    return "the end" if found.startswith("threading.py") else found
+    return "the end" if found == NOWHERE else found
 
 
 class StepsOfRank(Protocol):
@@ -139,7 +139,7 @@ class GroupContext:
     """The context of a member; `rounds` are what all members share, `steps` are those of the rank, `axis` is the mesh axis."""
 
     def __init__(
-        self, own: WorkerContext, members: Sequence[str], scope: str, rounds: Rounds, seed: int, steps: StepsOfRank, axis: str
+        self, own: WorkerContext, members: Sequence[str], scope: str, rounds: Comparing, seed: int, steps: StepsOfRank, axis: str
     ) -> None:
         self._own = own
         self._rounds = rounds

@@ -87,23 +87,23 @@ def _by_rank(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[.
     return chosen
 
 
-def _store_at(kind: str, *address: object) -> MeetingStore:
+def _store_at(kind: str, *address: object) -> Any:
     rank = current()
     assert rank is not None
-    return MeetingStore(rank.context, rank.shared.values((kind, *address)))
+    return rank.shared.store(rank.context, (kind, *address))
 
 
-def _tcp(host_name: str, port: int, *others: Any, timeout: timedelta | None = None, **more: Any) -> MeetingStore:
+def _tcp(host_name: str, port: int, *others: Any, timeout: timedelta | None = None, **more: Any) -> Any:
     store = _store_at("tcp", port)
-    store.host, store.port = host_name, port  # type: ignore[attr-defined]
+    store.host, store.port = host_name, port
     if timeout is not None:
         store.set_timeout(timeout)
     return store
 
 
-def _file(path: str, *others: Any) -> MeetingStore:
+def _file(path: str, *others: Any) -> Any:
     store = _store_at("file", path)
-    store.path = path  # type: ignore[attr-defined]
+    store.path = path
     return store
 
 

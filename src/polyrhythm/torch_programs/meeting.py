@@ -6,7 +6,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
@@ -14,8 +14,8 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import ASIDE, Message
 from polyrhythm.core.kernel.port import Port
-from polyrhythm.core.simulator.rounds import Rounds
-from polyrhythm.process_group.messages.desk import Desk, Ledger
+from polyrhythm.core.simulator.rounds import Comparing, Rounds
+from polyrhythm.process_group.messages.desk import Judge, Ledger, Standing
 from polyrhythm.torch_programs.memory import Memory
 from polyrhythm.torch_programs.rank_settings import PLAIN, RankSettings
 
@@ -24,8 +24,47 @@ _TOPIC = ASIDE + "store/"
 """Messages under it are not counted, and take no virtual time."""
 
 
+class Meeting(Protocol):
+    """What a rank shares with the others of its run."""
+
+    asked: bool
+    """True if a rank has joined as a worker that names no strategy."""
+
+    @property
+    def locations(self) -> Sequence[Location]:
+        """Those of the ranks."""
+
+    @property
+    def settings(self) -> RankSettings:
+        """Those of all ranks."""
+
+    @property
+    def ledger(self) -> Judge:
+        """Compares what they issue."""
+
+    @property
+    def standings(self) -> dict[int, Standing]:
+        """What ranks wait for, of those that have begun."""
+
+    @property
+    def memory(self) -> Callable[[], Memory | None]:
+        """Makes what counts the memory of a rank."""
+
+    def joins(self, rank: int, group: tuple[int, ...]) -> int:
+        """How often `rank` has joined a run of the ranks of `group` before."""
+
+    def rounds(self, scope: str) -> Comparing:
+        """What the workers of one such run compare with each other."""
+
+    def store(self, context: WorkerContext, address: tuple[object, ...]) -> Store:
+        """The store at `address`, for the rank of `context`; the first who asks makes it."""
+
+    def leave(self) -> None:
+        """A rank has ended: do what its process does then."""
+
+
 class SharedByRanks:
-    """The values of all stores of a run, by their address, such as ("tcp", "127.0.0.1", 29500)."""
+    """What the ranks of this process share: the values of all stores of a run, by their address, such as ("tcp", "127.0.0.1", 29500)."""
 
     def __init__(
         self,
@@ -43,7 +82,7 @@ class SharedByRanks:
         self._rounds: dict[str, Rounds] = defaultdict(Rounds)
         self._joins: Counter[tuple[int, tuple[int, ...]]] = Counter()
         self.ledger = Ledger()
-        self.desks: dict[int, Desk] = {}
+        self.standings: dict[int, Standing] = {}
         """Those of the ranks that have begun."""
 
     def joins(self, rank: int, group: tuple[int, ...]) -> int:
@@ -51,13 +90,16 @@ class SharedByRanks:
         self._joins[rank, group] += 1
         return self._joins[rank, group] - 1
 
+    def leave(self) -> None:
+        """The process goes on."""
+
     def rounds(self, scope: str) -> Rounds:
         """What the workers of one such run compare with each other."""
         return self._rounds[scope]
 
-    def values(self, address: tuple[object, ...]) -> Values:
-        """Those at `address`; the first who asks makes them."""
-        return self._stores[address]
+    def store(self, context: WorkerContext, address: tuple[object, ...]) -> MeetingStore:
+        """The store at `address`, for the rank of `context`; the first who asks makes it."""
+        return MeetingStore(context, self._stores[address])
 
 
 class Values:

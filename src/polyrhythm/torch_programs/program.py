@@ -1,4 +1,4 @@
-"""A program of torch.distributed as a job: each rank calls a function, or runs a script, in a thread of its own."""
+"""A program of torch.distributed as a job: each rank calls a function, or runs a script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.simulator.process_state import separate
 from polyrhythm.process_group.messages.desk import Desk
-from polyrhythm.torch_programs.meeting import SharedByRanks
+from polyrhythm.torch_programs.meeting import Meeting
 from polyrhythm.torch_programs.printed import PrintedMetric
 from polyrhythm.torch_programs.ranks import Rank, being
 from polyrhythm.torch_programs.steps import RankSteps
@@ -98,40 +98,41 @@ class FunctionProgram:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """`ranks` copies of `main`; `environ` are the variables that each finds. `seed` is that of the job."""
+    """`ranks` copies of `main`; each begins with `begin`, given its number and theirs. `seed` is that of the job."""
 
     main: Main
     ranks: int
-    environ: Callable[[int, int], dict[str, str]]
+    begin: Callable[[int, int], None]
     seed: int = 0
 
-    def job(self, shared: SharedByRanks, carriers: Any, began: float, timeline: bool) -> Job:
-        """Each on a host of its own; `shared` is what they share."""
+    def one(self, shared: Meeting, context: WorkerContext) -> Message:
+        """Be the rank of `context`; `shared` is what all share."""
+        number = rank_of(context.port.name)
+        self.begin(number, self.ranks)
+        separate()
+        settings = shared.settings
+        steps, desk = RankSteps(context, settings.steps), Desk(context, shared.ledger)
+        shared.standings[number] = desk.standing
+        rank = Rank(number, self.ranks, context, shared, self.seed, RankWorld(), steps, desk, memory=shared.memory())
+        if settings.metric and number == 0:
+            sys.stdout, sys.stderr = (PrintedMetric(each, settings.metric, steps.printed) for each in (sys.stdout, sys.stderr))
+        with being(rank):
+            try:
+                with rank.memory or nullcontext(), _ending():
+                    self.main()
+                while rank.leaving:
+                    rank.leaving.pop()()
+            finally:
+                for call, args, kwargs in reversed(rank.at_exit):
+                    call(*args, **kwargs)
+                shared.leave()
+        desk.standing.ended = True
+        if rank.memory is not None:
+            context.record(rank.memory.event(context.time(), context.port.name))
+        return steps.result()
 
-        def program(context: WorkerContext) -> Message:
-            number = rank_of(context.port.name)
-            os.environ.update(self.environ(number, self.ranks))
-            separate()
-            settings = shared.settings
-            steps, desk = RankSteps(context, settings.steps), Desk(context, shared.ledger)
-            shared.desks[number] = desk
-            rank = Rank(number, self.ranks, context, shared, self.seed, RankWorld(), steps, desk, memory=shared.memory())
-            if settings.metric and number == 0:
-                sys.stdout, sys.stderr = (PrintedMetric(each, settings.metric, steps.printed) for each in (sys.stdout, sys.stderr))
-            with being(rank):
-                try:
-                    with rank.memory or nullcontext(), _ending():
-                        self.main()
-                    while rank.leaving:
-                        rank.leaving.pop()()
-                finally:
-                    for call, args, kwargs in reversed(rank.at_exit):
-                        call(*args, **kwargs)
-            desk.ended = True
-            if rank.memory is not None:
-                context.record(rank.memory.event(context.time(), context.port.name))
-            return steps.result()
-
+    def job(self, program: Callable[[WorkerContext], Message | None], carriers: Any, began: float, timeline: bool) -> Job:
+        """Each on a host of its own, as `program`, which `carriers` carry."""
         return Job(self.ranks, 0, program, _nothing, _essential, self.seed, began=began, timeline=timeline, carriers=carriers)
 
 
@@ -145,9 +146,13 @@ def _ending() -> Iterator[None]:
             raise
 
 
-def unchanged(rank: int, ranks: int) -> dict[str, str]:
-    """The variables of ranks that the program itself starts: as it has set them."""
-    return {}
+def as_it_is(rank: int, ranks: int) -> None:
+    """Begin as the program has left it, which starts the rank itself."""
+
+
+def as_by_torchrun(per_node: int | None, rank: int, ranks: int) -> None:
+    """Begin with the variables that torchrun sets."""
+    os.environ.update(environment(rank, ranks, per_node))
 
 
 def environment(rank: int, ranks: int, per_node: int | None = None) -> dict[str, str]:

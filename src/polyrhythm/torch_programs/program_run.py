@@ -25,7 +25,7 @@ from polyrhythm.torch_programs.in_place_of_torch import groups_of_ranks
 from polyrhythm.torch_programs.launch import ranks_of_launches
 from polyrhythm.torch_programs.memory import Memory, modules_followed
 from polyrhythm.torch_programs.profiles import profiles_of_ranks
-from polyrhythm.torch_programs.program import Copies, Main, environment
+from polyrhythm.torch_programs.program import Copies, Main, as_by_torchrun
 from polyrhythm.torch_programs.rank_settings import PLAIN, RankSettings
 from polyrhythm.torch_programs.ranks import memory_here
 from polyrhythm.torch_programs.runs import VirtualRuns, launched
@@ -64,6 +64,10 @@ class ProgramRun:
             )
         if self.ranks is not None and whole_number("ranks", self.ranks, "1 or more") < 1:
             raise CompositionError(f"ranks={self.ranks} is no number of ranks: give 1 or more.")
+        if self.ranks is None and self.on.carrier == "processes":
+            raise CompositionError(
+                "Ranks that a program starts itself are threads: give --workers N, the number of ranks, or leave the processes out."
+            )
         if self.per_node is not None and (self.ranks is None or self.per_node < 1 or self.ranks % self.per_node):
             raise CompositionError(f"{self.per_node} ranks on each node do not make up {self.ranks} ranks: give a divisor of their number.")
 
@@ -105,7 +109,7 @@ class ProgramRun:
                 modules_followed(memory_here),
             ):
                 if self.ranks is not None:
-                    ending = runs.run(Copies(self.main, self.ranks, partial(environment, per_node=self.per_node), self.on.seed))
+                    ending = runs.run(Copies(self.main, self.ranks, partial(as_by_torchrun, self.per_node), self.on.seed))
                 else:
                     ending = launched(self.main, runs, self.on.seed)
                     outcome.summary.workers = len(ending.results)

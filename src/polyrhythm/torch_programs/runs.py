@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from polyrhythm.core.kernel.events import Recorder
@@ -19,7 +20,9 @@ from polyrhythm.process_group.messages.desk import explained
 from polyrhythm.torch_programs.launch import Launch
 from polyrhythm.torch_programs.meeting import SharedByRanks
 from polyrhythm.torch_programs.memory import Memory
-from polyrhythm.torch_programs.program import Copies, Main, unchanged
+from polyrhythm.torch_programs.processes.carrier import processes
+from polyrhythm.torch_programs.processes.rank_process import RankSpec, beginning
+from polyrhythm.torch_programs.program import Copies, Main, as_it_is
 from polyrhythm.torch_programs.rank_settings import RankSettings
 from polyrhythm.torch_programs.ranks import being
 
@@ -57,17 +60,31 @@ class VirtualRuns:
     def run(self, copies: Copies, began: float = 0.0) -> Ending:
         """Run them to their end, from the second `began` on."""
         shared = SharedByRanks(self._on.locations(copies.ranks), self._memory, self._settings)
-        carriers = Threads(line_of_caller, self._uncharged, self.owns, self._found)
         try:
-            return self._on.execute(copies.job(shared, carriers, began, self._timeline), self._record)
+            return _CARRIED[self._on.carrier](self, copies, shared, began)
         except DeadlockError as problem:
             when, found, what = str(problem).partition("Deadlock at")
             if when or not found:
                 raise
             when, _, what = what.partition(": ")
-            raise DeadlockError(f"Deadlock at{when}: {explained(shared.desks) or what}.") from None
+            raise DeadlockError(f"Deadlock at{when}: {explained(shared.standings) or what}.") from None
         finally:
             self.asked |= shared.asked
+
+    def in_threads(self, copies: Copies, shared: SharedByRanks, began: float) -> Ending:
+        """Run them in threads."""
+        carriers = Threads(line_of_caller, self._uncharged, self.owns, self._found)
+        return self._on.execute(copies.job(partial(copies.one, shared), carriers, began, self._timeline), self._record)
+
+    def in_processes(self, copies: Copies, shared: SharedByRanks, began: float) -> Ending:
+        """Run them in processes. Raises CompositionError for a program that cannot be sent there."""
+
+        def given(rank: int, counted: bool, placed: bool) -> bytes:
+            settings = self._settings
+            return beginning(RankSpec(copies, rank, shared.locations, self._memory, settings, self._timeline, counted, placed))
+
+        with processes(given, self._uncharged, self._found) as carriers:
+            return self._on.execute(copies.job(partial(carriers.one, shared), carriers, began, self._timeline), self._record)
 
     def conclude(self) -> list[str]:
         """Write what was measured; returns sentences on what could not be charged."""
@@ -77,9 +94,15 @@ class VirtualRuns:
         return self._uncharged.remarks()
 
 
+_CARRIED: dict[str, Callable[[VirtualRuns, Copies, SharedByRanks, float], Ending]] = {
+    "threads": VirtualRuns.in_threads,
+    "processes": VirtualRuns.in_processes,
+}
+
+
 def launched(main: Main, runs: VirtualRuns, seed: int) -> Ending:
     """Call `main` once, and run what it starts."""
-    launch = Launch(lambda children, ranks, began: runs.run(Copies(children, ranks, unchanged, seed), began), main, runs.owns)
+    launch = Launch(lambda children, ranks, began: runs.run(Copies(children, ranks, as_it_is, seed), began), main, runs.owns)
     before = ProcessState(runs.owns)
     try:
         with being(None, launch):

@@ -83,16 +83,17 @@ class Places:
 class Measuring:
     """The CPU seconds of the program's thread, which are noted in `found` too."""
 
-    __slots__ = ("_found", "_places", "_seconds", "_since")
+    __slots__ = ("_found", "_places", "_seconds", "_since", "_used")
 
-    def __init__(self, where: Where, found: SegmentTimes) -> None:
+    def __init__(self, where: Where, found: SegmentTimes, used: Callable[[], float] = thread_time) -> None:
         self._places = Places(where)
         self._found = found
+        self._used = used
         self._since = 0.0
         self._seconds = 0.0
 
     def begin(self) -> None:
-        self._since = thread_time()
+        self._since = self._used()
 
     def look(self, timing: ComputeTimer, flops: int) -> float:
         self.end()
@@ -100,7 +101,7 @@ class Measuring:
         return self._seconds
 
     def end(self, ended: bool = False) -> None:
-        seconds = thread_time() - self._since
+        seconds = self._used() - self._since
         self._found.note(*self._places.reached(ended), seconds)
         self._seconds += seconds
 
@@ -183,8 +184,10 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
-def charging_of(machine: Machine, where: Where, uncharged: Uncharged, found: SegmentTimes | None) -> Charging:
-    """That of a program on `machine`; with `found` it is measured."""
+def charging_of(
+    machine: Machine, where: Where, uncharged: Uncharged, found: SegmentTimes | None, used: Callable[[], float] = thread_time
+) -> Charging:
+    """That of a program on `machine`; with `found` it is measured, by the CPU seconds that it has `used`."""
     if found is not None:
-        return Measuring(where, found)
+        return Measuring(where, found, used)
     return AsMeasured(where, uncharged.lack) if machine.segmented else ByOperations()

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from polyrhythm.core.kernel.agreement import Agreements, Facts, difference
 from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.comparison import Comparison, Comparisons
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.errors import CompositionError
+
+
+class Comparing(Protocol):
+    """Compares what the workers of one view have."""
+
+    def agree(self, name: str, facts: Facts, remedy: str) -> None:
+        """Compare the facts of the worker `name` with those of workers that have called before (`WorkerContext.agree`)."""
+
+    def align(self, name: str, alignment: Alignment) -> Message | None:
+        """Compare with the worker that came first, whose state the others follow (`WorkerContext.align`)."""
+
+    def compare(self, name: str, comparison: Comparison) -> None:
+        """Compare with the worker that came to the same moment first (`WorkerContext.compare`)."""
 
 
 @dataclass(slots=True)

@@ -41,6 +41,9 @@ from polyrhythm.hardware.timetable import timetable
 _COLLECTED_AFTER = 50_000
 """New objects after which those that refer to each other in circles are looked for, while a run is under way."""
 
+CARRIERS = ("threads", "processes")
+"""What ranks of a program of torch.distributed may run in."""
+
 _turn = threading.RLock()
 """Held by the run of this process that uses the thread count and the global random generators."""
 
@@ -67,6 +70,8 @@ class Simulator:
         shuffle_ties: a seed that orders simultaneous events; None keeps the order in which they were scheduled.
         separate_randomness: whether each program has its own states of the global random generators, as in a separate process. It costs
             some 20 µs at each switch of programs; a run that only times messages does not need it.
+        carrier: what ranks of a program of torch.distributed run in: "threads" of one process, or "processes", which share nothing and
+            take longer to start and to switch. Virtual times and values are the same.
         record_sends: whether every message is recorded as an event; there are millions.
 
     Raises `PolyrhythmError`s for a preset or file that does not exist or cannot be used.
@@ -82,11 +87,14 @@ class Simulator:
     record_sends: bool = False
     detection: float = 0.0
     startup: float = 0.0
+    carrier: str = "threads"
 
     def __post_init__(self) -> None:
         for name, seconds in {"detection": self.detection, "startup": self.startup}.items():
             if not 0 <= seconds < math.inf:
                 raise CompositionError(f"Simulator({name}={seconds}) is no time: give 0 or more seconds.")
+        if self.carrier not in CARRIERS:
+            raise CompositionError(f"Simulator(carrier={self.carrier!r}) is no way to run ranks: give {' or '.join(map(repr, CARRIERS))}.")
         network = self._network()
         if network is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts | hazards.Partition) for fault in self.faults):
             raise CompositionError("The network Instant() has no links that could be cut. Give another network, or no cuts.")
@@ -123,6 +131,10 @@ class Simulator:
         if work.workers < 1:
             raise CompositionError(f"A run needs workers, and {work.workers} were given. Give at least one.")
         job = work.job(self.locations(work.workers))
+        if job.carriers is None and self.carrier != CARRIERS[0]:
+            raise CompositionError(
+                f"Simulator(carrier={self.carrier!r}) is for programs of torch.distributed, and this is none: leave carrier= out."
+            )
         with _alone():
             scheduler, shared = self._assemble(job, record)
             before = shared.drawing

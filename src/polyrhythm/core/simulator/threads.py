@@ -25,7 +25,7 @@ from polyrhythm.hardware.segments import SegmentTimes
 
 STANDSTILL_SECONDS = 10.0
 """Real seconds after which it is looked whether a program computes; that it has not in as many more makes it stuck."""
-_LEAST = 0.01
+LEAST = 0.01
 """The part of that time that a process uses at least, if it computes."""
 _WAITS_FOR_PROCESSES = ("/subprocess.py", "/torch/utils/data/", "/multiprocessing/pool.py", "/multiprocessing/process.py", "/concurrent/")
 """Files of functions that wait for what is no other program of the run, and comes to an end."""
@@ -146,16 +146,21 @@ class ThreadCarrier:
         while not self._yielded.acquire(timeout=STANDSTILL_SECONDS):
             before, used = used, process_time()
             frame = sys._current_frames().get(self._thread.ident or 0)
-            if used - before < _LEAST * STANDSTILL_SECONDS and frame is not None and not _waits_for_processes(frame):
+            if used - before < LEAST * STANDSTILL_SECONDS and frame is not None and not waits_for_processes(frame):
                 self.ended = True
-                raise DeadlockError(
-                    f"{self._name} has waited for {2 * STANDSTILL_SECONDS:.3g} s of real time {_shown(frame)}, outside of "
-                    "torch.distributed. The ranks of a simulation are threads of which one runs at a time, so that no other can do what it "
-                    "waits for: wait in torch.distributed, such as in a barrier."
-                )
+                raise stuck(self._name, 2 * STANDSTILL_SECONDS, shown_line(frame))
 
 
-def _waits_for_processes(frame: FrameType | None) -> bool:
+def stuck(name: str, seconds: float, where: str) -> DeadlockError:
+    """The error of a program that waits for what no other can do."""
+    return DeadlockError(
+        f"{name} has waited for {seconds:.3g} s of real time {where}, outside of torch.distributed. Of the ranks of a simulation one runs "
+        "at a time, so that no other can do what it waits for: wait in torch.distributed, such as in a barrier."
+    )
+
+
+def waits_for_processes(frame: FrameType | None) -> bool:
+    """True if what `frame` waits for is no other program of the run, and comes to an end."""
     while frame is not None:
         if any(part in frame.f_code.co_filename for part in _WAITS_FOR_PROCESSES):
             return True
@@ -163,7 +168,7 @@ def _waits_for_processes(frame: FrameType | None) -> bool:
     return False
 
 
-def _shown(frame: FrameType | None) -> str:
+def shown_line(frame: FrameType | None) -> str:
     """The innermost line that is not of Python or torch, with its text."""
     innermost = frame
     while frame is not None and any(part in frame.f_code.co_filename for part in ("/lib/python", "/site-packages/", "<frozen")):

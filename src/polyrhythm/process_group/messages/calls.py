@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -15,6 +16,9 @@ from polyrhythm.errors import RunError
 
 _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).resolve().parents[2])
+_NOT_THEIRS = (_TORCH, _OURS, threading.__file__, "<frozen")
+NOWHERE = "the backward pass"
+"""The place of a call that no line of the user's has made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,10 @@ def line_of_caller() -> str:
     innermost = frame
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((_TORCH, _OURS, "<frozen")):
+        if not name.startswith(_NOT_THEIRS):
             return f"{Path(name).name}:{frame.f_lineno}"
         frame = frame.f_back
-    return "the backward pass" if innermost is not None else ""
+    return NOWHERE if innermost is not None else ""
 
 
 def line_of_direct_caller() -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Communicated
@@ -39,19 +40,32 @@ class Ledger:
             del self._first[key], self._others[key]
 
 
+@dataclass(slots=True)
+class Standing:
+    """What a rank waits for just now, if for anything, and how many collectives of each group it has issued."""
+
+    rank: int
+    waits: IssuedCall | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    ended: bool = False
+
+
+class Judge(Protocol):
+    """Compares what ranks issue."""
+
+    def compare(self, rank: int, call: IssuedCall) -> None:
+        """Compare with the rank that was first. Raises RunError if it has issued another."""
+
+
 class Desk:
     """That of the rank whose program has `context`."""
 
-    def __init__(self, context: WorkerContext, ledger: Ledger) -> None:
+    def __init__(self, context: WorkerContext, ledger: Judge) -> None:
         self._context = context
         self._ledger = ledger
         self.port = context.port
         self.rank = rank_of(context.port.name)
-        self.waits: IssuedCall | None = None
-        """What the rank waits for just now."""
-        self.counts: dict[str, int] = {}
-        """The number of collectives that it has issued, by group."""
-        self.ended = False
+        self.standing = Standing(self.rank)
         self._blocked: IssuedCall | None = None
         self._since = 0.0
         self.collectives: Callable[[Party, Algorithms], Collectives[Doing]] = MessageCollectives
@@ -59,7 +73,7 @@ class Desk:
 
     def issue(self, call: IssuedCall) -> None:
         """The rank issues a collective. Raises RunError if another rank of this process has issued a different one in its place."""
-        self.counts[call.group] = call.number
+        self.standing.counts[call.group] = call.number
         self._ledger.compare(self.rank, call)
 
     def record(self, call: IssuedCall, nbytes: int, since: float) -> None:
@@ -90,9 +104,9 @@ class Desk:
 
     def perform(self, doing: Coroutine[Effect[Any], Any, T], call: IssuedCall) -> T:
         """Wait for it, which is `call`."""
-        before, self.waits = self.waits, call
+        before, self.standing.waits = self.standing.waits, call
         result = self._context.perform(doing)
-        self.waits = before
+        self.standing.waits = before
         return result
 
 
@@ -123,19 +137,18 @@ async def _passed(desk: Desk) -> None:
     await desk.port.sleep(_POLL_SECONDS)
 
 
-def explained(desks: Mapping[int, Desk]) -> str:
+def explained(ranks: Mapping[int, Standing]) -> str:
     """What each rank waits for, and for whom, in a sentence; "" where none waits."""
-    waiting = [desk for desk in desks.values() if desk.waits is not None]
-    return "; ".join(_wait(desk, desk.waits, desks) for desk in waiting if desk.waits is not None)
+    return "; ".join(_wait(each, each.waits, ranks) for each in ranks.values() if each.waits is not None)
 
 
-def _wait(desk: Desk, call: IssuedCall, desks: Mapping[int, Desk]) -> str:
-    others = [desks[rank] for rank in call.ranks if rank != desk.rank and rank in desks]
+def _wait(one: Standing, call: IssuedCall, ranks: Mapping[int, Standing]) -> str:
+    others = [ranks[rank] for rank in call.ranks if rank != one.rank and rank in ranks]
     behind = [other for other in others if other.counts.get(call.group, 0) < call.number]
     whom = f", to which {_names(behind)} not come" if call.collective and behind else ""
-    return f"rank {desk.rank} waits in {call.what} at {call.where}{whom}"
+    return f"rank {one.rank} waits in {call.what} at {call.where}{whom}"
 
 
-def _names(desks: list[Desk]) -> str:
-    shown = ", ".join(f"{desk.rank}{' (ended)' if desk.ended else ''}" for desk in desks)
-    return f"rank{'s' * (len(desks) > 1)} {shown} ha{'ve' if len(desks) > 1 else 's'}"
+def _names(ranks: list[Standing]) -> str:
+    shown = ", ".join(f"{each.rank}{' (ended)' if each.ended else ''}" for each in ranks)
+    return f"rank{'s' * (len(ranks) > 1)} {shown} ha{'ve' if len(ranks) > 1 else 's'}"

@@ -53,6 +53,12 @@ PerNode = Annotated[
         "--nproc-per-node", metavar="K", min=1, help="LOCAL_RANK and LOCAL_WORLD_SIZE are those of so many ranks a node; default all."
     ),
 ]
+Carrier = Annotated[
+    str,
+    typer.Option(
+        "--carrier", metavar="threads|processes", help="What ranks run in: threads of one process, or processes, which share nothing."
+    ),
+]
 Goal = Annotated[
     str | None,
     typer.Option(
@@ -94,6 +100,7 @@ def simulate(
     steps: StepsWanted = None,
     target: Goal = None,
     per_node: PerNode = None,
+    carrier: Carrier = "threads",
     *,
     shown: PrintOptions,
 ) -> None:
@@ -116,7 +123,9 @@ def simulate(
     from polyrhythm.torch_programs.simulate import main_of
 
     strategy, goal = _chosen(system, options), None if target is None else parse_target(target)
-    on = Simulator(network=network or "lan", devices=device or "cpu-core", seed=seed, faults=read_faults(fault or (), faults))
+    on = Simulator(
+        network=network or "lan", devices=device or "cpu-core", seed=seed, faults=read_faults(fault or (), faults), carrier=carrier
+    )
     settings = RankSettings(strategy, goal.metric if goal else "", steps)
     kept = directory(out, COMPARISON)
     main = main_of(command[0], tuple(command[1:]))
