@@ -117,6 +117,23 @@ def test_random_numbers_are_those_of_a_rank_alone(draw: Callable[[], Any], seed:
     random.setstate(before[1])
 
 
+def test_what_no_rank_seeds_differs_between_ranks_and_repeats_with_the_seed_of_the_run() -> None:
+    """As torch, numpy and `random` are seeded anew in each process: a program whose replicas must begin alike has to see to it."""
+
+    def drawn(seed: int) -> list[Any]:
+        found: dict[str, Any] = {}
+
+        def main() -> None:
+            found[os.environ["RANK"]] = torch.rand(1).item(), np.random.random(), random.random()
+
+        pr.simulate(main, ranks=3, on=pr.Simulator(seed=seed))
+        return [found[rank] for rank in sorted(found)]
+
+    once, again, other = drawn(0), drawn(0), drawn(1)
+    assert once == again
+    assert len({*once, *other}) == 6
+
+
 SETTINGS: dict[str, tuple[Callable[[int], Any], Callable[[], Any]]] = {
     "threads": (lambda rank: torch.set_num_threads(1 + rank), torch.get_num_threads),
     "interop threads": (lambda rank: torch.set_num_interop_threads(1 + rank), lambda: 0),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from polyrhythm.core import rng
 from polyrhythm.core.kernel.job import Job, WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of
@@ -150,9 +151,10 @@ def as_it_is(rank: int, ranks: int) -> None:
     """Begin as the program has left it, which starts the rank itself."""
 
 
-def as_by_torchrun(per_node: int | None, rank: int, ranks: int) -> None:
-    """Begin with the variables that torchrun sets."""
+def as_by_torchrun(seed: int, per_node: int | None, rank: int, ranks: int) -> None:
+    """Begin with the variables that torchrun sets, and random generators that no other rank has, as those of a new process are."""
     os.environ.update(environment(rank, ranks, per_node))
+    rng.seed_everything(seed, "rank", rank)
 
 
 def environment(rank: int, ranks: int, per_node: int | None = None) -> dict[str, str]:

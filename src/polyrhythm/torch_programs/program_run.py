@@ -109,7 +109,7 @@ class ProgramRun:
                 modules_followed(memory_here),
             ):
                 if self.ranks is not None:
-                    ending = runs.run(Copies(self.main, self.ranks, partial(as_by_torchrun, self.per_node), self.on.seed))
+                    ending = runs.run(Copies(self.main, self.ranks, partial(as_by_torchrun, self.on.seed, self.per_node), self.on.seed))
                 else:
                     ending = launched(self.main, runs, self.on.seed)
                     outcome.summary.workers = len(ending.results)
