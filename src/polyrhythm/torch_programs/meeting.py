@@ -24,7 +24,7 @@ _TOPIC = ASIDE + "store/"
 """Messages under it are not counted, and take no virtual time."""
 
 
-class Meeting(Protocol):
+class Shared(Protocol):
     """What a rank shares with the others of its run."""
 
     asked: bool

@@ -18,7 +18,7 @@ from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.simulator.process_state import separate
 from polyrhythm.process_group.messages.desk import Desk
-from polyrhythm.torch_programs.meeting import Meeting
+from polyrhythm.torch_programs.meeting import Shared
 from polyrhythm.torch_programs.printed import PrintedMetric
 from polyrhythm.torch_programs.ranks import Rank, being
 from polyrhythm.torch_programs.steps import RankSteps
@@ -106,7 +106,7 @@ class Copies:
     begin: Callable[[int, int], None]
     seed: int = 0
 
-    def one(self, shared: Meeting, context: WorkerContext) -> Message:
+    def one(self, shared: Shared, context: WorkerContext) -> Message:
         """Be the rank of `context`; `shared` is what all share."""
         number = rank_of(context.port.name)
         self.begin(number, self.ranks)

@@ -19,7 +19,7 @@ from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.torch_programs.group_context import GroupContext, axis_of
-from polyrhythm.torch_programs.meeting import Meeting
+from polyrhythm.torch_programs.meeting import Shared
 from polyrhythm.torch_programs.memory import Memory
 
 
@@ -41,7 +41,7 @@ class Rank:
     rank: int
     size: int
     context: WorkerContext
-    shared: Meeting
+    shared: Shared
     seed: int
     world: Any
     steps: Any

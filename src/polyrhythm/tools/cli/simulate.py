@@ -17,7 +17,7 @@ from polyrhythm.tools.cli.options import DeviceName, Fault, Faults, NetworkName,
 
 if TYPE_CHECKING:
     from polyrhythm.core.records.outcome import Outcome
-    from polyrhythm.core.strategy.strategy import Strategy
+    from polyrhythm.torch_programs.rank_settings import RankSettings
 
 Command = Annotated[list[str], typer.Argument(metavar="[--] SCRIPT [ARGUMENT ...]", help="The script and its arguments.")]
 Ranks = Annotated[
@@ -69,16 +69,16 @@ Goal = Annotated[
 _LINES = 12
 
 
-def _chosen(system: str | None, options: Sequence[str] | None) -> Strategy | None:
-    """The system of ranks that join without naming one. Raises CompositionError for options of none."""
+def _settings(system: str | None, options: Sequence[str] | None, metric: str, steps: int | None) -> RankSettings:
+    """Those of ranks, with the system of those that join without naming one. Raises CompositionError for options of none."""
     from polyrhythm.tools.cli.pairs import pairs, refuse_without_system
     from polyrhythm.tools.cli.presets import compose
+    from polyrhythm.torch_programs.rank_settings import RankSettings
 
     given = pairs(options or (), "--option")
     if system is None:
         refuse_without_system(given, "--system NAME")
-        return None
-    return compose(system, given)
+    return RankSettings(None if system is None else compose(system, given), metric, steps)
 
 
 @guarded
@@ -119,14 +119,11 @@ def simulate(
     from polyrhythm.tools.cli.prepare import directory
     from polyrhythm.tools.cli.record import COMPARISON
     from polyrhythm.torch_programs.program_run import NOT_CHARGED, ProgramRun
-    from polyrhythm.torch_programs.rank_settings import RankSettings
     from polyrhythm.torch_programs.simulate import main_of
 
-    strategy, goal = _chosen(system, options), None if target is None else parse_target(target)
-    on = Simulator(
-        network=network or "lan", devices=device or "cpu-core", seed=seed, faults=read_faults(fault or (), faults), carrier=carrier
-    )
-    settings = RankSettings(strategy, goal.metric if goal else "", steps)
+    goal = None if target is None else parse_target(target)
+    settings = _settings(system, options, goal.metric if goal else "", steps)
+    on = Simulator(network or "lan", device or "cpu-core", read_faults(fault or (), faults), seed, carrier=carrier)
     kept = directory(out, COMPARISON)
     main = main_of(command[0], tuple(command[1:]))
     run = ProgramRun(main, workers, on, settings, timeline, measure=measure, memory=memory, per_node=per_node)

@@ -16,17 +16,17 @@ from polyrhythm.core.simulator.charging import Charging, Uncharged, charging_of
 from polyrhythm.core.simulator.randomness import Randomness
 from polyrhythm.hardware.devices import Machine
 from polyrhythm.hardware.segments import SegmentTimes
-from polyrhythm.torch_programs.meeting import Meeting
+from polyrhythm.torch_programs.meeting import Shared
 from polyrhythm.torch_programs.processes.costs import RemoteCount
 from polyrhythm.torch_programs.processes.forks import Forks, borrowed
+from polyrhythm.torch_programs.processes.handle import RankHandle
 from polyrhythm.torch_programs.processes.requests import attend
-from polyrhythm.torch_programs.processes.started import Started
 
 Given = Callable[[int, bool, bool], bytes]
 """What the process of a rank begins with, whether its operations are counted, and whether its lines matter."""
 
 
-class Processes:
+class RankProcesses:
     """Carries programs in processes, `forks` that begin with what is `given`. What cannot be charged is noted in `uncharged`.
 
     With `found`, the CPU seconds of programs are measured.
@@ -37,19 +37,19 @@ class Processes:
         self._given = given
         self._uncharged = uncharged
         self._found = found
-        self._started: dict[str, tuple[Started, RemoteCount]] = {}
+        self._started: dict[str, tuple[RankHandle, RemoteCount]] = {}
 
     def state(self, separate: bool) -> Randomness | None:
         return None
 
     def carry(self, body: Body, name: str, machine: Machine) -> ProgramCarrier:
         counted = not machine.measured and self._found is None
-        started = Started(name, self._forks, self._given(rank_of(name), counted, self._found is not None or machine.segmented))
+        started = RankHandle(name, self._forks, self._given(rank_of(name), counted, self._found is not None or machine.segmented))
         count = RemoteCount()
         self._started[name] = started, count
         return ProcessCarrier(body, count, charging_of(machine, count.where, self._uncharged, self._found, count.seconds))
 
-    def one(self, shared: Meeting, context: WorkerContext) -> Message | None:
+    def one(self, shared: Shared, context: WorkerContext) -> Message | None:
         """Be the rank of `context`, in its process."""
         started, count = self._started[context.port.name]
         return attend(context, shared, started, count, self._uncharged.operations.update)
@@ -61,9 +61,9 @@ class Processes:
 
 
 @contextmanager
-def processes(given: Given, uncharged: Uncharged, found: SegmentTimes | None = None) -> Iterator[Processes]:
+def processes(given: Given, uncharged: Uncharged, found: SegmentTimes | None = None) -> Iterator[RankProcesses]:
     """Those of one run, which are ended with it."""
-    with borrowed() as forks, closing(Processes(forks, given, uncharged, found)) as made:
+    with borrowed() as forks, closing(RankProcesses(forks, given, uncharged, found)) as made:
         yield made
 
 

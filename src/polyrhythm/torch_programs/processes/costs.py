@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class ComputedSoFar:
     """What a program has computed when it asks for something: operations so far, those that a charge would take, CPU seconds, its line."""
 
     flops: int = 0
@@ -23,12 +23,12 @@ class Computed:
 class RemoteCount:
     """A `Count` of what another process counts: `known` is what it said last, and in `after` is noted what it is to do with its own."""
 
-    known: Computed = field(default_factory=Computed)
+    known: ComputedSoFar = field(default_factory=ComputedSoFar)
     flops: int = 0
     takes: int = 0
     after: str = ""
 
-    def learn(self, known: Computed) -> None:
+    def learn(self, known: ComputedSoFar) -> None:
         """The process has said what it has computed."""
         self.known, self.flops, self.takes, self.after = known, known.flops, known.takes, ""
 

@@ -24,7 +24,7 @@ from polyrhythm.core.simulator.failure import failure
 from polyrhythm.core.simulator.threads import shown_line, waits_for_processes
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.process_group.messages.desk import Standing
-from polyrhythm.torch_programs.processes.costs import Computed
+from polyrhythm.torch_programs.processes.costs import ComputedSoFar
 from polyrhythm.torch_programs.processes.packing import pack, unpack
 from polyrhythm.torch_programs.ranks import forget
 
@@ -60,7 +60,7 @@ class Kernel:
         self.name = name
         self.now, self.bytes_sent = 0.0, 0
         """The virtual second and the bytes that were sent, as they were when this process was last told something."""
-        self.known: Callable[[], Computed] = Computed
+        self.known: Callable[[], ComputedSoFar] = ComputedSoFar
         """What the program has computed."""
         self.after: dict[str, Callable[[], Any]] = {}
         """What is to be done with its count, by the word that comes with an answer."""

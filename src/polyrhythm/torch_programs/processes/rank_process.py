@@ -28,7 +28,7 @@ from polyrhythm.process_group.messages.desk import Standing
 from polyrhythm.torch_programs.clocks import virtual_clocks
 from polyrhythm.torch_programs.in_place_of_torch import groups_of_ranks
 from polyrhythm.torch_programs.memory import Memory, modules_followed
-from polyrhythm.torch_programs.processes.costs import Computed
+from polyrhythm.torch_programs.processes.costs import ComputedSoFar
 from polyrhythm.torch_programs.processes.kernel import Kernel, RankEnd, ToldStream, portable, really_exit
 from polyrhythm.torch_programs.processes.packing import pack, unpack
 from polyrhythm.torch_programs.processes.remote import RemoteContext, RemoteMeeting
@@ -95,9 +95,9 @@ class RankProcess:
         else:
             self._end(result)
 
-    def _known(self) -> Computed:
+    def _known(self) -> ComputedSoFar:
         takes = 0 if self._counter is None else self._counter.flops
-        return Computed(self._count.flops, takes, thread_time() - self._since, line_of_caller() if self._spec.placed else "")
+        return ComputedSoFar(self._count.flops, takes, thread_time() - self._since, line_of_caller() if self._spec.placed else "")
 
     def _end(self, result: Any, problem: BaseException | None = None) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):

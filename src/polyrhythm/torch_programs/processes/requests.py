@@ -17,19 +17,19 @@ from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.simulator.carriers import Killed
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.process_group.messages.calls import IssuedCall
-from polyrhythm.torch_programs.meeting import Meeting
+from polyrhythm.torch_programs.meeting import Shared
 from polyrhythm.torch_programs.processes.costs import RemoteCount
+from polyrhythm.torch_programs.processes.handle import CarriedCoroutine, RankHandle
 from polyrhythm.torch_programs.processes.packing import unpack
-from polyrhythm.torch_programs.processes.started import CarriedCoroutine, Started
 
 
 class Requests:
-    """Those of the rank of `context`, whose process was `started`; `shared` is what all ranks share."""
+    """Those of the rank of `context`, whose process `handle` leads to; `shared` is what all ranks share."""
 
-    def __init__(self, context: WorkerContext, shared: Meeting, started: Started) -> None:
+    def __init__(self, context: WorkerContext, shared: Shared, handle: RankHandle) -> None:
         self._context = context
         self._shared = shared
-        self._started = started
+        self._handle = handle
         self._stores: dict[tuple[object, ...], Store] = {}
         self.time = context.time
         self.charge = context.charge
@@ -40,11 +40,11 @@ class Requests:
 
     def perform(self, number: int) -> None:
         """Wait until its coroutine has ended."""
-        self._context.perform(CarriedCoroutine(self._started, number))  # type: ignore[arg-type]
+        self._context.perform(CarriedCoroutine(self._handle, number))  # type: ignore[arg-type]
 
     def begin(self, number: int, done: float) -> None:
         """Start its coroutine."""
-        self._context.begin(CarriedCoroutine(self._started, number), done)  # type: ignore[arg-type]
+        self._context.begin(CarriedCoroutine(self._handle, number), done)  # type: ignore[arg-type]
 
     def written(self) -> None:
         """It has written its part of a checkpoint."""
@@ -80,19 +80,19 @@ class Requests:
             getattr(sys, what).write(of)
 
 
-def attend(context: WorkerContext, shared: Meeting, started: Started, count: RemoteCount, note: Callable[[Any], None]) -> Message | None:
+def attend(context: WorkerContext, shared: Shared, handle: RankHandle, count: RemoteCount, note: Callable[[Any], None]) -> Message | None:
     """Be the rank of `context` here, as its process asks for it: its result. Raises its error; operations not charged go to `note`."""
-    requests = Requests(context, shared, started)
-    started.told = requests.told
-    started.moment = lambda: (context.port.now(), context.bytes_sent)
+    requests = Requests(context, shared, handle)
+    handle.told = requests.told
+    handle.moment = lambda: (context.port.now(), context.bytes_sent)
     try:
-        started.tell("begin")
-        while (heard := started.hear())[0] == "asks":
+        handle.tell("begin")
+        while (heard := handle.hear())[0] == "asks":
             _, name, of, known = heard
             count.learn(known)
-            started.tell(*_answer(getattr(requests, name), of), count.after)
+            handle.tell(*_answer(getattr(requests, name), of), count.after)
     except BaseException:
-        started.give_up()  # it was not heard to its end
+        handle.give_up()  # it was not heard to its end
         raise
     _, end, known = heard
     count.learn(known)

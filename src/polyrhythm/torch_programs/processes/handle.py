@@ -24,7 +24,7 @@ Answer = tuple[Any, ...]
 class CarriedCoroutine:
     """A coroutine of the process, which is continued there: the scheduler continues it as one of its own."""
 
-    process: Started
+    process: RankHandle
     number: int
 
     def send(self, value: Any) -> Effect[Any]:
@@ -36,7 +36,7 @@ class CarriedCoroutine:
         self.process.end_coroutine(self.number)
 
 
-class Started:
+class RankHandle:
     """The process of the rank `name`, one of `forks`, which begins with what is `given`."""
 
     def __init__(self, name: str, forks: Forks, given: bytes) -> None:
