@@ -101,3 +101,14 @@ def test_who_joined_and_is_in_its_first_step_keeps_the_batch_that_it_holds() -> 
     newcomer = msgspec.structs.replace(own, completed=0, exchanged=0, began={})
     used = judged(change, before.members, {"worker/0": own, "worker/2": newcomer}).used
     assert [used[name]["passes"][0][4:6] for name in before.members] == [[0, 1], [0, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(("meets", "used"), [(True, [[7, 0], [7, 0]]), (False, [[7, 0], [6, 1]])])
+def test_who_is_behind_keeps_its_batches_where_all_make_the_same_calls(meets: bool, used: list[list[int]]) -> None:
+    """Else it would have a batch less than the one that waits for it in a call after each step."""
+    before = View.of(workers(3))
+    change = ViewChange(before, before.without("worker/2"), frozenset(["worker/2"]), (("worker/2", 6),))
+    calling = msgspec.structs.replace(facts(7, 7, alike=False), meets=meets)
+    calling.used["passes"][0][5] = 0
+    found = judged(change, before.members, {"worker/0": calling, "worker/1": facts(6, 6, alike=False, rank=1)}).used
+    assert [found[name]["passes"][0][4:6] for name in before.members[:2]] == used

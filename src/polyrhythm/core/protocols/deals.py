@@ -172,7 +172,7 @@ class Deals:
             now.own = (*now.own, *(name if name in each.members else donor for each in now.ended[len(now.own) :]))
             now.held = (uses[name] or (0, 0))[1] if name in uses else 0
             if taken is not None and name in uses:
-                now.held = taken.get(number, now.before + now.held) - now.before
+                now.held = taken.get(number, 0) - now.before  # none of a pass that others have begun
             self._known[number] = now
         self._group, self.since = group, max(tree["begun"] for tree in before.values())
         self.changes += 1

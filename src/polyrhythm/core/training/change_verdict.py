@@ -21,8 +21,8 @@ NONE = -1
 class Facts(msgspec.Struct, frozen=True):
     """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, and the data that it has `used`.
 
-    `clock` are its steps with the one that was interrupted, `completed` without; `exchanged`, `alike` and `paced` as in `Regrouped`,
-    `began` as in `ChangingCrew`, `gone` as in `ChangeVerdict`.
+    `clock` are its steps with the one that was interrupted, `completed` without; `exchanged`, `alike`, `paced` and `meets` as in
+    `Regrouped`, `began` as in `ChangingCrew`, `gone` as in `ChangeVerdict`.
     """
 
     progress: tuple[int, ...]
@@ -34,6 +34,7 @@ class Facts(msgspec.Struct, frozen=True):
     used: StateTree = None
     began: dict[str, int] = {}
     gone: list[str] = []
+    meets: bool = False
 
 
 class ChangeVerdict(msgspec.Struct, frozen=True):
@@ -58,7 +59,8 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
 
     A lost worker has used so many batches less than another as it has completed fewer steps in the view that is over. But where exchanges
     have one result, it has used those of all steps up to the last exchange that somebody has completed, which its value was in, and of none
-    after those of the others. Those who take equally many steps, and are behind, keep as many of their batches, which count as used.
+    after those of the others. Those who take equally many steps, and are behind, keep as many of their batches, which count as used; so it is,
+    too, where the training function calls what waits for all, perhaps at each step.
 
     Raises StateLostError if nobody who has reported has the state of the run.
     """
@@ -83,7 +85,8 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
     completed = {name: max(facts.completed, began.get(name, 0)) for name, facts in known.items() if facts.progress != (NONE,)}
 
     furthest = max(survivors, key=lambda name: completed.get(name, 0), default=donor)
-    pace = completed[furthest] if all(found[name].paced for name in survivors) and not stepping else 0
+    paced = all(found[name].paced for name in survivors) or any(found[name].meets for name in survivors)
+    pace = completed[furthest] if paced and not stepping else 0
 
     def used_by(name: str) -> StateTree:
         if name in stepping and completed[name] + 1 >= completed[furthest]:

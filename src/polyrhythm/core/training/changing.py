@@ -94,6 +94,10 @@ class Regrouped(Protocol):
         """True if the workers wait for each other at each step, so that all take equally many."""
 
     @property
+    def meets(self) -> bool:
+        """True if the training function has called a method that waits for all workers, or is in one."""
+
+    @property
     def used(self) -> StateTree:
         """What it has used of the data, and holds for a step that it has not completed."""
 
@@ -255,7 +259,7 @@ class ChangingCrew:
     def _facts(self) -> Facts:
         worker = self.worker
         done, used = (worker.completed, worker.exchanged), worker.used
-        return Facts(worker.progress, worker.clock, *done, worker.alike, worker.paced, used, self.began, list(worker.gone))
+        return Facts(worker.progress, worker.clock, *done, worker.alike, worker.paced, used, self.began, list(worker.gone), worker.meets)
 
     def _leave(self, change: ViewChange) -> None:
         """Hand the state, with what was not sent, to the first of the others."""

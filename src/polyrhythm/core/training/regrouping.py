@@ -83,6 +83,11 @@ class Regrouping:
         return not self.state.tables and any(part.local.keeps_pace for replica in self.models.replicas for part in replica.parts)
 
     @property
+    def meets(self) -> bool:
+        """True if the training function has called a method that waits for all workers, or is in one."""
+        return self.calls.under_way or self.calls.completed > 0
+
+    @property
     def used(self) -> StateTree:
         """What the worker has used of the data, and holds for a step that it has not completed."""
         return self.data.used()

@@ -38,6 +38,7 @@ class CallRecord:
         self.kept: list[tuple[Path, StateTree]] = []
         self.last: StateTree = None
         self.joins = handed is not None
+        self.under_way = False
         self._again: deque[StateTree] = deque()
         if handed is not None:
             self.kept = [(tuple(map(tuple, path)), result) for path, result in handed["calls"]["kept"]]
@@ -54,6 +55,13 @@ class CallRecord:
                     "the same calls at every worker."
                 )
             return self._again.popleft()  # type: ignore[no-any-return]
+        self.under_way = True
+        try:
+            return self._made(call)
+        finally:
+            self.under_way = False
+
+    def _made(self, call: Callable[[], T]) -> T:
         while True:
             try:
                 result = call()
