@@ -81,13 +81,19 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, Any]]] = [
     ("allreduce", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.00224)), {}),
     # one that is in the next view already took all its steps, since it waited for nobody
     ("diloco", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.0016118)), {}),
+    # a group's server sent two sums of one step, and the second was taken for the first once more
+    ("rudra-adv", Crew(1, 5), "counted", (Crash("worker/2", step=2),), {}),
     # who was in a call of all workers after its step got a batch more than those who were still in the step
     ("rudra-adv", Crew(3, 4, replace=False), "calls", (Segfault("worker/2", step=1),), {}),
     (
         "dl4j-sharing",
         KEPT,
         "calls",
-        (Leave("worker/0", at=0.003556, notice=1.0), Crash("worker/2", at=0.004489), Cut("worker/3", "worker/1", duration=0.001738, step=1)),
+        (
+            Leave("worker/0", at=0.003556, notice=1.0),
+            Crash("worker/2", at=0.004489),
+            Cut("worker/3", "worker/1", duration=0.001738, step=1),
+        ),
         {},
     ),
 ]

@@ -59,8 +59,8 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
 
     A lost worker has used so many batches less than another as it has completed fewer steps in the view that is over. But where exchanges
     have one result, it has used those of all steps up to the last exchange that somebody has completed, which its value was in, and of none
-    after those of the others. Those who take equally many steps, and are behind, keep as many of their batches, which count as used; so it is,
-    too, where the training function calls what waits for all, perhaps at each step.
+    after those of the others. Those who take equally many steps, and are behind, keep as many of their batches, which count as used;
+    so do those whose training function calls what waits for all, perhaps at each step.
 
     Raises StateLostError if nobody who has reported has the state of the run.
     """

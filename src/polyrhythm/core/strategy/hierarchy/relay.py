@@ -57,8 +57,13 @@ class Relay:
         return self
 
     def step_on(self, gradient: Tensor, rates: tuple[float, ...]) -> None:
-        """Keep the gradient, to be sent with the next `offer`."""
+        """Keep the gradient, to be sent with the next `offer`.
+
+        Its step is a later one than that of the last, also where the slowest worker has taken none meanwhile: the servers above tell
+        repeats by it.
+        """
         self.merged, self.rates = gradient, rates
+        self.clock += 1
 
     async def establish(self, state: ModelState, recipe: str) -> None:
         """Start with the weights of the first group."""
@@ -71,10 +76,7 @@ class Relay:
         return True
 
     async def offer(self, update: Tensor, clock: float) -> None:
-        """Send the merged value, and wait until the servers above have merged it.
-
-        Its step is never less than before, also where slower workers have come into the group: the servers above tell repeats by it.
-        """
+        """Send the merged value, and wait until the servers above have merged it."""
         if clock < math.inf:
             self.clock = max(self.clock, int(clock))
         await self._send()
