@@ -232,13 +232,22 @@ def _applied(case: Case, ledger: Ledger, done: Attempt, lost: set[str]) -> str:
     twice = [place for place in _every() if float(counts[place]) > most * max(times[place], 1) + (place in unsure)]
     if twice:
         return f"{len(twice)} samples were applied {float(counts[twice[0]]):.3f} times, such as {twice[:3]}"
-    lone = CrewPolicy.of(case.strategy).unsent + 1
+    lone, unsent = CrewPolicy.of(case.strategy).unsent + 1, lost | _handed_to(done, lost)
     for name, used in ledger.used.items():
         missing = [place for place in _places(used) if float(counts[place]) < 0.01]  # old ones may count for less
-        last = len(list(_places(used[-lone:]))) if name in lost else 0
+        last = len(list(_places(used[-lone:]))) if name in unsent else 0
         if len(missing) > last:
             return f"{len(missing)} samples of {name} were not applied, such as {missing[:3]}"
     return ""
+
+
+def _handed_to(done: Attempt, lost: set[str]) -> set[str]:
+    """Those that have left and handed what they had not sent to one that was lost, or that handed it on to such a one."""
+    changes = [event for event in done.outcome.events if isinstance(event, CrewChanged)]
+    found: set[str] = set()
+    for event in reversed(changes):  # who leaves hands over to one that leaves later, if at all
+        found |= {name for name in event.left if event.members[0] in lost | found}
+    return found
 
 
 def _every() -> Iterator[tuple[int, int]]:

@@ -81,6 +81,14 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, Any]]] = [
     ("allreduce", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.00224)), {}),
     # one that is in the next view already took all its steps, since it waited for nobody
     ("diloco", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.0016118)), {}),
+    # who left handed its steps to one that was lost before the next exchange: nobody else had them, and the check has that now
+    (
+        "consgd",
+        Crew(4, 5, replace=False),
+        "counted",
+        (Leave("worker/2", notice=1.0, step=1), Crash("worker/0", at=0.003)),
+        {"detection": 0.001619},
+    ),
     # a group's server sent two sums of one step, and the second was taken for the first once more
     ("rudra-adv", Crew(1, 5), "counted", (Crash("worker/2", step=2),), {}),
     # who was in a call of all workers after its step got a batch more than those who were still in the step
