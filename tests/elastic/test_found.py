@@ -81,6 +81,14 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, Any]]] = [
     ("allreduce", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.00224)), {}),
     # one that is in the next view already took all its steps, since it waited for nobody
     ("diloco", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.0016118)), {}),
+    # one that had joined, and was then alone, did not know with how many steps its first view began
+    (
+        "hybrid-groups",
+        Crew(2, 4, start=2, wait=0.0),
+        "two models",
+        (Leave("worker/1", notice=0.005, step=2), Crash("worker/0", at=0.002), Exit("worker/4", 0, step=7)),
+        {},
+    ),
     # who left handed its steps to one that was lost before the next exchange: nobody else had them, and the check has that now
     (
         "consgd",

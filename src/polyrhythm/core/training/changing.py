@@ -286,7 +286,7 @@ def admitted(context: WorkerContext, plan: StrategyPlan, checkpoints: Checkpoint
             context.crew.enter(change)
             port, view = context.port, change.after
             verdict = context.perform(decided(port, change, (), (), Facts((NONE,))))
-            state = {**context.perform(taken(port, verdict.donor, _STATE)), "used": [verdict.used, verdict.donor]}
+            state = {**context.perform(taken(port, verdict.donor, _STATE)), "used": [verdict.used, verdict.donor], "began": verdict.began}
             origin = RunOrigin(*state["origin"]) if "origin" in state else checkpoints.origin
             chosen = replace(checkpoints, handed=state, epoch=view.epoch, origin=origin)
             return plan.changed(view.members, context.crew.locations(view.members), verdict.gone), chosen

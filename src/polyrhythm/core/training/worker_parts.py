@@ -80,7 +80,8 @@ def assembled(context: WorkerContext, plan: StrategyPlan, chosen: CheckpointPlan
     checkpointing = Checkpointing(chosen, context, group, state, partial(manifest_of, plan))
     checkpointing.begin(models.follow_losses)
     regrouping = Regrouping(context, models, state, checkpointing, calls, steps, together, data, hooks.place)
-    crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping)
+    began = {} if chosen.handed is None else chosen.handed["began"]
+    crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping, began=began)
     calls.reform = models.reform = crew.reform
     checkpointing.losses = lambda: len(present(crew, models).left)
     return WorkerParts(models, tables, state, steps, together, data, checkpointing, crew)
