@@ -46,6 +46,7 @@ ASIDE = {
     "norm_counts_twice": "norm-counts-twice",
     "same_data": "same-data",
     "context_loss": "mean-over-wrong-ranks",
+    "lossy_hook": "communication-hook",
 }
 """Written with the others, and run once when the detectors were complete."""
 WITHOUT_TWIN = {"accelerate_loop"}

@@ -347,6 +347,12 @@ def sharding_of(module: Any) -> tuple[set[torch.dtype], tuple[int, ...]]:
     return ({requested} if requested is not None else set()), tuple(map(int, group.mesh_info.mesh.mesh.flatten()))
 
 
+def communication_hooks(module: Any) -> list[str]:
+    """The names of the hooks that DistributedDataParallel exchanges gradients with, in the place of an all-reduce."""
+    hooks = [hook for hook, _ in getattr(module, "_comm_hooks", ())]
+    return [getattr(hook, "__name__", type(hook).__name__) for hook in hooks]
+
+
 def spawned_function() -> Any:
     """`torch.multiprocessing.spawn._wrap`, which a process of `spawn` calls: it writes the error of the user's function to a file."""
     return sys.modules["torch.multiprocessing.spawn"]._wrap

@@ -70,7 +70,9 @@ class ScriptProgram:
         sys.modules["__main__"] = main
         sys.argv = [str(self.path), *self.arguments]
         sys.path.insert(0, str(self.path.resolve().parent))
-        exec(compile(self.path.read_bytes(), str(self.path), "exec"), main.__dict__)
+        exec(
+            compile(self.path.read_bytes(), str(self.path), "exec", dont_inherit=True), main.__dict__
+        )  # not what this file imports from __future__
         return main
 
 

@@ -65,6 +65,8 @@ def _cause(evidence: LayoutEvidence, step: int) -> tuple[str, str]:
         return "auxiliary-loss", f"; what is added to the main loss has {auxiliary:.3g} times the weight"
     if counts := uneven(layout):
         return "uneven-parts", f"; ranks have {', '.join(map(str, counts.values()))} samples"
+    if hooks := sorted(set().union(*(seen.hooks for seen in evidence.layout.ranks.values()))):
+        return "communication-hook", f"; DistributedDataParallel exchanges them by {', '.join(hooks)}"
     return "differs", ""
 
 

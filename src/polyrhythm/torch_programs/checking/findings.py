@@ -141,5 +141,10 @@ CAUSES = {
         "Weight each rank's loss by its samples, or drop the remainder.",
         "pytorch #162692",
     ),
+    "communication-hook": KnownCause(
+        "A communication hook exchanges something else than the mean of the gradients, as compression does on purpose.",
+        "Check the script without the hook; with it, compare the loss that training comes to.",
+        "Vogels et al., 2019",
+    ),
     "differs": KnownCause("The gradients are not those of one process, for a reason that no detector knows.", "", ""),
 }

@@ -118,6 +118,7 @@ class RankSeen:
     moved: list[Moved] = field(default_factory=list)
     requested: set[torch.dtype] = field(default_factory=set)
     computed: set[torch.dtype] = field(default_factory=set)
+    hooks: set[str] = field(default_factory=set)
     draws: bool = False
     enough: bool = False
 

@@ -15,7 +15,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from polyrhythm.core.torch_private import backward_pass, sharding_of
+from polyrhythm.core.torch_private import backward_pass, communication_hooks, sharding_of
 from polyrhythm.process_group.messages.calls import line_of_caller
 from polyrhythm.torch_programs.checking.claims import claim_of
 from polyrhythm.torch_programs.checking.seen import GradientSum, HeldParameter, RankSeen, Sight, StepSeen, index_of, kept
@@ -134,6 +134,7 @@ class RankWatch:
                 parameter.register_hook(partial(self._contributed, self._names[id(parameter)]))  # type: ignore[no-untyped-call]
 
     def _note(self, module: nn.Module, prefix: str) -> None:
+        self.seen.hooks.update(communication_hooks(module))
         requested, data = sharding_of(module)
         self.seen.requested |= requested
         for name, parameter in module.named_parameters(recurse=False):
