@@ -127,6 +127,10 @@ class Hands:
     def __init__(self) -> None:
         self.later: list[Callable[[], None]] = []
         self.failures: list[WorkerFailed] = []
+        self.released: list[str] = []
+
+    def release(self, names: list[str]) -> None:
+        self.released = names
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *given: None
@@ -183,3 +187,19 @@ def test_workers_that_leave_with_notice_may_leave_too_few_and_the_last_stays() -
     assert authority.view.members == ("worker/1",)
     hands.later[0]()
     assert len(hands.failures) == 1
+
+
+def test_a_cut_that_is_agreed_on_is_carried_out_where_somebody_takes_no_more_steps_and_changes_nothing() -> None:
+    authority, hands = led(Crew(3, 4))
+    authority.join()
+    authority.arrive("worker/3")
+    for each in authority.view.members:
+        authority.held(each, 1)
+    assert authority.step == 2
+    authority.arrive("worker/0")
+    authority.close()  # by worker/1, which has no second step
+    assert not hands.released, "worker/0 waits for the others before it goes on"
+    authority.arrive("worker/1")
+    authority.arrive("worker/2")
+    assert (hands.released, authority.view.epoch, authority.step) == (["worker/0", "worker/1", "worker/2"], 0, 0)
+    assert authority.early == ["worker/3"]

@@ -15,7 +15,7 @@ from polyrhythm.core.kernel.message import Delivery, Message
 from polyrhythm.core.kernel.view import NextView, View, ViewChange, ViewChanged
 from polyrhythm.core.processes.runtime.context import NodeContext
 from polyrhythm.core.processes.runtime.node import Node
-from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, HELD, HOLD, RELEASE, SETTLE, NodeCrew
+from polyrhythm.core.processes.runtime.node_crew import ARRIVE, CHANGE, CLOSE, END, FINISH, HELD, HOLD, RELEASE, SETTLE, NodeCrew
 from polyrhythm.core.processes.runtime.role import Role
 from polyrhythm.core.processes.transport.addresses import listen_locally
 from polyrhythm.core.processes.transport.frame_link import Wiring
@@ -158,6 +158,22 @@ def test_who_is_released_goes_on_without_a_change_also_on_its_way_to_the_cut(sce
     releasing.join()
     assert scene.crew.change() is None
     assert scene.crew.cut(2) is None
+
+
+def test_who_takes_no_more_steps_comes_to_a_cut_that_others_wait_at(scene: Scene) -> None:
+    scene.launch(Message(HOLD, (0.0,)))
+    assert not scene.crew.finish()
+    assert scene.sent[-1].topic == CLOSE
+    settling = scene.soon(lambda: scene.launch(Message(SETTLE, (0.0, 6.0))))
+    assert scene.crew.cut(3) == 6
+    settling.join()
+    releasing = scene.soon(lambda: scene.launch(Message(RELEASE, (0.0,))))
+    assert scene.crew.change() is None
+    releasing.join()
+    ending = scene.soon(lambda: scene.launch(Message(END, (0.0,))))
+    assert scene.crew.finish()
+    ending.join()
+    assert scene.sent[-1].topic == FINISH
 
 
 def test_a_loss_that_the_others_survive_is_noticed_in_the_view_that_was_announced_last(scene: Scene) -> None:
