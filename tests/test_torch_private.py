@@ -493,6 +493,15 @@ def test_monitored_barriers_of_other_groups_than_those_of_gloo_are_called() -> N
     assert inspect.getsource(c10d._get_default_group)
 
 
+@uses("print_options", "torch._tensor_str.PRINT_OPTS")
+def test_the_options_of_printing_are_those_that_were_set() -> None:
+    before = torch_private.print_options()
+    torch.set_printoptions(precision=2)
+    assert str(torch.tensor([1 / 3])) == "tensor([0.33])"
+    assert torch_private.print_options() == {**before, "precision": 2}
+    torch.set_printoptions(**before)
+
+
 def test_every_function_has_a_test() -> None:
     tree = ast.parse(inspect.getsource(torch_private))
     functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import gc
+import io
 import logging
+import multiprocessing
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -134,6 +139,10 @@ def test_what_no_rank_seeds_differs_between_ranks_and_repeats_with_the_seed_of_t
     assert len({*once, *other}) == 6
 
 
+class OwnLogger(logging.Logger):
+    """A kind of its own."""
+
+
 SETTINGS: dict[str, tuple[Callable[[int], Any], Callable[[], Any]]] = {
     "threads": (lambda rank: torch.set_num_threads(1 + rank), torch.get_num_threads),
     "interop threads": (lambda rank: torch.set_num_interop_threads(1 + rank), lambda: 0),
@@ -153,11 +162,36 @@ SETTINGS: dict[str, tuple[Callable[[int], Any], Callable[[], Any]]] = {
         lambda rank: logging.getLogger("of a rank").addHandler(logging.NullHandler()),
         lambda: len(logging.getLogger("of a rank").handlers),
     ),
+    "errors": (lambda rank: setattr(sys, "excepthook", [repr, str][rank % 2]), lambda: sys.excepthook),
+    "errors of threads": (lambda rank: setattr(threading, "excepthook", [repr, str][rank % 2]), lambda: threading.excepthook),
+    "shown warnings": (lambda rank: logging.captureWarnings(rank % 2 == 1), lambda: warnings.showwarning),
+    "kind of loggers": (lambda rank: logging.setLoggerClass([logging.Logger, OwnLogger][rank % 2]), logging.getLoggerClass),
+    "disabled levels": (lambda rank: logging.disable(10 * (rank % 2)), lambda: logging.root.manager.disable),
+    "input": (lambda rank: setattr(sys, "stdin", [None, io.StringIO][rank % 2]), lambda: sys.stdin),
+    "temporary folder": (lambda rank: setattr(tempfile, "tempdir", ["/", "/tmp"][rank % 2]), tempfile.gettempdir),
+    "depth": (lambda rank: sys.setrecursionlimit(2000 + rank % 2), sys.getrecursionlimit),
+    "sockets": (lambda rank: socket.setdefaulttimeout([None, 2.0][rank % 2]), socket.getdefaulttimeout),
+    "collector": (lambda rank: [gc.enable, gc.disable][rank % 2](), gc.isenabled),
+    "printing": (lambda rank: torch.set_printoptions(precision=2 + rank % 2), lambda: str(torch.tensor([1 / 3]))),
+    "precision of a library": (
+        lambda rank: setattr(torch.backends.mkldnn.matmul, "fp32_precision", ["ieee", "bf16"][rank % 2]),
+        lambda: torch.backends.mkldnn.matmul.fp32_precision,
+    ),
+    "library": (lambda rank: setattr(torch.backends.mkldnn, "enabled", rank % 2 == 1), lambda: torch.backends.mkldnn.enabled),
+    "attention": (lambda rank: torch.backends.cuda.enable_flash_sdp(rank % 2 == 1), torch.backends.cuda.flash_sdp_enabled),
+    "start of processes": (
+        lambda rank: multiprocessing.set_start_method(["fork", "spawn"][rank % 2], force=True),
+        multiprocessing.get_start_method,
+    ),
     "signal": (
         lambda rank: signal.signal(signal.SIGTERM, [signal.SIG_IGN, signal.default_int_handler][rank % 2]),
         lambda: signal.getsignal(15),
     ),
 }
+
+
+def settings_here() -> dict[str, Any]:
+    return {name: get() for name, (_, get) in SETTINGS.items() if name not in ("environment", "signal", "arguments", "warnings", "logger")}
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -171,8 +205,9 @@ def test_a_setting_is_that_of_a_rank_alone(name: str) -> None:
             others_run()
         return before, get()
 
-    handler, filters, threads_before = signal.getsignal(15), warnings.filters[:], torch.get_num_threads()
+    handler, filters, threads_before, here = signal.getsignal(15), warnings.filters[:], torch.get_num_threads(), settings_here()
     found = everyones(main)
+    assert settings_here() == here
     assert all(before == after for before, after in found)
     assert found[0] == found[2] or name in ("threads", "environment", "arguments", "path", "warnings")
     assert found[0] != found[1] or name in ("interop threads", "logger")
@@ -192,6 +227,18 @@ def test_what_a_rank_registers_for_the_exit_is_done_when_it_ends() -> None:
     everyones(main, 2)
     assert sorted(done) == ["first of 0", "first of 1", "second of 0", "second of 1"]
     assert done.index("second of 0") < done.index("first of 0")
+
+
+def test_an_error_at_the_exit_is_shown_and_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    done: list[str] = []
+
+    def main(rank: int) -> None:
+        atexit.register(done.append, f"first of {rank}")
+        atexit.register(lambda: [][rank])
+
+    everyones(main, 2)
+    assert sorted(done) == ["first of 0", "first of 1"]
+    assert capsys.readouterr().err.count("IndexError: list index out of range") == 2
 
 
 class Rows(torch.utils.data.Dataset[torch.Tensor]):

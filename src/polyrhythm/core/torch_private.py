@@ -135,6 +135,11 @@ def no_torch_function() -> Any:
     return torch._C._disabled_torch_function_impl
 
 
+def print_options() -> dict[str, Any]:
+    """`torch._tensor_str.PRINT_OPTS`: what `torch.set_printoptions` has set."""
+    return dict(vars(torch._tensor_str.PRINT_OPTS))
+
+
 def address_of_storage(tensor: Tensor) -> int:
     """`UntypedStorage._cdata`, which identifies the storage itself where `data_ptr()` identifies its memory."""
     storage: Any = tensor.untyped_storage()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -36,6 +38,17 @@ def _register(rank: Rank, call: Callable[..., Any], *args: Any, **kwargs: Any) -
 
 def _unregister(rank: Rank, call: Callable[..., Any]) -> None:
     rank.at_exit[:] = [each for each in rank.at_exit if each[0] != call]
+
+
+def leave(at_exit: list[tuple[Callable[..., Any], Any, Any]]) -> None:
+    """Make the calls that are registered for the exit, the last first; their errors are shown, and end nothing, as in Python."""
+    while at_exit:
+        call, args, kwargs = at_exit.pop()
+        try:
+            call(*args, **kwargs)
+        except (Exception, SystemExit) as problem:
+            print(f"Exception ignored in atexit callback: {call!r}", file=sys.stderr)
+            traceback.print_exception(problem)
 
 
 def _exit(rank: Rank, status: int) -> None:

@@ -18,6 +18,7 @@ from polyrhythm.core.kernel.names import rank_of
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.simulator.process_state import separate
 from polyrhythm.process_group.messages.desk import Desk
+from polyrhythm.torch_programs.in_place_of_python import leave
 from polyrhythm.torch_programs.meeting import Shared
 from polyrhythm.torch_programs.printed import PrintedMetric
 from polyrhythm.torch_programs.ranks import Rank, being
@@ -126,8 +127,7 @@ class Copies:
                 while rank.leaving:
                     rank.leaving.pop()()
             finally:
-                for call, args, kwargs in reversed(rank.at_exit):
-                    call(*args, **kwargs)
+                leave(rank.at_exit)
                 shared.leave()
         desk.standing.ended = True
         if rank.memory is not None:

@@ -6,24 +6,12 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
-import torch
-
+from polyrhythm.core.simulator.process_settings import SETTINGS, put_references, references
 from polyrhythm.core.simulator.randomness import Randomness
 from polyrhythm.core.torch_private import module_state, separate_module_state
 
-_SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
-    (torch.get_default_dtype, torch.set_default_dtype),
-    (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    (lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()), lambda mode: torch.autograd.set_detect_anomaly(*mode)),
-    (os.getcwd, os.chdir),
-    (lambda: logging.root.level, logging.root.setLevel),
-]
-"""How to get and set what is compared first, because to set it costs more."""
 _MAIN = ("__main__", "__mp_main__")
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -65,9 +53,9 @@ class ProcessState(Randomness):
     def save(self) -> None:
         """Take the state of the process."""
         super().save()
-        self._references = (sys.argv, sys.path, sys.stdout, sys.stderr, logging.root.handlers, logging.Logger.manager.loggerDict)
+        self._references = references()
         self._environment = _environ().copy()
-        self._settings = [get() for get, _ in _SETTINGS]
+        self._settings = [get() for get, _ in SETTINGS]
         self._warnings = warnings.filters[:]
         self._modules = module_state()
         if len(sys.modules) != self._known or any(sys.modules.get(name) is not module for name, module in self._own.items()):
@@ -79,13 +67,13 @@ class ProcessState(Randomness):
         """Put the state back; `current` was the last to be saved."""
         super().load(current)
         assert isinstance(current, ProcessState)
-        sys.argv, sys.path, sys.stdout, sys.stderr, logging.root.handlers, logging.Logger.manager.loggerDict = self._references
+        put_references(self._references, current._references)
         if self._environment != current._environment:
             for variable in current._environment.keys() - self._environment.keys():
                 del os.environb[variable]
             for variable, value in self._environment.items() - current._environment.items():
                 os.environb[variable] = value
-        for (_, put), value, other in zip(_SETTINGS, self._settings, current._settings, strict=True):
+        for (_, put), value, other in zip(SETTINGS, self._settings, current._settings, strict=True):
             if value != other:
                 put(value)
         if self._warnings != current._warnings:
