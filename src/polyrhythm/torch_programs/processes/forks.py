@@ -30,7 +30,7 @@ class Forks:
     """A template process."""
 
     def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair()
+        self._socket, theirs = _pair()
         self._status: dict[int, int] = {}
         bound = threading.current_thread() is threading.main_thread()  # the kernel's signal follows the thread that has started it
         with theirs:
@@ -51,7 +51,7 @@ class Forks:
 
     def fork(self) -> tuple[int, Connection]:
         """A new process: its number, and the link to it. It has the standard output and error of this one."""
-        ours, theirs = socket.socketpair()
+        ours, theirs = _pair()
         with theirs:
             return self._request(FORK, [theirs.fileno(), 1, 2]), Connection(ours.detach())
 
@@ -89,6 +89,14 @@ class Forks:
         if not reply:
             raise RunError("The process from which those of ranks are forked has ended.")
         return int(REPLY.unpack(reply)[0])
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends that wait as long as it takes, whatever the user has set for all sockets."""
+    pair = socket.socketpair()
+    for each in pair:
+        each.setblocking(True)
+    return pair
 
 
 _idle: list[Forks] = []

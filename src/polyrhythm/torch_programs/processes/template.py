@@ -103,6 +103,7 @@ def main(descriptor: int, parent: int, bound: bool, preload: list[str]) -> None:
     for name in preload:
         importlib.import_module(name)
     server = socket.socket(fileno=descriptor)
+    server.setblocking(True)
     os.set_inheritable(descriptor, False)
     gc.freeze()  # a collection in a rank would else copy the pages of all that is imported
     Template(server).serve()
