@@ -81,6 +81,14 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, Any]]] = [
     ("allreduce", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.00224)), {}),
     # one that is in the next view already took all its steps, since it waited for nobody
     ("diloco", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.0016118)), {}),
+    # a worker was lost between an exchange and the averages of the optimizers' states after it
+    (
+        "dl4j-averaging",
+        Crew(4, 5, replace=False),
+        "two models",
+        (Stall("worker/3", duration=0.000951, step=1), Leave("worker/3", at=0.004634, notice=0.001)),
+        {},
+    ),
     # one that had joined, and was then alone, did not know with how many steps its first view began
     (
         "hybrid-groups",

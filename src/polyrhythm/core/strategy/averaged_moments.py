@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -10,8 +11,12 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.together import Start
 from polyrhythm.core.protocols.requests import CollectiveOperations
+from polyrhythm.core.protocols.responses import Response
+from polyrhythm.core.protocols.topology import Channel
 from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
+from polyrhythm.core.trees import StateTree
 
 
 class KeptTensor(NamedTuple):
@@ -25,8 +30,48 @@ Slots = dict[str, KeptTensor]
 """Kept tensors by name, in the order in which the optimizer made them."""
 
 
-def average_moments(optimizer: LocalOptimizer, collective: CollectiveOperations, context: WorkerContext) -> None:
-    """Replace each floating-point tensor of the state of `optimizer` by its mean over the workers.
+class MomentsExchange:
+    """The averages of the state of `optimizer`, which follow the exchange of `channel` as a part of it where its response is not late.
+
+    What both bring is applied at once. `before` is the state of the channel before an exchange while its averages are under way: where the
+    crew changes meanwhile, and nobody has both, all make both again.
+    """
+
+    def __init__(self, channel: Channel, optimizer: LocalOptimizer, context: WorkerContext) -> None:
+        self.channel = channel
+        self.optimizer = optimizer
+        self.context = context
+        self.before: StateTree = None
+        self._put: Callable[[], None] | None = None
+
+    def following(self, start: Start[Response]) -> Start[Response]:
+        """`start`, and the averages after it; it alone where there are none, or where they wait for a response that comes late."""
+        offers = self.channel.offers
+        return start if offers.collective is None or offers.late is not None else partial(self._both, start, offers.collective)
+
+    async def _both(self, start: Start[Response], collective: CollectiveOperations) -> Response:
+        before = self.channel.export()
+        response = await start()
+        self.before = before
+        self._put = await averaged(self.optimizer, collective)
+        self.before = None
+        return response
+
+    def conclude(self) -> None:
+        """Put the averages in the place of what they are of; first make those that have waited for a late response."""
+        collective, put, self._put = self.channel.offers.collective, self._put, None
+        if put is None and collective is not None:
+            put = self.context.perform(averaged(self.optimizer, collective))
+        if put is not None:
+            put()
+
+    def export(self) -> StateTree:
+        """The state of the channel from which its next exchange continues, or the one that was interrupted."""
+        return self.channel.export() if self.before is None else self.before
+
+
+async def averaged(optimizer: LocalOptimizer, collective: CollectiveOperations) -> Callable[[], None]:
+    """Average each floating-point tensor of the state of `optimizer` over the workers. What is returned puts the means in their places.
 
     Where a parameter had no gradient at some workers, these count as zeros, and get the mean too; one that had none at any worker stays
     without a state. Workers first sum one number per parameter to see which these are, because a worker cannot know whether the others have
@@ -34,23 +79,28 @@ def average_moments(optimizer: LocalOptimizer, collective: CollectiveOperations,
     """
     parameters = optimizer.parameters.parameters
     states = [{key: value for key, value in state.items() if _averaged(value)} for state in optimizer.states()]
-    having = context.perform(collective.all_reduce(torch.tensor([float(bool(state)) for state in states])))
+    having = await collective.all_reduce(torch.tensor([float(bool(state)) for state in states]))
     if not having.any():
-        return
+        return lambda: None
     kept = [_slots(state, parameter) for state, parameter in zip(states, parameters, strict=True)]
     if (having % collective.group.size).any():
-        kept = _united([_read(*packet) for packet in context.perform(collective.all_gather((_written(kept),)))])
+        kept = _united([_read(*packet) for packet in await collective.all_gather((_written(kept),))])
     values = [
         [state[key] if key in state else _zeros(slot, parameter) for key, slot in slots.items()]
         for state, slots, parameter in zip(states, kept, parameters, strict=True)
     ]
     flat = torch.cat([value.reshape(-1).cpu() for found in values for value in found])
-    means, at = context.perform(collective.all_reduce(flat)) / collective.group.size, 0
-    for parameter, slots, found in zip(parameters, kept, values, strict=True):
-        for key, value in zip(slots, found, strict=True):
-            value.copy_(means[at : at + value.numel()].view(value.shape))
-            optimizer.optimizer.state[parameter][key] = value
-            at += value.numel()
+    means = await collective.all_reduce(flat) / collective.group.size
+
+    def put() -> None:
+        at = 0
+        for parameter, slots, found in zip(parameters, kept, values, strict=True):
+            for key, value in zip(slots, found, strict=True):
+                value.copy_(means[at : at + value.numel()].view(value.shape))
+                optimizer.optimizer.state[parameter][key] = value
+                at += value.numel()
+
+    return put
 
 
 def _averaged(value: object) -> bool:

@@ -13,10 +13,8 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.together import Start, together
 from polyrhythm.core.protocols.local import LocallyStepped, LocalRule, MixingRule
-from polyrhythm.core.protocols.requests import CollectiveOperations
 from polyrhythm.core.protocols.responses import Response
 from polyrhythm.core.protocols.topology import InitialState
-from polyrhythm.core.strategy.averaged_moments import average_moments
 from polyrhythm.core.strategy.companion import Companion
 from polyrhythm.core.strategy.components import Components
 from polyrhythm.core.strategy.gradients import Parameters
@@ -78,8 +76,8 @@ class LocalRuleOfPart:
             corrected = correct(self.parameters.gradient().cpu(), self.held.context, self.memory)
             self.parameters.put_gradient(corrected)
 
-    def follow(self, apply: Callable[[], None], collective: CollectiveOperations | None, context: WorkerContext) -> None:
-        """`apply` a response, and let the rule continue from the result; `collective` is among the workers of the exchange."""
+    def follow(self, apply: Callable[[], None], average: Callable[[], None], context: WorkerContext) -> None:
+        """`apply` a response, and let the rule continue from the result; `average` puts the means of the optimizers' states in place."""
         hooks, held = self.hooks, self.held
         before = held.weights if hooks.settle is None and hooks.go_on is None else held.weights.clone()
         apply()
@@ -89,8 +87,8 @@ class LocalRuleOfPart:
             change = replace(held.context, update=lambda: held.weights - before)
             self.memory = hooks.settle(change, self.memory, self.optimizer)
             self._record(context)
-        if self.traits.averages and collective is not None:
-            average_moments(self.optimizer, collective, context)
+        if self.traits.averages:
+            average()
         if hooks.go_on is not None:  # the anchor stays: the next update counts from what was agreed on
             held.weights.copy_(hooks.go_on(held.weights, before, before if self.sent is None else self.sent))
             self.sent = None

@@ -15,6 +15,7 @@ from polyrhythm.core.kernel.events import Merged, Overwritten
 from polyrhythm.core.protocols.common_state import Donor
 from polyrhythm.core.protocols.responses import Response
 from polyrhythm.core.protocols.topology import Channel, InitialState
+from polyrhythm.core.strategy.averaged_moments import MomentsExchange
 from polyrhythm.core.strategy.deferral.deferral import Deferral
 from polyrhythm.core.strategy.deferral.overlap import Overlap
 from polyrhythm.core.strategy.gradients import Parameters
@@ -42,6 +43,7 @@ class Part:
         self.sends_gradients = self.agreement.payload.is_gradient
         self.chooses = self.agreement.consistency.traits.chooses
         self.channel = self.local.level.connect(seat.port)
+        self.moments = MomentsExchange(self.channel, optimizer, seat.context)
         self.payload = PAYLOADS[self.agreement.payload](self.local)
         self.overlap: Overlap | None = None
         self.deferral: Deferral | None = None
@@ -202,7 +204,7 @@ class Part:
             self.overlap.arrivals.close()
 
     def export(self) -> StateTree:
-        return {**self.local.export(), "channel": self.channel.export(), "waiting": waiting_in(self.channel, self.local)}
+        return {**self.local.export(), "channel": self.moments.export(), "waiting": waiting_in(self.channel, self.local)}
 
     def restore(self, state: StateTree) -> None:
         """Restore an exported state, after `establish`. Raises CheckpointError for that of another model."""
@@ -254,14 +256,15 @@ class Part:
         local.check([value])
         rates = self.payload.rates()
         start = partial(self.channel.exchange, (value if weight == 1 else value * weight).cpu(), local.state.clock, rates)
-        return PendingExchange(local.rule.exchange(start, self.port, rates), self._conclude, Part.repeat)
+        whole = local.rule.exchange(start, self.port, rates)
+        return PendingExchange(self.moments.following(whole) if local.rule.traits.averages else whole, self._conclude, Part.repeat)
 
     def _conclude(self, response: Response) -> None:
         if self.awaits_response and not response.contributions:
             if self.chooses:
                 self.local.state.set_anchor_to_weights()
             return  # the update was sent; its response will be collected
-        self.local.rule.follow(partial(self._apply, response), self.channel.offers.collective, self.context)
+        self.local.rule.follow(partial(self._apply, response), self.moments.conclude, self.context)
         self.local.rebase()
 
     def _apply_in_place(self, response: Response) -> None:
