@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -106,6 +107,10 @@ class RemoteContext:
         """Never called: no step is the last."""
 
 
+async def _unshown() -> Message:
+    raise AssertionError("states are compared where they are given")
+
+
 class RemoteRounds:
     """What the workers of one run compare with each other."""
 
@@ -117,7 +122,8 @@ class RemoteRounds:
         self._kernel.ask("agree", self._scope, name, dict(facts), remedy)
 
     def align(self, name: str, alignment: Alignment) -> Message | None:
-        found: Message | None = self._kernel.ask("align", self._scope, name, alignment)
+        """Nobody shows a state: the scheduler's process has all that are given."""
+        found: Message | None = self._kernel.ask("align", self._scope, name, replace(alignment, show=_unshown))
         return found
 
     def compare(self, name: str, comparison: Comparison) -> None:
