@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import select
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,9 +47,13 @@ class RankHandle:
         self.told: Callable[[str, Any], None] = lambda what, of: None
         """Called with what it says without waiting for an answer."""
         self._over = False
+        self._ahead = False
+        """True if the coroutine that was continued last goes on by itself, since what it has asked for gives nothing."""
         self._latches: dict[int, Latch] = {}
         self._forks = forks
         self._number, self._link = forks.fork()
+        self._poll = select.poll()
+        self._poll.register(self._link, select.POLLIN)
         self._send(given)
 
     def tell(self, what: str, *of: Any) -> None:
@@ -68,8 +73,9 @@ class RankHandle:
 
     def step(self, number: int, value: Any) -> Effect[Any]:
         """Continue its coroutine `number` until it waits: for what. Raises StopIteration at its end, and its error."""
-        self.tell("step", number, value)
-        what, of = self.hear()
+        if not self._ahead:
+            self.tell("step", number, value)
+        what, of, self._ahead = self.hear()
         if what == "stopped":
             raise StopIteration
         if what == "raised":
@@ -84,8 +90,10 @@ class RankHandle:
     def end_coroutine(self, number: int) -> None:
         """Have it end a coroutine where it is."""
         if not self._over:
+            self._ahead = False
             self.tell("close", number)
-            self.hear()
+            while self.hear()[0] != "closed":
+                continue  # it had gone on
 
     def give_up(self) -> None:
         """End it where it is: it will not be heard again."""
@@ -109,7 +117,7 @@ class RankHandle:
         """What it says next; it is watched as long as it computes, or waits for another process."""
         used, asked = math.inf, False
         while True:
-            while not self._link.poll(threads.STANDSTILL_SECONDS):
+            while not self._poll.poll(1000 * threads.STANDSTILL_SECONDS):
                 if not asked:  # where no Python runs there, it answers when it can
                     self.tell("look")
                     asked = True

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from polyrhythm.core.kernel.effects import Effect, Spawn, Wait
+from polyrhythm.core.kernel.effects import Effect, Send, SendAll, Spawn, Wait
 from polyrhythm.core.simulator.carriers import Killed
 from polyrhythm.core.simulator.failure import failure
 from polyrhythm.core.simulator.threads import shown_line, waits_for_processes
@@ -138,14 +138,14 @@ class Kernel:
         torch.set_grad_enabled(number not in self._without_grad)
         try:
             effect = coroutine.send(value)
-            while isinstance(effect, Wait) and effect.latch.is_open:
+            while not self._waits(effect):
                 effect = coroutine.send(None)
         except StopIteration as stop:
             self._end(number, stop.value, None)
-            self.say("stopped", None)
+            self.say("stopped", None, False)
         except BaseException as error:
             self._end(number, None, error)
-            self.say("raised", portable(self.name, error)[0])
+            self.say("raised", portable(self.name, error)[0], False)
         else:
             self._note_grad(number)
             self._say_effect(effect)
@@ -154,16 +154,24 @@ class Kernel:
         """The coroutine waits: it goes on in the grad mode in which it is now."""
         (self._without_grad.discard if torch.is_grad_enabled() else self._without_grad.add)(number)
 
-    def _say_effect(self, effect: Effect[Any]) -> None:
+    def _waits(self, effect: Effect[Any]) -> bool:
+        """False for what gives nothing at once, if it is said that the coroutine has gone on."""
         if isinstance(effect, Spawn):
-            self.say("spawns", (effect.name, self.carry(effect.coroutine)))
-        elif isinstance(effect, Wait):
+            self.say("spawns", (effect.name, self.carry(effect.coroutine)), True)
+        elif isinstance(effect, Send | SendAll):
+            self.say("effect", effect, True)
+        else:
+            return not (isinstance(effect, Wait) and effect.latch.is_open)
+        return False
+
+    def _say_effect(self, effect: Effect[Any]) -> None:
+        if isinstance(effect, Wait):
             self._last += 1
             number = self._last
-            self.say("waits", number)
+            self.say("waits", number, False)
             effect.latch.when_open(lambda: self.say("opened", number))
         else:
-            self.say("effect", effect)
+            self.say("effect", effect, False)
 
     def _close(self, number: int) -> None:
         coroutine = self._coroutines.pop(number, None)
