@@ -284,6 +284,7 @@ def alive(process: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_no_process_outlives_the_one_that_has_started_it(tmp_path: Path) -> None:
     script = tmp_path / "waits.py"
     script.write_text("import os, threading\nprint(os.getppid(), os.getpid(), flush=True)\nthreading.Event().wait(60)\n")
