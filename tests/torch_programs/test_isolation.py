@@ -337,3 +337,20 @@ def test_a_rank_that_fails_gives_the_profiler_back() -> None:
     with torch.profiler.profile() as after:
         torch.ones(2).sum()
     assert len(after.key_averages()) > 0
+
+
+def test_a_warning_is_shown_once_by_each_rank_unless_a_filter_says_always(tmp_path: Path) -> None:
+    script = tmp_path / "warns.py"
+    script.write_text(
+        "import sys, warnings, torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "warnings.filterwarnings(sys.argv[1], category=UserWarning)\n"
+        "for step in range(3):\n"
+        "    warnings.warn('look here')\n"
+        "    with warnings.catch_warnings():\n"
+        "        warnings.simplefilter('ignore')\n"
+        "        dist.all_reduce(torch.ones(1))\n"
+    )
+    for action, times in (("default", 2), ("always", 6)):
+        command = [sys.executable, "-m", "polyrhythm", "simulate", "--workers", "2", str(script), action]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stderr.count("UserWarning: look here") == times

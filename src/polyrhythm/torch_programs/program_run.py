@@ -30,6 +30,7 @@ from polyrhythm.torch_programs.rank_settings import PLAIN, RankSettings
 from polyrhythm.torch_programs.ranks import memory_here
 from polyrhythm.torch_programs.runs import VirtualRuns, launched
 from polyrhythm.torch_programs.shared_libraries import libraries_divided
+from polyrhythm.torch_programs.shown_warnings import warnings_of_ranks
 from polyrhythm.torch_programs.steps import steps_counted
 
 SYSTEM = "torch.distributed"
@@ -105,6 +106,7 @@ class ProgramRun:
                 virtual_clocks(),
                 steps_counted(),
                 profiles_of_ranks(),
+                warnings_of_ranks(),
                 ranks_of_launches(),
                 modules_followed(memory_here),
             ):
