@@ -93,7 +93,7 @@ class ServerEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """The initial state at a worker: its weights, and its optimizer as text, from which others can build it.
+    """The initial state at a worker: the weights that it has in common with others, and its optimizer as text, to build it from.
 
     `controls` has the decisions of this worker's controller so far.
     """
@@ -103,8 +103,8 @@ class InitialState:
     controls: Controls = AS_COMPOSED
 
     def weights(self) -> Tensor:
-        """The current weights (numel,), on the CPU and in new memory: safe to be sent."""
-        weights = self.model_state.weights
+        """The weights (numel,) without what it has done alone since an exchange, on the CPU and in new memory: safe to be sent."""
+        weights = self.model_state.anchor
         return weights.clone() if weights.device.type == "cpu" else weights.cpu()
 
 

@@ -47,8 +47,9 @@ class VirtualSide:
         return True
 
     def cut(self, clock: int) -> int | None:
+        step = self.crew.cut(self.program.actor.name, clock)  # which notes the clock
         self.program.raise_interruption()
-        return self.crew.cut(self.program.actor.name, clock)
+        return step
 
     def change(self) -> ViewChange | None:
         crew, name, known = self.crew, self.program.actor.name, len(self.crew.changes)

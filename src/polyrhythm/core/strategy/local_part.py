@@ -48,6 +48,7 @@ class LocalPart:
         *inner, self.level = planned.plan.levels(seat.port.name)
         self.agreement = self.level.agreement
         self.taken_rates = optimizer.rates()
+        self.agreed: Tensor | None = None
         self.weight = 1.0
         """The weight of the batch that was drawn last, in a mean over workers whose batches have unequal sizes."""
         self.control = ControlLoop(self.agreement.controller, self.level.group, seat.port.scoped("control/"), seat.context)
@@ -98,6 +99,17 @@ class LocalPart:
     def shifts(self) -> bool:
         """True if each worker adds up by itself the changes of all others."""
         return Capability.EVERY_PEER in self.provides
+
+    def succeed(self, before: LocalPart) -> None:
+        """Go on where the part of these parameters among earlier members was, with a step that may be repeated."""
+        self.state.clock, self.weight = before.clock, before.weight
+        if before.agreement.payload is Payload.UPDATE:
+            self.agreed = before.state.anchor
+
+    def begin_at_agreed(self) -> None:
+        """Have in common with workers that begin here what was agreed on among earlier members, not what this worker has done since."""
+        if self.agreed is not None:
+            self.state.anchor.copy_(self.agreed)
 
     def check(self, values: Sequence[Tensor], early: int = 0) -> None:
         """Raise DivergedError if one of `values`, which leave the worker, is not finite; `early` is 1 if the step is still to come."""

@@ -156,10 +156,10 @@ class Replica:
         self.equal.close()
         for part in self.parts:
             part.close()
-        before, clock = self.locals, self.clock
+        before = self.locals
         self._divide([(local.parameters, local.optimizer) for local in before])
         for now, then in zip(self.locals, before, strict=True):
-            now.state.clock, now.weight = clock, then.weight  # of the step that may be repeated
+            now.succeed(then)
 
     def _set_clock(self, clock: int) -> None:
         for local in self.locals:

@@ -75,8 +75,8 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
     takers = [name for name in view.members if found[name].progress < newest]
     known = {name: facts for name, facts in found.items() if facts.used is not None}  # else it was interrupted before it began
     survivors = [name for name in before if name in known and name in view.members]
-    attached = [name for name in survivors if name in takers and found[name].progress != (NONE,)]
-    stepping = [name for name in attached if found[name].progress[:-1] < newest[:-1]]  # and not in a call
+    attached = [name for name in survivors if name in takers and len(found[name].progress) == len(newest)]
+    stepping = [name for name in attached if found[name].progress[:-1] < newest[:-1]]  # and not in a call, or where a model begins
     behind = next(iter(stepping), None)
     reference = found[behind or donor]
     lost = used_at(reference.used, completed=behind is not None)

@@ -178,23 +178,28 @@ class ChangingCrew:
             self.reform(interruption.change)
             return None
 
-    def between(self, clock: int, drain: Callable[[int], str]) -> None:
-        """After step `clock`: change with all others, if it is time. Raises LeftCrew if this worker leaves."""
-        try:
-            step = self.context.crew.cut(clock)
-            if step is None or clock < step:
-                self._forget(clock)
-                return
-            self.worker.look()
-            change = self._come(clock, drain)
-        except ViewChanged as interruption:
-            self.reform(interruption.change)
-            return
+    def between(self, drain: Callable[[int], str]) -> None:
+        """Between two steps: change with all others, if it is time. Raises LeftCrew if this worker leaves."""
+        while True:
+            try:
+                change = self._at_cut(self.worker.clock, drain)
+                break
+            except ViewChanged as interruption:  # in the next view a cut may have been agreed on already
+                self.reform(interruption.change)
         if change is None:
             return
         if not change.after.present(self.context.port.name):
             self._leave(change)
         self.reform(change)
+
+    def _at_cut(self, clock: int, drain: Callable[[int], str]) -> ViewChange | None:
+        """The change that follows after step `clock`, if there is one."""
+        step = self.context.crew.cut(clock)
+        if step is None or clock < step:
+            self._forget(clock)
+            return None
+        self.worker.look()
+        return self._come(clock, drain)
 
     def _forget(self, clock: int) -> None:
         if self.cut is not None and clock > self.cut["clock"] + 1:

@@ -160,7 +160,7 @@ class Worker(ObservedWorker):
     def _between(self) -> None:
         """Write a checkpoint if one is due, and change the crew: all batches that were handed out have been used."""
         self._crew.uninterrupted(lambda: self._checkpointing.between(self.clock))
-        self._crew.between(self.clock, self._state.drain)
+        self._crew.between(self._state.drain)
 
     def batches(self, dataset: Any, batch_size: int | None = None, *, steps: int | None = None) -> Batches | StreamBatches:
         """This worker's batches: each iteration over them is an epoch; shards are disjoint, and all workers get equally many batches.
