@@ -79,6 +79,17 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, Any]]] = [
     ),
     # a newcomer that was interrupted before it began left batches of its first deal out
     ("allreduce", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.00224)), {}),
+    # one had taken a step of its own when others were interrupted in the first broadcast, and they began with what it had then
+    ("diloco", Crew(1, 5, replace=False), "range", (Crash("worker/3", at=7e-06), Join(at=0.000491)), {"seed": 20063}),
+    # a cut of the next view was missed by one that came from the view before
+    ("local-sgd", Crew(1, 4), "plain", (Crash("worker/2", at=0.0), Exit("worker/3", 0, step=14)), {"seed": 20004}),
+    (
+        "sparknet",
+        Crew(2, 5, batch="global"),
+        "counted",
+        (Segfault("worker/1", at=0.002703), Stall("worker/0", at=0.000379, duration=1.0)),
+        {"seed": 20005, "detection": 0.001796},
+    ),
     # one that is in the next view already took all its steps, since it waited for nobody
     ("diloco", Crew(1, 4, start=3, wait=0.0, replace=False), "counted", (Join(step=2), Crash("worker/1", at=0.0016118)), {}),
     # a worker was lost between an exchange and the averages of the optimizers' states after it

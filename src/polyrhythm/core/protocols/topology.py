@@ -91,9 +91,13 @@ class ServerEndpoint:
     upstream: Upstream | None = None
 
 
+def _sent(weights: Tensor) -> Tensor:
+    return weights.clone() if weights.device.type == "cpu" else weights.cpu()
+
+
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """The initial state at a worker: the weights that it has in common with others, and its optimizer as text, to build it from.
+    """The initial state at a worker: its weights, and its optimizer as text, from which others can build it.
 
     `controls` has the decisions of this worker's controller so far.
     """
@@ -103,9 +107,12 @@ class InitialState:
     controls: Controls = AS_COMPOSED
 
     def weights(self) -> Tensor:
-        """The weights (numel,) without what it has done alone since an exchange, on the CPU and in new memory: safe to be sent."""
-        weights = self.model_state.anchor
-        return weights.clone() if weights.device.type == "cpu" else weights.cpu()
+        """The current weights (numel,), on the CPU and in new memory: safe to be sent."""
+        return _sent(self.model_state.weights)
+
+    def agreed(self) -> Tensor:
+        """As `weights`, without what it has done alone since the last exchange: what those who begin have in common with it."""
+        return _sent(self.model_state.anchor)
 
 
 class Channel(Protocol):

@@ -54,7 +54,7 @@ class BlockClient:
         layouts = self.model_state.layout.split(len(self.names))
         self.tasks = [SliceTask(self.agreement, k, part, initial.optimizer, self.group) for k, part in enumerate(layouts)]
         self.coded = [self.codec.initial(part) for part in layouts]
-        parts = self.model_state.layout.cut(initial.weights(), layouts)
+        parts = self.model_state.layout.cut(initial.agreed(), layouts)
         for name, part, layout in zip(self.names, parts, layouts, strict=True):
             if self.group.is_first:
                 recipe = msgspec.json.encode(ShardRecipe(layout.names, layout.shapes, "")).decode()

@@ -62,7 +62,7 @@ class _Averaging:
     async def establish(self, initial: InitialState) -> Response:
         self.initial = initial
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+        return AdoptWeights(await broadcast(self.port, self.group, initial.agreed(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         aggregated = await self.client.aggregate(value.clone(), clock)  # `value` are the weights, which will be written to

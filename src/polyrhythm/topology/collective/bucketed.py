@@ -89,7 +89,7 @@ class _Parts:
         return self.clients.layouts
 
     async def establish(self, initial: InitialState) -> Response:
-        weights = initial.weights()
+        weights = initial.agreed()
         self.numel = weights.numel()
         for k, layout in enumerate(cut(initial.model_state.layout, self.settings.nbytes, weights.element_size())):
             name = f"{k}/" if k else ""

@@ -40,7 +40,7 @@ class LateUpdates:
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+        return AdoptWeights(await broadcast(self.port, self.group, initial.agreed(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         assert not self.under_way or clock <= self.sums.come, "an exchange checks that its schedule leaves the time"

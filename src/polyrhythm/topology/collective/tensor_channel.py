@@ -90,7 +90,7 @@ class TensorChannel:
             self.clients.append(client)
         self.launcher.open(self.clients)
         self.clients.conclude()
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+        return AdoptWeights(await broadcast(self.port, self.group, initial.agreed(), "init"))
 
     async def exchange_bucket(self, bucket: int, value: Tensor) -> None:
         self.sums[bucket] = TensorSum(self.clients[bucket], value, self.clock)

@@ -60,7 +60,7 @@ class VectorChannel:
 
     async def establish(self, initial: InitialState) -> Response:
         self.client.open(initial.model_state.layout, lambda: initial.model_state.weights, initial.model_state)
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+        return AdoptWeights(await broadcast(self.port, self.group, initial.agreed(), "init"))
 
     async def exchange(self, value: Tensor, clock: int, rates: tuple[float, ...]) -> Response:
         return ApplyContributions([Contribution((await self.client.aggregate(value, clock)).total, self.group.size, rates=rates)])

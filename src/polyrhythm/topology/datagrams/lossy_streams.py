@@ -94,7 +94,7 @@ class _StreamingChannel:
         self.idle.open()
 
     async def establish(self, initial: InitialState) -> Response:
-        self.buffer = (await self.peers.establish(initial.weights())).clone()
+        self.buffer = (await self.peers.establish(initial.agreed())).clone()
         self.accrued, self.produced, self.applied = (torch.zeros_like(self.buffer) for _ in range(3))
         most = max(1, self.settings.nbytes // self.buffer.element_size())
         self.ranges = WeightRanges(self.buffer.numel(), most, self.peers.group.members)

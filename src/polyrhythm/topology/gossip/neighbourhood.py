@@ -31,7 +31,7 @@ class Neighbourhood:
         """The weights of worker 0, which all begin with."""
         self.coded.open(initial.model_state.layout)
         self.initial = initial
-        return await broadcast(self.port, self.group, initial.weights(), "init")
+        return await broadcast(self.port, self.group, initial.agreed(), "init")
 
     async def swap(self, value: Tensor, clock: int) -> tuple[Tensor, list[Tensor]]:
         """Send `value` (numel,) to all neighbours: what they decode, and what is decoded of theirs, in the order of `neighbours`."""

@@ -46,7 +46,7 @@ class PresentMembers:
     async def establish(self, initial: InitialState) -> Tensor:
         """The weights of the first worker, which all begin with."""
         if self.group.is_first:
-            self.down = Message(_FIRST, tensors=(initial.weights(),))
+            self.down = Message(_FIRST, tensors=(initial.agreed(),))
         await follow_losses(self.port, self._lose)
         return await self._descend(_FIRST)
 

@@ -108,7 +108,7 @@ class _Pusher:
         self.sent: dict[int, _Held] = {}
 
     async def establish(self, initial: InitialState) -> Response:
-        self.given = await broadcast(self.port, self.group, initial.weights(), "init")
+        self.given = await broadcast(self.port, self.group, initial.agreed(), "init")
         self.coded.open(initial.model_state.layout)
         self.held = _Held(self.given)
         return AdoptWeights(self.given)

@@ -65,7 +65,7 @@ class OverlayChannel:
         self.layout = initial.model_state.layout
         self.state = self.codec.initial(self.layout)
         self.context = replace(self.context, controls=initial.controls)
-        weights = await broadcast(self.port, self.group, initial.weights(), _FIRST)
+        weights = await broadcast(self.port, self.group, initial.agreed(), _FIRST)
         self.began = self.port.now()
         if self.bound.measures:
             await self.trips.begin()

@@ -75,7 +75,7 @@ class PeerInbox:
     async def establish(self, initial: InitialState) -> Tensor:
         """The weights of the first worker, which all begin with."""
         self.layout = initial.model_state.layout
-        first = initial.weights() if self.group.is_first else None
+        first = initial.agreed() if self.group.is_first else None
         await follow_losses(self.port, partial(self._lose, first))
         if first is None:
             delivery = await self.port.receive(_FIRST)  # from the parent in the tree, or from the first worker in its stead

@@ -82,7 +82,7 @@ class ServerRequests:
         self.divided = Divided.of(layout, self.division.parts(layout, len(self.names)))
         self.coded = [self.codec.initial(part) for part in self.divided.parts]
         if self.group.is_first:
-            for name, part, piece in zip(self.names, self.divided.parts, self.cut(initial.weights()), strict=True):
+            for name, part, piece in zip(self.names, self.divided.parts, self.cut(initial.agreed()), strict=True):
                 recipe = msgspec.json.encode(ShardRecipe(part.names, part.shapes, initial.optimizer)).decode()
                 await self._send(name, JoinRequest(), recipe, (piece,))
         else:

@@ -46,7 +46,7 @@ class EachTensor:
             self.clients.append(self.source.tensor(single))
             self.sizes.append(layout.numel)
             start += layout.numel
-        return AdoptWeights(await broadcast(self.port, self.group, initial.weights(), "init"))
+        return AdoptWeights(await broadcast(self.port, self.group, initial.agreed(), "init"))
 
     async def send(self, number: int, value: Tensor, clock: int) -> None:
         self.arrived[number] = Latch()
