@@ -23,9 +23,11 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from polyrhythm.core import torch_private
+from polyrhythm.core.torch_private import distributed, one_process
+from polyrhythm.core.torch_private.needed import needed
 
-SOURCE = Path(torch_private.__file__).parents[1]
+MODULES = (one_process, distributed)
+SOURCE = Path(one_process.__file__).parents[2]
 TESTED: set[str] = set()
 
 
@@ -39,7 +41,7 @@ def uses(function: str, name: str) -> Callable[[Callable[[], None]], Callable[[]
             try:
                 test()
             except (Exception, AssertionError) as problem:
-                pytest.fail(f"torch {torch.__version__} has dropped or changed {name}, which torch_private.{function} needs: {problem!r}")
+                pytest.fail(f"torch {torch.__version__} has dropped or changed {name}, which {function} needs: {problem!r}")
 
         return run
 
@@ -67,27 +69,27 @@ class Counting(TorchDispatchMode):
 @uses("version", "Tensor._version")
 def test_writes_are_counted() -> None:
     tensor = torch.zeros(2)
-    before = torch_private.version(tensor)
+    before = one_process.version(tensor)
     tensor.add_(1)
-    assert torch_private.version(tensor) == before + 1
+    assert one_process.version(tensor) == before + 1
 
 
 @uses("sparse_indices", "Tensor._indices")
 def test_indices_are_read_of_what_is_not_coalesced() -> None:
-    assert torch_private.sparse_indices(sparse()).tolist() == [[0, 0]]
+    assert one_process.sparse_indices(sparse()).tolist() == [[0, 0]]
 
 
 @uses("sparse_values", "Tensor._values")
 def test_values_are_the_memory_of_a_sparse_tensor() -> None:
     tensor = sparse()
-    torch_private.sparse_values(tensor).mul_(2)
-    assert torch_private.sparse_values(tensor).tolist() == [2.0, 4.0]
+    one_process.sparse_values(tensor).mul_(2)
+    assert one_process.sparse_values(tensor).tolist() == [2.0, 4.0]
 
 
 @uses("add_to_each", "torch._foreach_add_")
 def test_a_number_is_added_to_each_tensor() -> None:
     tensors = [torch.zeros(1), torch.ones(2)]
-    torch_private.add_to_each(tensors, 1.0)
+    one_process.add_to_each(tensors, 1.0)
     assert [tensor.tolist() for tensor in tensors] == [[1.0], [2.0, 2.0]]
 
 
@@ -97,7 +99,7 @@ def test_a_scheduler_does_not_warn_of_an_optimizer_that_is_marked_as_stepped() -
         optimizer = sgd()
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
         if marked:
-            torch_private.mark_stepped(optimizer)
+            one_process.mark_stepped(optimizer)
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             scheduler.step()
@@ -113,9 +115,9 @@ def test_a_scheduler_does_not_warn_of_a_step_that_is_marked_as_wrapped() -> None
         def step(*_: Any) -> None: ...
 
         if marked:
-            torch_private.mark_wrapped_by_scheduler(step)
+            one_process.mark_wrapped_by_scheduler(step)
         optimizer.step = step
-        torch_private.mark_stepped(optimizer)
+        one_process.mark_stepped(optimizer)
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             scheduler.step()
@@ -124,21 +126,21 @@ def test_a_scheduler_does_not_warn_of_a_step_that_is_marked_as_wrapped() -> None
 
 @uses("spawned_function", "_wrap")
 def test_what_spawn_calls_in_a_process_is_found_with_its_arguments() -> None:
-    assert list(inspect.signature(torch_private.spawned_function()).parameters) == ["fn", "i", "args", "error_file"]
+    assert list(inspect.signature(distributed.spawned_function()).parameters) == ["fn", "i", "args", "error_file"]
 
 
 @uses("is_wrapped_by_scheduler", "_wrapped_by_lr_sched")
 def test_the_wrapper_of_a_scheduler_is_known() -> None:
     optimizer = sgd()
-    assert not torch_private.is_wrapped_by_scheduler(optimizer.step)
+    assert not one_process.is_wrapped_by_scheduler(optimizer.step)
     torch.optim.lr_scheduler.StepLR(optimizer, 1)
-    assert torch_private.is_wrapped_by_scheduler(optimizer.step)
+    assert one_process.is_wrapped_by_scheduler(optimizer.step)
 
 
 @uses("take_scale_of_scaler", "_step_supports_amp_scaling")
 def test_a_scaler_hands_its_scale_to_a_step_that_takes_it() -> None:
     optimizer, scaler, seen = sgd(), torch.amp.GradScaler("cpu"), list[Any]()
-    torch_private.take_scale_of_scaler(optimizer)
+    one_process.take_scale_of_scaler(optimizer)
     optimizer.step = lambda *_, **__: seen.append(optimizer.grad_scale)
     scaler.scale(optimizer.param_groups[0]["params"][0].sum()).backward()
     scaler.step(optimizer)
@@ -150,7 +152,7 @@ def test_hooks_before_steps_are_found() -> None:
     optimizer, own, everywhere = sgd(), print, repr
     optimizer.register_step_pre_hook(own)
     handle = register_optimizer_step_pre_hook(everywhere)
-    assert torch_private.step_pre_hooks(optimizer)[-2:] == (everywhere, own)
+    assert one_process.step_pre_hooks(optimizer)[-2:] == (everywhere, own)
     handle.remove()
 
 
@@ -159,7 +161,7 @@ def test_hooks_after_steps_are_found() -> None:
     optimizer, own, everywhere = sgd(), print, repr
     optimizer.register_step_post_hook(own)
     handle = register_optimizer_step_post_hook(everywhere)
-    found = torch_private.step_post_hooks(optimizer)
+    found = one_process.step_post_hooks(optimizer)
     handle.remove()
     assert found[0] is own
     assert everywhere in found
@@ -168,27 +170,27 @@ def test_hooks_after_steps_are_found() -> None:
 @uses("backward_pass", "torch._C._current_graph_task_id")
 def test_a_backward_pass_has_a_number() -> None:
     found, leaf = list[int](), torch.zeros((), requires_grad=True)
-    leaf.register_hook(lambda _: found.append(torch_private.backward_pass()))
+    leaf.register_hook(lambda _: found.append(one_process.backward_pass()))
     for _ in range(2):
         leaf.mul(1).backward()
     assert found[1] == found[0] + 1
-    assert torch_private.backward_pass() == -1
+    assert one_process.backward_pass() == -1
 
 
 @uses("take_saved_tensor_hooks", "_top_saved_tensors_default_hooks and _pop_saved_tensors_default_hooks")
 def test_hooks_of_saved_tensors_are_taken_off_the_thread() -> None:
     with torch.autograd.graph.saved_tensors_hooks(_fails, _fails):
-        taken = torch_private.take_saved_tensor_hooks()
+        taken = one_process.take_saved_tensor_hooks()
         (torch.zeros(2, requires_grad=True) ** 2).sum().backward()
         assert taken == [(_fails, _fails)]
-        torch_private.put_saved_tensor_hooks(taken)
+        one_process.put_saved_tensor_hooks(taken)
 
 
 @uses("put_saved_tensor_hooks", "_push_saved_tensors_default_hooks")
 def test_hooks_of_saved_tensors_are_put_back() -> None:
     hooks = [(_same, _same), (_fails, _fails)]
-    torch_private.put_saved_tensor_hooks(hooks.copy())
-    assert torch_private.take_saved_tensor_hooks() == hooks
+    one_process.put_saved_tensor_hooks(hooks.copy())
+    assert one_process.take_saved_tensor_hooks() == hooks
 
 
 def _fails(_: Any) -> Any:
@@ -201,23 +203,23 @@ def _same(value: Any) -> Any:
 
 @uses("has_modes", "_is_any_autocast_enabled, _len_torch_function_stack and _len_torch_dispatch_stack")
 def test_modes_of_the_thread_are_seen() -> None:
-    assert not torch_private.has_modes()
+    assert not one_process.has_modes()
     for mode in (torch.autocast("cpu", torch.bfloat16), torch.device("cpu"), Counting()):
         with mode:
-            assert torch_private.has_modes()
+            assert one_process.has_modes()
 
 
 @uses("dispatch_mode", "_get_current_dispatch_mode")
 def test_the_innermost_dispatch_mode_is_found() -> None:
     with Counting(), Counting() as inner:
-        assert torch_private.dispatch_mode() is inner
-    assert torch_private.dispatch_mode() is None
+        assert one_process.dispatch_mode() is inner
+    assert one_process.dispatch_mode() is None
 
 
 @uses("without_dispatch", "torch._C._DisableTorchDispatch")
 def test_a_dispatch_mode_does_not_see_what_is_done_without_dispatch() -> None:
     with Counting() as mode:
-        with torch_private.without_dispatch():
+        with one_process.without_dispatch():
             torch.zeros(2).numpy()
         assert mode.calls == 0
         torch.zeros(2)
@@ -227,7 +229,7 @@ def test_a_dispatch_mode_does_not_see_what_is_done_without_dispatch() -> None:
 @uses("no_torch_function", "torch._C._disabled_torch_function_impl")
 def test_results_of_a_tensor_without_torch_function_are_plain() -> None:
     class Named(torch.Tensor):
-        __torch_function__ = torch_private.no_torch_function()
+        __torch_function__ = one_process.no_torch_function()
 
     assert type(torch.zeros(2).as_subclass(Named) + 1) is torch.Tensor
 
@@ -235,23 +237,23 @@ def test_results_of_a_tensor_without_torch_function_are_plain() -> None:
 @uses("address_of_storage", "UntypedStorage._cdata")
 def test_views_have_the_storage_of_their_tensor() -> None:
     tensor = torch.zeros(4)
-    assert torch_private.address_of_storage(tensor) == torch_private.address_of_storage(tensor[1:])
-    assert torch_private.address_of_storage(tensor) != torch_private.address_of_storage(tensor.clone())
+    assert one_process.address_of_storage(tensor) == one_process.address_of_storage(tensor[1:])
+    assert one_process.address_of_storage(tensor) != one_process.address_of_storage(tensor.clone())
 
 
 @uses("holders_of_storage", "torch._C._storage_Use_Count")
 def test_tensors_that_have_the_same_memory_are_counted() -> None:
     tensor = torch.zeros(4)
-    alone = torch_private.holders_of_storage(tensor)
+    alone = one_process.holders_of_storage(tensor)
     view = tensor[1:]
-    assert torch_private.holders_of_storage(tensor) == alone + 1 == torch_private.holders_of_storage(view)
+    assert one_process.holders_of_storage(tensor) == alone + 1 == one_process.holders_of_storage(view)
 
 
 @uses("break_graph_at", "_torchdynamo_disable")
 def test_the_compiler_leaves_a_function_alone() -> None:
     def waiting() -> None: ...
 
-    torch_private.break_graph_at(waiting, "it waits")
+    one_process.break_graph_at(waiting, "it waits")
     disabled = torch.compiler.disable(lambda: None, reason="as torch's own decorator marks it")
     assert vars(waiting).keys() <= vars(disabled).keys()
 
@@ -260,16 +262,16 @@ def test_the_compiler_leaves_a_function_alone() -> None:
 def test_the_iterator_of_persistent_processes_is_taken() -> None:
     loader = DataLoader([1, 2], num_workers=1, persistent_workers=True)
     made = iter(loader)
-    kept = torch_private.take_iterator(loader)
-    torch_private.end_processes(made)
+    kept = one_process.take_iterator(loader)
+    one_process.end_processes(made)
     assert kept is made
-    assert torch_private.take_iterator(loader) is None
+    assert one_process.take_iterator(loader) is None
 
 
 @uses("end_processes", "_shutdown_workers")
 def test_the_processes_of_a_loader_end() -> None:
     iterator: Any = iter(DataLoader([1, 2], num_workers=1))
-    torch_private.end_processes(iterator)
+    one_process.end_processes(iterator)
     assert not any(process.is_alive() for process in iterator._workers)
 
 
@@ -277,14 +279,14 @@ def test_the_processes_of_a_loader_end() -> None:
 def test_batches_of_an_iterator_are_counted() -> None:
     iterator = iter(DataLoader([1, 2, 3]))
     next(iterator)
-    assert torch_private.batches_given(iterator) == 1
-    assert torch_private.batches_given(iter([])) is None
+    assert one_process.batches_given(iterator) == 1
+    assert one_process.batches_given(iter([])) is None
 
 
 class Infos(IterableDataset[bool]):
     def __iter__(self) -> Iterator[bool]:
         yield get_worker_info() is None
-        with torch_private.no_loader():
+        with one_process.no_loader():
             yield get_worker_info() is None
         yield get_worker_info() is None
 
@@ -296,14 +298,14 @@ def test_a_process_of_a_loader_is_as_none() -> None:
 
 @uses("pinned", "torch.utils.data._utils.pin_memory")
 def test_structures_are_kept_when_they_are_pinned() -> None:
-    assert torch_private.pinned({"a": ("text", [1])}) == {"a": ("text", [1])}
+    assert one_process.pinned({"a": ("text", [1])}) == {"a": ("text", [1])}
 
 
 @uses("default_store", "_get_default_store")
 def test_the_store_of_the_process_group_is_found() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    torch_private.default_store().set("polyrhythm", "here")
-    there = torch_private.default_store().get("polyrhythm")
+    distributed.default_store().set("polyrhythm", "here")
+    there = distributed.default_store().get("polyrhythm")
     dist.destroy_process_group()
     assert there == b"here"
 
@@ -312,8 +314,8 @@ def test_the_store_of_the_process_group_is_found() -> None:
 def test_the_store_of_a_group_is_found() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     group = dist.new_group([0])
-    torch_private.store_of(group).set("polyrhythm", "here")
-    there = torch_private.store_of(group).get("polyrhythm")
+    distributed.store_of(group).set("polyrhythm", "here")
+    there = distributed.store_of(group).get("polyrhythm")
     dist.destroy_process_group()
     assert there == b"here"
 
@@ -321,14 +323,14 @@ def test_the_store_of_a_group_is_found() -> None:
 @uses("NormBase", "_NormBase")
 @uses("BatchNorm", "_BatchNorm")
 def test_layers_with_statistics_of_batches_have_one_class() -> None:
-    assert isinstance(nn.BatchNorm2d(1), torch_private.BatchNorm)
-    assert isinstance(nn.InstanceNorm1d(1), torch_private.NormBase)
-    assert not isinstance(nn.LayerNorm(1), torch_private.NormBase)
+    assert isinstance(nn.BatchNorm2d(1), one_process.BatchNorm)
+    assert isinstance(nn.InstanceNorm1d(1), one_process.NormBase)
+    assert not isinstance(nn.LayerNorm(1), one_process.NormBase)
 
 
 @uses("factor_of", "ReduceOp.__getstate__")
 def test_the_factor_of_a_scaled_sum_is_read() -> None:
-    assert torch_private.factor_of(dist._make_nccl_premul_sum(0.5)) == 0.5
+    assert distributed.factor_of(dist._make_nccl_premul_sum(0.5)) == 0.5
 
 
 @uses("isolated_threads", "_set_thread_isolation_mode")
@@ -340,17 +342,17 @@ def test_the_factor_of_a_scaled_sum_is_read() -> None:
 def test_a_group_is_made_in_the_place_of_torchs_and_is_known_by_its_names() -> None:
     def make(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         group = dist.ProcessGroup(0, 1)
-        group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, torch_private.name_only_backend(0, 1))
+        group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, distributed.name_only_backend(0, 1))
         group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
-        torch_private.set_group_names(group, "here", "of a test")
-        torch_private.register_group(group, "gloo", args[4], "here", None)
+        distributed.set_group_names(group, "here", "of a test")
+        distributed.register_group(group, "gloo", args[4], "here", None)
         return group, args[4]
 
-    class World(torch_private.WorldState):
+    class World(distributed.WorldState):
         pg_map, pg_names, pg_group_ranks, pg_backend_config = {}, {}, {}, {}
         tags_to_pg, pg_to_tag, group_count = {}, {}, 0
 
-    with torch_private.isolated_threads(), torch_private.groups_made_by(lambda own: World(), lambda theirs: make):
+    with distributed.isolated_threads(), distributed.groups_made_by(lambda own: World(), lambda theirs: make):
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         assert (dist.get_backend(), dist.group.WORLD.group_name, dist.group.WORLD.group_desc) == ("gloo", "here", "of a test")
         with pytest.raises(RuntimeError):
@@ -364,8 +366,24 @@ def test_what_fsdp2_was_asked_for_is_known_of_its_module() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         module = fully_shard(nn.Linear(2, 2), mp_policy=MixedPrecisionPolicy(reduce_dtype=torch.float64))
-        assert torch_private.sharding_of(module) == ({torch.float64}, (0,))
-        assert torch_private.sharding_of(nn.Linear(2, 2)) == (set(), ())
+        assert distributed.sharding_of(module) == ({torch.float64}, (0,))
+        assert distributed.sharding_of(nn.Linear(2, 2)) == (set(), ())
+    finally:
+        dist.destroy_process_group()
+
+
+@uses("communication_hooks", "_comm_hooks")
+def test_the_hooks_of_a_model_whose_gradients_are_exchanged_are_known() -> None:
+    def halved(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        raise AssertionError("never called")
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        model = nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+        assert distributed.communication_hooks(model) == []
+        halved.__annotations__.clear()
+        model.register_comm_hook(None, halved)
+        assert distributed.communication_hooks(model) == ["halved"]
     finally:
         dist.destroy_process_group()
 
@@ -374,11 +392,11 @@ def test_what_fsdp2_was_asked_for_is_known_of_its_module() -> None:
 def test_the_random_tracker_of_dtensor_is_taken_and_put_back() -> None:
     from torch.distributed.tensor import _random
 
-    *hooks, (tracker, handlers) = before = torch_private.module_state()
+    *hooks, (tracker, handlers) = before = distributed.module_state()
     assert tracker is _random._rng_tracker
-    assert torch_private.module_state((*hooks, ("other", handlers))) == (*hooks, ("other", handlers))
+    assert distributed.module_state((*hooks, ("other", handlers))) == (*hooks, ("other", handlers))
     assert _random._rng_tracker == "other"  # type: ignore[comparison-overlap]
-    torch_private.module_state(before)
+    distributed.module_state(before)
 
 
 @uses("module_state", "_custom_op_handlers")
@@ -388,16 +406,16 @@ def test_the_operations_of_dtensor_are_separated_put_back_and_made_anew() -> Non
     from torch.distributed.tensor.parallel import loss, loss_parallel
 
     dispatcher: Any = DTensor._op_dispatcher
-    *hooks, (tracker, handlers) = before = torch_private.module_state()
-    torch_private.separate_module_state()
+    *hooks, (tracker, handlers) = before = distributed.module_state()
+    distributed.separate_module_state()
     with loss_parallel():
         assert len(dispatcher._custom_op_handlers) > len(handlers)
-        torch_private.module_state((*hooks, (tracker, None)))
+        distributed.module_state((*hooks, (tracker, None)))
         assert dispatcher._custom_op_handlers.keys() == handlers.keys()
-        torch_private.module_state(before)
+        distributed.module_state(before)
         assert dispatcher._custom_op_handlers is handlers
         dispatcher._custom_op_handlers = handlers | dict.fromkeys(loss.customized_loss_ops)  # which it takes out
-    torch_private.module_state(before)
+    distributed.module_state(before)
 
 
 @uses("separate_module_state", "_global_forward_hooks")
@@ -411,12 +429,12 @@ def test_hooks_of_all_modules_and_optimizers_are_separated_and_put_back() -> Non
         torch.optim.SGD(layer.parameters()).step()
         return calls
 
-    before = torch_private.module_state()
-    torch_private.separate_module_state()
+    before = distributed.module_state()
+    distributed.separate_module_state()
     register_module_forward_hook(lambda module, args, out: calls.append("forward"))
     register_optimizer_step_post_hook(lambda optimizer, args, kwargs: calls.append("step"))
     assert run() == ["forward", "step"]
-    torch_private.module_state(before)
+    distributed.module_state(before)
     assert run() == []
 
 
@@ -430,7 +448,7 @@ def test_profilers_begin_and_end_with_what_is_put_in_place() -> None:
     names = ["_prepare_profiler", "_enable_profiler", "_disable_profiler"]
     for profiler in (torch.autograd.profiler.profile, torch.profiler.profile):
         called.clear()
-        with torch_private.profiler_called_by({name: noted(name) for name in names}), profiler() as profile:
+        with distributed.profiler_called_by({name: noted(name) for name in names}), profiler() as profile:
             torch.ones(2).sum()
         assert called == names
         assert len(profile.key_averages()) > 0
@@ -442,7 +460,7 @@ def test_profilers_begin_and_end_with_what_is_put_in_place() -> None:
 def test_calls_are_made_at_the_end_of_a_backward_pass() -> None:
     made: list[int] = []
     x = torch.ones(1, requires_grad=True)
-    x.register_hook(lambda gradient: torch_private.at_end_of_backward(lambda: made.append(1)))
+    x.register_hook(lambda gradient: one_process.at_end_of_backward(lambda: made.append(1)))
     x.sum().backward()
     assert made == [1]
 
@@ -453,10 +471,10 @@ def test_classes_of_tensors_are_known() -> None:
     from torch._subclasses import FakeTensor
     from torch.distributed.tensor import DTensor
 
-    assert torch_private.wraps_tensors(DTensor)
-    assert not torch_private.wraps_tensors(torch.Tensor)
-    assert torch_private.has_shapes_only(FakeTensor)
-    assert not torch_private.has_shapes_only(torch.Tensor)
+    assert one_process.wraps_tensors(DTensor)
+    assert not one_process.wraps_tensors(torch.Tensor)
+    assert one_process.has_shapes_only(FakeTensor)
+    assert not one_process.has_shapes_only(torch.Tensor)
 
 
 @uses("forget_shardings", "debug._clear_sharding_prop_cache")
@@ -470,7 +488,7 @@ def test_no_cache_keeps_the_group_of_a_mesh() -> None:
     DTensor.from_local(torch.ones(2), mesh, [Replicate()]) + 1
     dist.destroy_process_group()
     del mesh
-    torch_private.forget_shardings()
+    distributed.forget_shardings()
     gc.collect()
     assert group() is None
 
@@ -486,7 +504,7 @@ def test_monitored_barriers_of_other_groups_than_those_of_gloo_are_called() -> N
     with pytest.MonkeyPatch.context() as patch:
         for module in (torch.distributed, c10d):
             patch.setattr(module, "monitored_barrier", lambda *given: called.append(given))
-        torch_private.have_monitored_barriers(Group)
+        distributed.have_monitored_barriers(Group)
         torch.distributed.monitored_barrier(Group(), 2.0, True)
         c10d.monitored_barrier(of_gloo := object(), None)
     assert called == [(timedelta(seconds=2), True), (of_gloo, None, False)]
@@ -495,31 +513,31 @@ def test_monitored_barriers_of_other_groups_than_those_of_gloo_are_called() -> N
 
 @uses("print_options", "torch._tensor_str.PRINT_OPTS")
 def test_the_options_of_printing_are_those_that_were_set() -> None:
-    before = torch_private.print_options()
+    before = one_process.print_options()
     torch.set_printoptions(precision=2)
     assert str(torch.tensor([1 / 3])) == "tensor([0.33])"
-    assert torch_private.print_options() == {**before, "precision": 2}
+    assert one_process.print_options() == {**before, "precision": 2}
     torch.set_printoptions(**before)
 
 
 def test_every_function_has_a_test() -> None:
-    tree = ast.parse(inspect.getsource(torch_private))
-    functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
-    names = {each.target.id for each in tree.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
+    body = [each for module in MODULES for each in ast.parse(inspect.getsource(module)).body]
+    functions = {each.name for each in body if isinstance(each, ast.FunctionDef)}
+    names = {each.target.id for each in body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
     assert {name for name in functions | names if not name.startswith("_")} == TESTED
 
 
 def test_a_torch_without_one_of_the_names_is_refused_with_its_name() -> None:
     with pytest.raises(ImportError, match=r"has no torch\._C\.no_such_name, which polyrhythm needs"):
-        torch_private._needed(torch._C, "no_such_name")
+        needed(torch._C, "no_such_name")
 
 
 def test_no_other_module_uses_a_private_name_of_torch() -> None:
-    private = {name for name, _ in private_names(Path(torch_private.__file__))}
+    private = {name for module in MODULES for name, _ in private_names(Path(module.__file__ or ""))}
     for path in sorted(SOURCE.rglob("*.py")):
-        if path != Path(torch_private.__file__):
+        if path.parent.name != "torch_private":
             found = [name for name, of in private_names(path) if of.startswith("torch") or (name in private and of not in ("self", "cls"))]
-            assert not found, f"{path.relative_to(SOURCE)} uses {found}: put it into core/torch_private.py"
+            assert not found, f"{path.relative_to(SOURCE)} uses {found}: put it into core/torch_private/"
 
 
 def private_names(path: Path) -> Iterator[tuple[str, str]]:

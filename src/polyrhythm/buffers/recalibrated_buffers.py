@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polyrhythm.core.protocols.buffers import Keeper
 from polyrhythm.core.protocols.modes import Modes, modes, set_modes
 from polyrhythm.core.settings import checked
-from polyrhythm.core.torch_private import BatchNorm
+from polyrhythm.core.torch_private.one_process import BatchNorm
 from polyrhythm.errors import CompositionError
 
 

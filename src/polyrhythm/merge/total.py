@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols.merge import AnyContribution
-from polyrhythm.core.torch_private import without_dispatch
+from polyrhythm.core.torch_private.one_process import without_dispatch
 from polyrhythm.errors import WireError
 
 _COUNT = attrgetter("count")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from polyrhythm.core.torch_private import wraps_tensors
+from polyrhythm.core.torch_private.one_process import wraps_tensors
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group.operations import Reduction
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributed import ReduceOp
 
 from polyrhythm.core.shared_memory import Operation
-from polyrhythm.core.torch_private import factor_of
+from polyrhythm.core.torch_private.distributed import factor_of
 from polyrhythm.errors import CompositionError
 
 _BITWISE = {Operation.AND, Operation.OR, Operation.XOR}

@@ -15,7 +15,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import Store
 
-from polyrhythm.core.torch_private import backward_pass, name_only_backend
+from polyrhythm.core.torch_private.distributed import name_only_backend
+from polyrhythm.core.torch_private.one_process import backward_pass
 from polyrhythm.errors import CompositionError
 from polyrhythm.process_group import check, python_group
 from polyrhythm.process_group.engine import Engine

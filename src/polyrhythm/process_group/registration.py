@@ -10,7 +10,7 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from polyrhythm.core.torch_private import have_monitored_barriers
+from polyrhythm.core.torch_private.distributed import have_monitored_barriers
 from polyrhythm.process_group.engine import Engine
 from polyrhythm.process_group.process_group import PolyrhythmGroup
 from polyrhythm.process_group.python_group import PythonGroup

@@ -15,10 +15,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from polyrhythm.core.torch_private import groups_made_by, isolated_threads, register_group, set_group_names
+from polyrhythm.core.torch_private.distributed import groups_made_by, isolated_threads, register_group, set_group_names
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.process_group.messages.algorithms import MEMBERS
-from polyrhythm.process_group.messages.message_group import Membership, MessageGroup
+from polyrhythm.process_group.messages.message_group import GroupMembership, MessageGroup
 from polyrhythm.torch_programs.group_context import axis_of
 from polyrhythm.torch_programs.meeting import MeetingStore, Values
 from polyrhythm.torch_programs.ranks import clock, current
@@ -66,7 +66,7 @@ def make_group(
     found = backends_of(backend)
     prefixed = dist.PrefixStore(f"{group_name}/", store)  # type: ignore[attr-defined]
     members = global_ranks_in_group or list(range(group_size))
-    membership = Membership(str(group_name), axis_of(group_desc), members, group_rank)
+    membership = GroupMembership(str(group_name), axis_of(group_desc), members, group_rank)
     group = MessageGroup(prefixed, rank.desk, membership, timeout or timedelta(minutes=30), MEMBERS[found])
     set_group_names(group, str(group_name), group_desc or "undefined")
     register_group(group, found, prefixed, str(group_name), pg_tag)

@@ -22,7 +22,7 @@ from typing import Any
 
 from polyrhythm.core.kernel.job import Ending
 from polyrhythm.core.simulator.process_state import OwnModules
-from polyrhythm.core.torch_private import spawned_function
+from polyrhythm.core.torch_private.distributed import spawned_function
 from polyrhythm.errors import WorkloadError
 from polyrhythm.torch_programs.program import Main
 from polyrhythm.torch_programs.ranks import being, clock, current

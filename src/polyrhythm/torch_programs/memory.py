@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from polyrhythm.core.kernel.events import MemoryPeak
-from polyrhythm.core.torch_private import address_of_storage, backward_pass, has_shapes_only, wraps_tensors
+from polyrhythm.core.torch_private.one_process import address_of_storage, backward_pass, has_shapes_only, wraps_tensors
 
 PARAMETER, GRADIENT, STATE, BUFFER = "parameter", "gradient", "optimizer state", "buffer"
 ACTIVATION, BACKWARD, OTHER = "activation", "made in backward", "other"

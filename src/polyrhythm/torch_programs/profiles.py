@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.core.torch_private import profiler_called_by
+from polyrhythm.core.torch_private.distributed import profiler_called_by
 from polyrhythm.torch_programs.ranks import Rank, current
 
 

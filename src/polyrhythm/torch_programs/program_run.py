@@ -15,7 +15,7 @@ from polyrhythm.core.records.progress import Watch, ignore
 from polyrhythm.core.settings import whole_number
 from polyrhythm.core.simulator.process_state import OwnModules
 from polyrhythm.core.simulator.simulator import Simulator
-from polyrhythm.core.torch_private import forget_shardings
+from polyrhythm.core.torch_private.distributed import forget_shardings
 from polyrhythm.core.training.log import Log
 from polyrhythm.core.training.run import Attempt, carry_out
 from polyrhythm.errors import CompositionError

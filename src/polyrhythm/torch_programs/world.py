@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyrhythm.core.torch_private import WorldState
+from polyrhythm.core.torch_private.distributed import WorldState
 from polyrhythm.torch_programs.ranks import current
 
 

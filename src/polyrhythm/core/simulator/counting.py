@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from polyrhythm.core.torch_private import dispatch_mode, has_shapes_only, wraps_tensors
+from polyrhythm.core.torch_private.one_process import dispatch_mode, has_shapes_only, wraps_tensors
 from polyrhythm.errors import WorkloadError
 
 aten = torch.ops.aten

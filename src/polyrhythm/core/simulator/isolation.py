@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from polyrhythm.core.torch_private import backward_pass, put_saved_tensor_hooks, take_saved_tensor_hooks
+from polyrhythm.core.torch_private.one_process import backward_pass, put_saved_tensor_hooks, take_saved_tensor_hooks
 from polyrhythm.errors import WorkloadError
 
 

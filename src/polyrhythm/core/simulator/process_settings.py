@@ -19,7 +19,7 @@ import torch
 from torch import multiprocessing as torch_multiprocessing
 from torch.backends import cuda, cudnn
 
-from polyrhythm.core.torch_private import print_options
+from polyrhythm.core.torch_private.one_process import print_options
 
 mkldnn: Any = torch.backends.mkldnn
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from polyrhythm.core.simulator.process_settings import SETTINGS, put_references, references
 from polyrhythm.core.simulator.randomness import Randomness
-from polyrhythm.core.torch_private import module_state, separate_module_state
+from polyrhythm.core.torch_private.distributed import module_state, separate_module_state
 
 _MAIN = ("__main__", "__mp_main__")
 _INSTALLED = ("site-packages", "dist-packages")

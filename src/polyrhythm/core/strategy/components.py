@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.tensors import without_gradient
-from polyrhythm.core.torch_private import sparse_indices, sparse_values
+from polyrhythm.core.torch_private.one_process import sparse_indices, sparse_values
 
 
 class Components:

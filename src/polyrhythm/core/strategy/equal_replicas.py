@@ -20,7 +20,7 @@ from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.watching.drift import processor, rounding
 from polyrhythm.core.strategy.watching.written import keeps_writes, sampled_places, started_elsewhere
-from polyrhythm.core.torch_private import NormBase, version
+from polyrhythm.core.torch_private.one_process import NormBase, version
 
 _LONGEST = 60
 """Characters of a value that a message shows."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyrhythm.core.strategy.same_memory import laid
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, without_gradient
-from polyrhythm.core.torch_private import add_to_each
+from polyrhythm.core.torch_private.one_process import add_to_each
 from polyrhythm.errors import CompositionError
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.context import ExchangeContext
+from polyrhythm.core.protocols.topology import InitialState
 from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy.companion import companions
 from polyrhythm.core.strategy.control_loop import ControlLoop
@@ -106,10 +107,13 @@ class LocalPart:
         if before.agreement.payload is Payload.UPDATE:
             self.agreed = before.state.anchor
 
-    def begin_at_agreed(self) -> None:
-        """Have in common with workers that begin here what was agreed on among earlier members, not what this worker has done since."""
+    def begin(self) -> None:
+        """Establish the exchanges inside the group, after what was agreed on among earlier members: workers that begin have that in common
+        with this one, and not what it has done since."""
         if self.agreed is not None:
             self.state.anchor.copy_(self.agreed)
+        for inner in self.inner:
+            self.context.perform(inner.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
 
     def check(self, values: Sequence[Tensor], early: int = 0) -> None:
         """Raise DivergedError if one of `values`, which leave the worker, is not finite; `early` is 1 if the step is still to come."""

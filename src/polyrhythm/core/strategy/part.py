@@ -85,9 +85,7 @@ class Part:
         """Start with the weights of worker 0."""
         local, recipe = self.local, self.payload.recipe()
         self.payload.begin()
-        local.begin_at_agreed()
-        for inner in local.inner:
-            self.context.perform(inner.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
+        local.begin()
         local.control.nbytes = local.state.weights.numel() * local.state.weights.element_size()
         self.context.perform(self.channel.establish(InitialState(local.state, recipe, local.control))).apply(local.state)
         local.rule.establish(self.context)

@@ -36,7 +36,7 @@ from polyrhythm.core.strategy.unused_state import UnusedState
 from polyrhythm.core.strategy.watching.alike import Attached
 from polyrhythm.core.strategy.watching.constraints import Constraint, Constraints
 from polyrhythm.core.strategy.watching.step_watch import StepWatch
-from polyrhythm.core.torch_private import mark_stepped, mark_wrapped_by_scheduler, take_scale_of_scaler
+from polyrhythm.core.torch_private.one_process import mark_stepped, mark_wrapped_by_scheduler, take_scale_of_scaler
 from polyrhythm.core.trees import StateTree
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from polyrhythm.core.torch_private import address_of_storage, holders_of_storage
+from polyrhythm.core.torch_private.one_process import address_of_storage, holders_of_storage
 from polyrhythm.errors import CompositionError
 
 _LAID = WeakTensorKeyDictionary()

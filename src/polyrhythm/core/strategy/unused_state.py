@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.strategy.local_optimizer import LocalOptimizer
-from polyrhythm.core.torch_private import version
+from polyrhythm.core.torch_private.one_process import version
 from polyrhythm.errors import CompositionError
 
 _Marks = list[tuple[int, int]]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from polyrhythm.core.strategy.replica import Replica
-from polyrhythm.core.torch_private import mark_wrapped_by_scheduler, wraps_tensors
+from polyrhythm.core.torch_private.one_process import mark_wrapped_by_scheduler, wraps_tensors
 from polyrhythm.core.training.models import Models
 from polyrhythm.errors import CompositionError
 

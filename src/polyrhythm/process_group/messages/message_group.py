@@ -16,7 +16,7 @@ from torch.distributed.distributed_c10d import Store, default_pg_timeout
 
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import worker
-from polyrhythm.core.torch_private import name_only_backend
+from polyrhythm.core.torch_private.distributed import name_only_backend
 from polyrhythm.process_group import check
 from polyrhythm.process_group.collectives import flattened
 from polyrhythm.process_group.messages.algorithms import OWN, Algorithms
@@ -31,7 +31,7 @@ from polyrhythm.process_group.work_queue import shown
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class GroupMembership:
     """That of rank `rank` of `members`, which are ranks of the whole job; `name` is the group's in torch, `axis` its mesh axis."""
 
     name: str
@@ -48,7 +48,7 @@ class MessageGroup(PythonGroup[Doing]):
     deadlock, named at once.
     """
 
-    def __init__(self, store: Store, desk: Desk, membership: Membership, within: timedelta, algorithms: Algorithms = OWN) -> None:
+    def __init__(self, store: Store, desk: Desk, membership: GroupMembership, within: timedelta, algorithms: Algorithms = OWN) -> None:
         members, rank = membership.members, membership.rank
         PythonGroup.__init__(self, store, rank, len(members))
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, name_only_backend(rank, len(members)))

@@ -9,7 +9,7 @@ from typing import Any
 from torch.futures import Future
 
 from polyrhythm.core.kernel.latch import Latch
-from polyrhythm.core.torch_private import at_end_of_backward, backward_pass
+from polyrhythm.core.torch_private.one_process import at_end_of_backward, backward_pass
 from polyrhythm.process_group.group_work import GroupWork, PeerWork
 from polyrhythm.process_group.messages.calls import IssuedCall
 from polyrhythm.process_group.messages.desk import Desk

@@ -20,7 +20,7 @@ from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.watching.written import UnwatchedWeights
 from polyrhythm.core.tensors import Layout, State
-from polyrhythm.core.torch_private import no_torch_function
+from polyrhythm.core.torch_private.one_process import no_torch_function
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CompositionError
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from polyrhythm.core.job_files.settings import Train
-from polyrhythm.core.torch_private import mark_wrapped_by_scheduler
+from polyrhythm.core.torch_private.one_process import mark_wrapped_by_scheduler
 from polyrhythm.core.training.evaluation import Moments, every_moment
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import PolyrhythmError

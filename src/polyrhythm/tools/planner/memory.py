@@ -12,7 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from polyrhythm.core.kernel.events import AnyEvent, Stepped
 from polyrhythm.core.simulator import Instant, Simulator
-from polyrhythm.core.torch_private import sparse_indices, sparse_values
+from polyrhythm.core.torch_private.one_process import sparse_indices, sparse_values
 from polyrhythm.core.training.run import attempt
 from polyrhythm.core.training.work import Train
 from polyrhythm.core.training.worker import Worker

@@ -15,7 +15,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader
 
-from polyrhythm.core.torch_private import backward_pass
+from polyrhythm.core.torch_private.one_process import backward_pass
 from polyrhythm.process_group.messages.calls import line_of_caller, line_of_direct_caller
 from polyrhythm.torch_programs.checking.claims import claim_of
 from polyrhythm.torch_programs.checking.seen import Clip, DropoutCall, digest, kept, local

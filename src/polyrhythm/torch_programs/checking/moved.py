@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.shared_memory import Operation
-from polyrhythm.core.torch_private import backward_pass
+from polyrhythm.core.torch_private.one_process import backward_pass
 from polyrhythm.process_group.messages.algorithms import OWN, Algorithms
 from polyrhythm.process_group.messages.collectives import MessageCollectives
 from polyrhythm.process_group.messages.party import Doing, Party

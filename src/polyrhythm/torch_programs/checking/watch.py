@@ -15,7 +15,8 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from polyrhythm.core.torch_private import backward_pass, communication_hooks, sharding_of
+from polyrhythm.core.torch_private.distributed import communication_hooks, sharding_of
+from polyrhythm.core.torch_private.one_process import backward_pass
 from polyrhythm.process_group.messages.calls import line_of_caller
 from polyrhythm.torch_programs.checking.claims import claim_of
 from polyrhythm.torch_programs.checking.seen import GradientSum, HeldParameter, RankSeen, Sight, StepSeen, index_of, kept

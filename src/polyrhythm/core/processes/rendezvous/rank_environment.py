@@ -14,7 +14,7 @@ import torch.distributed as dist
 from polyrhythm.core.processes.rendezvous.found import Found
 from polyrhythm.core.processes.rendezvous.launchers import LAUNCHERS, LauncherVariables, Variables
 from polyrhythm.core.processes.rendezvous.places import MeetingPlace, RankZero
-from polyrhythm.core.torch_private import default_store, store_of
+from polyrhythm.core.torch_private.distributed import default_store, store_of
 from polyrhythm.errors import CompositionError
 
 

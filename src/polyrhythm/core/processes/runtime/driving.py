@@ -10,7 +10,7 @@ import torch
 from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.core.processes.system.signals import DeferredSignals
 from polyrhythm.core.processes.transport.loop import Callback, EventLoop
-from polyrhythm.core.torch_private import has_modes
+from polyrhythm.core.torch_private.one_process import has_modes
 
 
 def drive(loop: EventLoop, first: Callback, completion: Completion, fail: Callable[[BaseException], None]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from polyrhythm.core.strategy.gradients import Parameters
-from polyrhythm.core.torch_private import version
+from polyrhythm.core.torch_private.one_process import version
 from polyrhythm.errors import WorkloadError
 
 

@@ -14,7 +14,7 @@ from polyrhythm.core.strategy.deferral.arrivals import Arrivals
 from polyrhythm.core.strategy.deferral.deferred_steps import DEFERRED_STEPS, DeferredSteps
 from polyrhythm.core.strategy.deferral.waiting_places import WaitingPlaces
 from polyrhythm.core.strategy.local_part import LocalPart
-from polyrhythm.core.torch_private import break_graph_at
+from polyrhythm.core.torch_private.one_process import break_graph_at
 from polyrhythm.errors import WorkloadError
 
 Waiting = TypeVar("Waiting", bound=Callable[..., None])

@@ -13,7 +13,7 @@ import torch
 
 from polyrhythm.core.strategy.optimizers.step_arguments import StepArguments, without_arguments
 from polyrhythm.core.strategy.watching.step_watch import STEPS, StepWatch
-from polyrhythm.core.torch_private import is_wrapped_by_scheduler, mark_stepped, step_post_hooks, step_pre_hooks
+from polyrhythm.core.torch_private.one_process import is_wrapped_by_scheduler, mark_stepped, step_post_hooks, step_pre_hooks
 from polyrhythm.errors import CompositionError
 
 Step = Callable[..., Any]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.protocols.factors import Factors
-from polyrhythm.core.torch_private import version
+from polyrhythm.core.torch_private.one_process import version
 
 
 class CapturedLayer:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.strategy.local_part import LocalPart
-from polyrhythm.core.torch_private import sparse_indices
+from polyrhythm.core.torch_private.one_process import sparse_indices
 
 
 class SharedWritesPayload:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.strategy.watching.step_watch import StepWatch
-from polyrhythm.core.torch_private import backward_pass, version
+from polyrhythm.core.torch_private.one_process import backward_pass, version
 from polyrhythm.errors import WorkloadError
 
 

@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from polyrhythm.core.strategy.gradients import Parameters
 from polyrhythm.core.strategy.watching.drift import is_put_back
-from polyrhythm.core.torch_private import version
+from polyrhythm.core.torch_private.one_process import version
 from polyrhythm.core.weights.wrapped_optimizer import advice
 from polyrhythm.errors import WorkloadError
 

@@ -16,7 +16,7 @@ from polyrhythm.core.protocols.topology import Agreement
 from polyrhythm.core.protocols.traits import Payload, TopologyTraits
 from polyrhythm.core.strategy.gradients import Parameters
 from polyrhythm.core.strategy.watching.drift import is_put_back
-from polyrhythm.core.torch_private import version
+from polyrhythm.core.torch_private.one_process import version
 from polyrhythm.errors import CompositionError
 
 _WHOLE = 8

@@ -14,7 +14,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from polyrhythm.core import rng
 from polyrhythm.core.protocols.shuffle import Batch
-from polyrhythm.core.torch_private import end_processes, take_iterator
+from polyrhythm.core.torch_private.one_process import end_processes, take_iterator
 from polyrhythm.core.training.data.sampling import order_of
 from polyrhythm.errors import DataError
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from polyrhythm.core import rng
 from polyrhythm.core.columns.batch_iterator import BatchIterator, Dividing, IteratesBatches
 from polyrhythm.core.protocols.sharded import Rows, ShardedSource, ShardRequest
-from polyrhythm.core.torch_private import no_loader, pinned
+from polyrhythm.core.torch_private.one_process import no_loader, pinned
 from polyrhythm.core.training.data.loader import Loads, refuse_own_ways
 from polyrhythm.errors import DataError
 

@@ -16,7 +16,7 @@ from polyrhythm.core.protocols.deal_rules import AsRead, InRounds
 from polyrhythm.core.protocols.deals import PassDeals
 from polyrhythm.core.protocols.shuffle import Batch
 from polyrhythm.core.protocols.stream_rounds import StreamReader, read_rounds
-from polyrhythm.core.torch_private import no_loader, pinned
+from polyrhythm.core.torch_private.one_process import no_loader, pinned
 from polyrhythm.core.training.data.draws import ShareDraws
 from polyrhythm.core.training.data.loader import Loads, length, refuse_own_ways
 from polyrhythm.errors import DataError

@@ -15,7 +15,7 @@ from functools import partial
 from types import BuiltinMethodType, CellType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-from polyrhythm.core.torch_private import batches_given
+from polyrhythm.core.torch_private.one_process import batches_given
 from polyrhythm.core.training.callers import is_ours, users
 
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.core.torch_private import version
+from polyrhythm.core.torch_private.one_process import version
 
 Node = dict[str, Any]
 """Its `kind`, and what is of that kind: a `value`, or `items` and, where these have names, their `keys`."""
