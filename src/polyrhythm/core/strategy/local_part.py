@@ -108,12 +108,14 @@ class LocalPart:
             self.agreed = before.state.anchor
 
     def begin(self) -> None:
-        """Establish the exchanges inside the group, after what was agreed on among earlier members: workers that begin have that in common
-        with this one, and not what it has done since."""
-        if self.agreed is not None:
-            self.state.anchor.copy_(self.agreed)
+        """Establish the exchanges inside the group. Workers that begin later have in common with this one what was agreed on among
+        earlier members, and not what it has done since."""
         for inner in self.inner:
             self.context.perform(inner.channel.establish(InitialState(inner.state, ""))).apply(inner.state)
+        if self.agreed is None:
+            self.state.set_anchor_to_weights()
+        else:
+            self.state.anchor.copy_(self.agreed)
 
     def check(self, values: Sequence[Tensor], early: int = 0) -> None:
         """Raise DivergedError if one of `values`, which leave the worker, is not finite; `early` is 1 if the step is still to come."""
