@@ -12,6 +12,7 @@ from torch.distributed._tools.mem_tracker import MemTracker
 
 import polyrhythm as pr
 from polyrhythm.core.kernel.events import MemoryPeak
+from polyrhythm.tools.report.page import page
 from polyrhythm.torch_programs.memory import Memory, modules_followed
 
 from .programs import perceptron, sharded
@@ -61,3 +62,6 @@ def test_each_of_four_ranks_holds_a_quarter_of_the_parameters() -> None:
     assert len(held) == 4
     assert all(event.roles["parameter"] <= 0.35 * whole for event in held)
     assert not [event for event in pr.simulate(sharded, ranks=4).outcome.events if isinstance(event, MemoryPeak)]
+    text = page([run.outcome], "memory")
+    assert "Memory of each rank, by role" in text
+    assert all(f"worker/{rank}</th>" in text for rank in range(4))

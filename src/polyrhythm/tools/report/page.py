@@ -14,6 +14,7 @@ from polyrhythm.tools.report.chart import over_bytes, over_time
 from polyrhythm.tools.report.communication import CommunicationTable, communication_tables
 from polyrhythm.tools.report.each_worker import WorkerTable, each_worker
 from polyrhythm.tools.report.grid import Grid
+from polyrhythm.tools.report.memory_table import MemoryTable, memory_tables
 from polyrhythm.tools.report.panels import Panel
 from polyrhythm.tools.report.presence import present
 from polyrhythm.tools.report.render import rendered, written
@@ -44,6 +45,7 @@ class Section:
     shares: Panel | None
     workers: list[WorkerTable]
     communication: list[CommunicationTable]
+    memory: list[MemoryTable]
     runs: list[tuple[str, dict[str, str]]]
 
 
@@ -108,6 +110,7 @@ def _section(group: list[Series], target: Target | None, most: int) -> Section:
         panels.shared_out(shares) if shares else None,
         each_worker(group, _WORKERS),
         communication_tables(group, _LINES),
+        memory_tables(group, _WORKERS),
         [(one.label, _facts(one)) for one in group],
     )
 
