@@ -372,6 +372,15 @@ def test_what_fsdp2_was_asked_for_is_known_of_its_module() -> None:
         dist.destroy_process_group()
 
 
+@uses("remove_hook", "_global_forward_hooks_with_kwargs")
+def test_nothing_is_left_of_a_hook_of_all_modules() -> None:
+    module = torch.nn.modules.module
+    handle = register_module_forward_hook(lambda *given: None, with_kwargs=True, always_call=True)
+    assert module._has_any_global_hook()
+    one_process.remove_hook(handle)
+    assert not module._has_any_global_hook()
+
+
 @uses("communication_hooks", "_comm_hooks")
 def test_the_hooks_of_a_model_whose_gradients_are_exchanged_are_known() -> None:
     def halved(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

@@ -75,6 +75,11 @@ def test_nothing_is_found_in_a_correct_script(name: str) -> None:
     assert found.norms or name in WITHOUT_TWIN  # it was compared with one process
 
 
+def test_a_check_leaves_no_hooks_of_all_modules() -> None:
+    checked("planted", "uneven_shards")
+    assert not torch.nn.modules.module._has_any_global_hook()
+
+
 def test_each_planted_script_has_a_cause_with_reports() -> None:
     for folder, causes in {"planted": PLANTED, "aside": ASIDE}.items():
         assert {path.stem for path in (HERE / folder).glob("*.py")} == set(causes)

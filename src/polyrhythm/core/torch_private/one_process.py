@@ -126,6 +126,13 @@ def print_options() -> dict[str, Any]:
     return dict(vars(torch._tensor_str.PRINT_OPTS))
 
 
+def remove_hook(handle: Any) -> None:
+    """Remove a forward hook of all modules that gets named arguments, with the mark of it in `_global_forward_hooks_with_kwargs`, which
+    torch leaves: while there is one, torch.compile warns of hooks."""
+    handle.remove()
+    torch.nn.modules.module._global_forward_hooks_with_kwargs.pop(handle.id, None)
+
+
 def address_of_storage(tensor: Tensor) -> int:
     """`UntypedStorage._cdata`, which identifies the storage itself where `data_ptr()` identifies its memory."""
     storage: Any = tensor.untyped_storage()

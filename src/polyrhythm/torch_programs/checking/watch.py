@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from polyrhythm.core.torch_private.distributed import communication_hooks, sharding_of
-from polyrhythm.core.torch_private.one_process import backward_pass
+from polyrhythm.core.torch_private.one_process import backward_pass, remove_hook
 from polyrhythm.process_group.messages.calls import line_of_caller
 from polyrhythm.torch_programs.checking.claims import claim_of
 from polyrhythm.torch_programs.checking.seen import GradientSum, HeldParameter, RankSeen, Sight, StepSeen, index_of, kept
@@ -220,5 +220,5 @@ def models_watched(watches: RankWatches) -> Iterator[None]:
             register_optimizer_step_pre_hook(before),
             register_optimizer_step_post_hook(after),
         ):
-            undo.callback(handle.remove)
+            undo.callback(remove_hook, handle)
         yield
