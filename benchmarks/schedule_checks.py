@@ -29,7 +29,7 @@ from polyrhythm.core.strategy.exchange import Exchange
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.run import Attempt, attempt
-from polyrhythm.errors import DeadlockError, DivergedError, PolyrhythmError, WorkerFailed
+from polyrhythm.errors import DeadlockError, DivergedError, PolyrhythmError, StateLostError, WorkerFailed
 from polyrhythm.hardware.faults import Drop, Fault
 from polyrhythm.shuffle import OwnPace
 
@@ -150,7 +150,7 @@ def allowed(error: PolyrhythmError | None) -> str:
         return "complete"
     if isinstance(error, DeadlockError):
         return "messages were lost" if "lost" in str(error).split(";")[0] and "because" in str(error) else ""
-    if isinstance(error, WorkerFailed):
+    if isinstance(error, StateLostError | WorkerFailed):
         return next((words for words in _DECLARED if words in str(error)), "")
     return ""
 
