@@ -39,7 +39,7 @@ class LocalPart:
     """The `parameters` of one exchange at one worker, with their `optimizer`.
 
     `state` has the weights and the number of steps; `inner` are the exchanges inside the worker's group, and `rule` is the local rule.
-    `taken_rates` are the learning rates of the step that was taken last, or is being taken; before the first one those that it would have.
+    `taken_rates` are the learning rates of the step that was taken last, or is being taken.
     """
 
     def __init__(self, parameters: Parameters, optimizer: LocalOptimizer, planned: PlannedExchange, seat: PartSeat) -> None:
@@ -48,7 +48,7 @@ class LocalPart:
         self.context, self.port = seat.context, seat.port
         *inner, self.level = planned.plan.levels(seat.port.name)
         self.agreement = self.level.agreement
-        self.taken_rates = optimizer.rates()
+        self.taken_rates: tuple[float, ...] = ()
         self.agreed: Tensor | None = None
         self.weight = 1.0
         """The weight of the batch that was drawn last, in a mean over workers whose batches have unequal sizes."""

@@ -37,8 +37,10 @@ class UpdatePayload:
         self.local.state.set_anchor()
 
     def rates(self) -> tuple[float, ...]:
-        """The learning rates of the last step: a scheduler may have set others for the next. Raises CompositionError as `begin` does."""
-        return self._refused(self.local.taken_rates) if self.one_rate else self.local.taken_rates
+        """The learning rates of the last step: a scheduler may have set others for the next. Before a first step those that it would have,
+        for what another worker has handed over. Raises CompositionError as `begin` does."""
+        rates = self.local.taken_rates or self.local.optimizer.rates()
+        return self._refused(rates) if self.one_rate else rates
 
     def step(self) -> bool:
         """Take the local step; True if the update is exchanged after it."""
