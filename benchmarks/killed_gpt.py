@@ -18,7 +18,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -59,11 +58,8 @@ def step_time(run: pr.Run) -> float:
 def away(run: pr.Run) -> float:
     """The mean seconds from a loss to the next worker that joins, in the order of losses."""
     changes = [event for event in run.outcome.events if isinstance(event, CrewChanged)]
-    left, joined = ([event.time for event in changes for _ in names(event)] for names in (_left, _joined))
+    left, joined = [event.time for event in changes for _ in event.left], [event.time for event in changes for _ in event.joined]
     return fmean(there - gone for gone, there in zip(left, joined, strict=False)) if joined else 0.0
-
-
-_left, _joined = attrgetter("left"), attrgetter("joined")
 
 
 def part(name: str, samples: int, minutes: float) -> dict[str, Any]:

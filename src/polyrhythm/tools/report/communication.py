@@ -9,6 +9,7 @@ from statistics import mean
 from polyrhythm.core.kernel.events import Communicated, Stepped
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.core.units import show_bytes, show_seconds
+from polyrhythm.tools.report.run_table import RunTable
 from polyrhythm.tools.report.series import Series
 
 Key = tuple[str, ...]
@@ -22,16 +23,6 @@ class Communication:
     nbytes: int = 0
     seconds: float = 0.0
     waited: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class CommunicationTable:
-    """The communication of one run as a table."""
-
-    series: Series
-    columns: list[str]
-    rows: list[list[str]]
-    remark: str
 
 
 def by_axis(event: Communicated) -> Key:
@@ -57,12 +48,12 @@ def communication(outcome: Outcome, key: Callable[[Communicated], Key]) -> dict[
     return dict(sorted(found.items(), key=lambda item: (-item[1].waited, -item[1].nbytes, item[0])))
 
 
-def communication_tables(group: Sequence[Series], most: int) -> list[CommunicationTable]:
+def communication_tables(group: Sequence[Series], most: int) -> list[RunTable]:
     """A table for each run that has collectives, with at most so many lines."""
     return [table for one in group if (table := communication_table(one, most)).rows]
 
 
-def communication_table(series: Series, most: int) -> CommunicationTable:
+def communication_table(series: Series, most: int) -> RunTable:
     """The table of one run: for each line and rank, what is waited for longest first."""
     found = communication(series.outcome, by_line)
     ranks = max(1, series.outcome.summary.workers)
@@ -72,7 +63,7 @@ def communication_table(series: Series, most: int) -> CommunicationTable:
     ]
     left = len(found) - len(rows)
     columns = ["mesh axis", "collective", "line", "calls", "bytes sent", "under way", "waited"]
-    return CommunicationTable(series, columns, rows, f"and {left} more lines" if left else "")
+    return RunTable(series, columns, rows, f"and {left} more lines" if left else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from polyrhythm.core.kernel.events import Computed, Stepped, Waited
 from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.core.units import show_seconds
+from polyrhythm.tools.report.run_table import RunTable
 from polyrhythm.tools.report.series import Series
 
 _COLUMNS = ["worker", "computing", "waiting", "per second", "steps", "samples", "last step"]
@@ -30,16 +31,6 @@ class WorkerTotals:
     waited: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerTable:
-    """The workers of one run as a table: column titles, and cells with the worker's name first. `remark` says who is left out."""
-
-    series: Series
-    columns: list[str]
-    rows: list[list[str]]
-    remark: str
-
-
 def totals(outcome: Outcome) -> dict[str, WorkerTotals]:
     """The workers that took a step or were waited for, by rank."""
     found: dict[str, WorkerTotals] = {}
@@ -59,14 +50,14 @@ def totals(outcome: Outcome) -> dict[str, WorkerTotals]:
     return dict(sorted(found.items(), key=lambda item: rank_of(item[0])))
 
 
-def each_worker(group: Sequence[Series], most: int) -> list[WorkerTable]:
+def each_worker(group: Sequence[Series], most: int) -> list[RunTable]:
     """A table for each system that ran with several workers, of its first run; at most `most` workers, those of the lowest ranks."""
-    tables: dict[str, WorkerTable] = {}
+    tables: dict[str, RunTable] = {}
     for one in group:
         if one.name not in tables and one.outcome.time and len(found := totals(one.outcome)) > 1:
             rows = [_cells(name, worker, one.outcome.time) for name, worker in list(found.items())[:most]]
             remark = "" if len(found) <= most else f"The other {len(found) - most} of {len(found)} workers are not shown."
-            tables[one.name] = WorkerTable(one, _COLUMNS, rows, remark)
+            tables[one.name] = RunTable(one, _COLUMNS, rows, remark)
     return list(tables.values())
 
 

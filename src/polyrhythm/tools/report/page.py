@@ -11,14 +11,15 @@ from polyrhythm.core.records.outcome import Outcome
 from polyrhythm.tools.report import panels
 from polyrhythm.tools.report.adjustments import decided
 from polyrhythm.tools.report.chart import over_bytes, over_time
-from polyrhythm.tools.report.communication import CommunicationTable, communication_tables
-from polyrhythm.tools.report.each_worker import WorkerTable, each_worker
+from polyrhythm.tools.report.communication import communication_tables
+from polyrhythm.tools.report.each_worker import each_worker
 from polyrhythm.tools.report.grid import Grid
-from polyrhythm.tools.report.memory_table import MemoryTable, memory_tables
+from polyrhythm.tools.report.memory_table import memory_tables
 from polyrhythm.tools.report.panels import Panel
 from polyrhythm.tools.report.presence import present
 from polyrhythm.tools.report.render import rendered, written
 from polyrhythm.tools.report.rows import Sheet, sheet
+from polyrhythm.tools.report.run_table import RunTable
 from polyrhythm.tools.report.sentence import sentence
 from polyrhythm.tools.report.series import Series, by_runtime, circumstances, heading, is_virtual, series_of
 from polyrhythm.tools.report.shares import shares_of
@@ -43,9 +44,9 @@ class Section:
     curves: list[Panel]
     cells: Sheet
     shares: Panel | None
-    workers: list[WorkerTable]
-    communication: list[CommunicationTable]
-    memory: list[MemoryTable]
+    workers: list[RunTable]
+    communication: list[RunTable]
+    memory: list[RunTable]
     runs: list[tuple[str, dict[str, str]]]
 
 
