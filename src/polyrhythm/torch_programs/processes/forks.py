@@ -6,24 +6,17 @@ import atexit
 import os
 import signal
 import socket
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 
-from polyrhythm.core.processes.spawn.job_spec import module_path
+from polyrhythm.core.processes.spawn import server_process
 from polyrhythm.errors import RunError
 from polyrhythm.torch_programs.processes.template import FORK, REPLY, WAIT
 
-_SERVE = "from polyrhythm.torch_programs.processes.template import main; main({descriptor}, {parent}, {bound}, {preload!r})"
-_START = f"import sys; sys.path[:] = {{path!r}}; {_SERVE}"
 _SLOW = ("torch.distributed.tensor", "torch.distributed.fsdp", "torch.distributed.pipelining", "torch.nn.parallel")
 """Modules that take seconds to be imported: those that this process has, ranks are likely to need."""
-_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
-"""Also for libraries that make threads when they are imported: what has more cannot be forked safely."""
-_END_SECONDS = 5.0
 
 
 class Forks:
@@ -32,17 +25,8 @@ class Forks:
     def __init__(self) -> None:
         self._socket, theirs = _pair()
         self._status: dict[int, int] = {}
-        bound = threading.current_thread() is threading.main_thread()  # the kernel's signal follows the thread that has started it
-        with theirs:
-            preload = [name for name in _SLOW if name in sys.modules]
-            code = _START.format(path=module_path(), descriptor=theirs.fileno(), parent=os.getpid(), bound=bound, preload=preload)
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", code],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-                env={**os.environ, **_ONE_THREAD},
-            )
+        preload = [name for name in _SLOW if name in sys.modules]
+        self._process = server_process.started("polyrhythm.torch_programs.processes.template", theirs, preload)
 
     @property
     def sound(self) -> bool:
@@ -69,11 +53,7 @@ class Forks:
     def end(self) -> None:
         """End it, and all ranks."""
         self._socket.close()
-        try:
-            self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        server_process.end(self._process)
 
     def disown(self) -> None:
         """Leave it to the parent, in a fork of this process: without waiting, and without a warning."""

@@ -7,24 +7,18 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
 
 from polyrhythm.core.processes.runtime import failure
+from polyrhythm.core.processes.spawn import server_process
 from polyrhythm.core.processes.spawn.fork_server import MOST_BYTES, Died, Fork, Kill, Reply, Request
-from polyrhythm.core.processes.spawn.job_spec import module_path
 from polyrhythm.errors import RunError
 
-_SERVE = "from polyrhythm.core.processes.spawn.fork_server import main; main({descriptor}, {parent}, {bound})"
-_START = f"import sys; sys.path[:] = {{path!r}}; {_SERVE}"
 _END_SECONDS = 5.0
 _EXIT_SECONDS = 1.0
-
-# one thread, also in the libraries that make a pool when they are loaded: a process with more cannot be forked safely
-_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 
 
 class ForkClient:
@@ -37,17 +31,7 @@ class ForkClient:
         self._decoder = msgspec.msgpack.Decoder(Reply)
         self._alive: set[str] = set()
         self._ended = False
-        # the kernel's parent-death signal follows the thread that forked, and only the main one lives as long as the process
-        bound = threading.current_thread() is threading.main_thread()
-        code = _START.format(path=module_path(), descriptor=theirs.fileno(), parent=os.getpid(), bound=bound)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", code],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-                env={**os.environ, **_ONE_THREAD},
-            )
+        self._process = server_process.started("polyrhythm.core.processes.spawn.fork_server", theirs)
 
     @property
     def sound(self) -> bool:
@@ -92,11 +76,7 @@ class ForkClient:
         """End the fork server, and its children with it."""
         self._ended = True
         self.socket.close()
-        try:
-            self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        server_process.end(self._process)
 
     def disown(self) -> None:
         """Leave the fork server to the parent, in a fork of this process: without waiting, and without a warning."""
