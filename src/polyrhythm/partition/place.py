@@ -1,0 +1,63 @@
+"""A rank's place on the mesh, as the styles of a cut see it: its axes, and the pieces of parameters that it makes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.partition.axis import Axis
+from polyrhythm.partition.piece import Piece
+from polyrhythm.partition.placement import Placement, placed
+
+Initial = Callable[[Tensor, str, Piece], Tensor]
+"""What a piece of a parameter of that name begins with."""
+
+
+def cut_out(parameter: Tensor, name: str, piece: Piece) -> Tensor:
+    """The piece of a parameter that has values."""
+    return piece.take(parameter.detach())
+
+
+@dataclass(frozen=True)
+class Place:
+    """The `axes` of the mesh by name, as this rank sees them. `seed` is the run's; `initial` gives pieces of parameters their values."""
+
+    axes: Mapping[str, Axis]
+    seed: int = 0
+    initial: Initial = cut_out
+    _made: dict[int, tuple[Tensor, nn.Parameter]] = field(default_factory=dict)
+
+    def axis(self, name: str) -> Axis:
+        """The axis of that name. Raises CompositionError if the mesh has none."""
+        if name not in self.axes:
+            has = ", ".join(self.axes) or "none"
+            raise CompositionError(
+                f"The cut names the axis {name!r}, and the mesh has {has}: add it to the mesh, or cut over one of these."
+            )
+        return self.axes[name]
+
+    def parameter(self, whole: Tensor, name: str, piece: Piece | None = None, *axes: str) -> nn.Parameter:
+        """This rank's `piece` of the parameter, by default all of it, which is divided over these axes; tied ones are made once.
+
+        Raises CompositionError for a tied parameter that is divided in two ways.
+        """
+        chosen = Placement(Piece.all_of(whole.shape) if piece is None else piece, axes)
+        if id(whole) in self._made:
+            _, made = self._made[id(whole)]
+            if made._polyrhythm_placement != chosen:  # type: ignore[attr-defined]
+                raise CompositionError(f"{name} is tied to a weight that is divided in another way: divide both modules by the same style.")
+            return made
+        made = nn.Parameter(self.initial(whole, name, chosen.piece), whole.requires_grad)
+        self._made[id(whole)] = whole, placed(made, chosen)  # the whole is kept, so that no other gets its id
+        return made
+
+    def keep(self, module: nn.Module, name: str) -> nn.Module:
+        """The module with all of its parameters and buffers, equal at all ranks."""
+        for path, each in module.named_modules():
+            prefix = ".".join(filter(None, (name, path)))
+            for own, parameter in list(each.named_parameters(recurse=False)):
+                setattr(each, own, self.parameter(parameter, f"{prefix}.{own}".lstrip(".")))
+        return module

@@ -1,0 +1,34 @@
+"""Where a parameter lives: its piece, and the axes over which it is divided.
+
+Modules of a partition place their parameters when they make them; checkpoints, norms, the result and `explain` read the placements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from polyrhythm.partition.piece import Piece
+
+_PLACED = "_polyrhythm_placement"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A rank's `piece` of a parameter, which is divided over the mesh's `axes`; along all others the ranks have equal pieces."""
+
+    piece: Piece
+    axes: tuple[str, ...] = ()
+
+
+def placed(parameter: nn.Parameter, placement: Placement) -> nn.Parameter:
+    """The same parameter, with its placement noted."""
+    setattr(parameter, _PLACED, placement)
+    return parameter
+
+
+def placement_of(parameter: Tensor) -> Placement:
+    """The placement of a parameter: the whole of it, where no module has divided it."""
+    found: Placement | None = getattr(parameter, _PLACED, None)
+    return Placement(Piece.all_of(parameter.shape)) if found is None else found
