@@ -28,6 +28,11 @@ def replicate(value: Tensor, axis: Axis) -> Tensor:
     return _Replicate.apply(value, axis) if axis.size > 1 else value  # type: ignore[no-untyped-call]
 
 
+def replicate_together(values: Sequence[Tensor], axis: Axis) -> tuple[Tensor, ...]:
+    """`replicate` of several values, whose gradients are added up in one operation."""
+    return _ReplicateTogether.apply(axis, *values) if axis.size > 1 and values else tuple(values)  # type: ignore[no-untyped-call]
+
+
 def total(value: Tensor, axis: Axis) -> Tensor:
     """Partial to invariant: the sum over the axis; the gradient is passed on. Megatron's g."""
     return _Total.apply(value, axis) if axis.size > 1 else value  # type: ignore[no-untyped-call]
@@ -83,6 +88,25 @@ class _Replicate(Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         return ctx.axis.all_reduce(gradient), None
+
+
+class _ReplicateTogether(Function):
+    @staticmethod
+    def forward(ctx: Any, axis: Axis, *values: Tensor) -> tuple[Tensor, ...]:
+        ctx.axis = axis
+        ctx.set_materialize_grads(False)
+        return tuple(value.view_as(value) for value in values)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        given = [gradient for gradient in gradients if gradient is not None]
+        flat = ctx.axis.all_reduce(torch.cat([gradient.reshape(-1) for gradient in given]))
+        sums = iter(zip(given, torch.split(flat, [gradient.numel() for gradient in given]), strict=True))
+        return None, *(None if gradient is None else _like(*next(sums)) for gradient in gradients)
+
+
+def _like(one: Tensor, flat: Tensor) -> Tensor:
+    return flat.view(one.shape).to(one.dtype)
 
 
 class _Total(Function):

@@ -1,0 +1,35 @@
+"""What ranks in processes of their own compute with members whose data are divided, compared with one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch_ranks import outcomes
+
+from polyrhythm.partition.place import Place
+
+from . import test_sequence as sequence
+from .ranks import axes_of, close
+from .styled import divide, trained
+
+
+def of_a_sequence(cut: str) -> Callable[[], None]:
+    length = 9
+
+    def law() -> None:
+        place, styles = Place(axes_of({"cp": 4})), sequence.CUTS[cut](length)
+        tokens = styles["norm"].tokens
+        model = divide(sequence.Language(length), styles, place)
+        found = trained(model, lambda model, step: sequence.divided_loss(model, step, tokens, place.axis("cp")), 3)
+        close(torch.stack(found), torch.stack(trained(sequence.Language(length), lambda m, step: sequence.whole_loss(m, step, length), 3)))
+
+    return law
+
+
+LAWS = {f"sequence: {cut}": of_a_sequence(cut) for cut in sequence.CUTS}
+
+
+def every_law(rank: int, ranks: int) -> dict[str, str]:
+    """How each law was broken at this rank."""
+    return outcomes(LAWS)
