@@ -25,7 +25,7 @@ class Block(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
+        self.head_width = width // heads
         self.norm_attention = nn.LayerNorm(width)
         self.query_key_value = nn.Linear(width, 3 * width, bias=False)
         self.join_heads = nn.Linear(width, width, bias=False)
@@ -40,12 +40,12 @@ class Block(nn.Module):
         return z
 
     def attend(self, x: Tensor) -> Tensor:
-        """Causal attention of several heads, (batch, time, width) to the same."""
-        batch, time, width = x.shape
-        parts = self.query_key_value(x).view(batch, time, 3, self.heads, width // self.heads)
-        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        """Causal attention of as many heads as the queries are for, (batch, time, width) to the same."""
+        parts = self.query_key_value(x)
+        batch, time, width = parts.shape
+        query, key, value = parts.view(batch, time, 3, width // 3 // self.head_width, self.head_width).permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-        joined: Tensor = self.join_heads(attended.transpose(1, 2).reshape(batch, time, width))
+        joined: Tensor = self.join_heads(attended.transpose(1, 2).reshape(batch, time, width // 3))
         return joined
 
 
