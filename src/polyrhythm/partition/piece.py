@@ -60,6 +60,17 @@ class Piece:
         length = self.whole[dim] // groups
         return self.on(dim, *((k * length + start, k * length + start + sizes[index]) for k in range(groups)))
 
+    def within(self, dim: int, sizes: Sequence[int], index: int) -> Piece:
+        """The `index`-th part of this piece's dimension `dim`, which is divided once more by `sizes`.
+
+        Examples:
+            >>> Piece.all_of((8,)).on(0, (0, 2), (4, 6)).within(0, (3, 1), 0).spans
+            (((0, 2), (4, 5)),)
+        """
+        first, last = starts(sizes)[index], starts(sizes)[index] + sizes[index]
+        before = starts([end - start for start, end in self.spans[dim]])
+        return self.on(dim, *((max(a, a + first - at), min(b, a + last - at)) for at, (a, b) in zip(before, self.spans[dim], strict=True)))
+
     def take(self, whole: Tensor) -> Tensor:
         """The piece of `whole`, as a tensor of its own."""
         found = whole

@@ -1,0 +1,91 @@
+"""Dropout by place: an element is dropped or kept by its place in the whole activation, whichever rank has it.
+
+So the mask of a divided model is that of one device: ranks that have the same elements drop the same, and others do not repeat each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.partition.axis import Axis
+from polyrhythm.partition.piece import Piece
+from polyrhythm.partition.place import Place
+from polyrhythm.partition.random_numbers import Stream
+
+
+class PlacedDropout(nn.Module):
+    """`nn.Dropout` whose mask is drawn from the stream `name` by the places that `place_of` gives for an activation.
+
+    `calls` is the number of masks drawn: what runs a forward pass again for its gradients must put it back.
+    """
+
+    def __init__(self, p: float, name: str, seed: int, place_of: Callable[[Tensor], Piece]) -> None:
+        super().__init__()
+        self.p, self.calls = p, 0
+        self._name, self._seed, self._place_of = name, seed, place_of
+
+    def forward(self, value: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return value
+        piece = self._place_of(value)
+        stream = Stream(self._seed, self._name, self.calls)
+        self.calls += 1
+        drawn = torch.empty(piece.shape, device="meta") if value.is_meta else stream.uniform(piece).to(value.device)
+        return value * (drawn >= self.p).to(value.dtype) / max(1 - self.p, torch.finfo(value.dtype).tiny)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Drop elements of an `nn.Dropout` by place, where the activation's dimensions are divided over `axes`, by default over none.
+
+    ``Drop({0: ("dp",), -1: ("tp",)})`` is for one whose samples are divided over dp and features over tp, into equal parts or those of
+    `sizes` for the dimension: one for each rank, the last axis first.
+    """
+
+    axes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    sizes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def refusal(self, module: nn.Module, place: Place) -> str:
+        if not isinstance(module, nn.Dropout):
+            return f"Drop is for nn.Dropout, and this is {type(module).__name__}: name dropouts."
+        for dim, sizes in self.sizes.items():
+            parts = prod(place.axis(name).size for name in self.axes.get(dim, ()))
+            if len(sizes) != parts:
+                return f"sizes has {len(sizes)} for dimension {dim}, which is divided into {parts}: give one for each part."
+        return ""
+
+    def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
+        assert isinstance(module, nn.Dropout)
+        parts = {dim: _part([place.axis(axis) for axis in axes]) for dim, axes in self.axes.items()}
+        return PlacedDropout(module.p, name, place.seed, lambda value: _piece(value, parts, self.sizes))
+
+
+def _part(axes: list[Axis]) -> tuple[int, int]:
+    """This rank's place among all along the axes, and their number."""
+    index = 0
+    for axis in axes:
+        index = index * axis.size + axis.index
+    return index, prod(axis.size for axis in axes)
+
+
+def _piece(value: Tensor, parts: Mapping[int, tuple[int, int]], sizes: Mapping[int, tuple[int, ...]]) -> Piece:
+    shape = list(value.shape)
+    lengths = {dim: sizes.get(dim, (shape[dim],) * number) for dim, (_, number) in parts.items()}
+    for dim, (index, _) in parts.items():
+        if lengths[dim][index] != shape[dim]:
+            raise CompositionError(f"An activation has {shape[dim]} elements in dimension {dim}, where sizes has {lengths[dim][index]}.")
+    for dim, each in lengths.items():
+        shape[dim] = sum(each)
+    piece = Piece.all_of(shape)
+    for dim, (index, _) in parts.items():
+        piece = piece.part(dim % len(shape), lengths[dim], index)
+    return piece
