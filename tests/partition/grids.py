@@ -110,9 +110,10 @@ def trains_as_one_process(
     forward: Forward,
     sizes: dict[str, int],
     steps: int,
+    one: Callable[[nn.Module], nn.Module] = lambda model: model,
 ) -> None:
-    """Outputs, and weights put together from the ranks' pieces, are those of one process, within rounding."""
-    outputs = trained(whole := make(), forward, steps)
+    """Outputs, and weights put together from the ranks' pieces, are those of `one` process, within rounding."""
+    outputs = trained(whole := one(make()), forward, steps)
 
     def program(place: Place, rank: int) -> Any:
         model = divide(make(), place)

@@ -37,10 +37,14 @@ class Cube:
         return refusal(module, self.groups)
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
+        return divide(module, name, place, self.layers(place))
+
+    def layers(self, place: Place) -> CubeLayers:
+        """How this rank's layers are made."""
         x, y = place.axis(self.x), place.axis(self.y)
         data = tuple(place.axis(axis) for axis in self.data)
         grid = Grid((x, y), place.axis(self.z), (x, y), (), data, self.unit, BatchSize())
-        return divide(module, name, place, CubeLayers(grid, self.groups))
+        return CubeLayers(grid, self.groups)
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,14 @@ class Summa:
         return refusal(module, self.groups)
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
+        return divide(module, name, place, self.layers(place))
+
+    def layers(self, place: Place) -> SummaLayers:
+        """How this rank's layers are made."""
         row = place.axis(self.row)
         data = tuple(place.axis(axis) for axis in self.data)
         grid = Grid((row,), place.axis(self.column), (row,), (), data, self.unit, BatchSize())
-        return divide(module, name, place, SummaLayers(grid, self.groups))
+        return SummaLayers(grid, self.groups)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,11 @@ class Tesseract:
         return refusal(module, self.groups)
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
+        return divide(module, name, place, self.layers(place))
+
+    def layers(self, place: Place) -> SummaLayers:
+        """How this rank's layers are made."""
         depth, row = place.axis(self.depth), place.axis(self.row)
         data = tuple(place.axis(axis) for axis in self.data)
         grid = Grid((depth, row), place.axis(self.column), (row,), (depth,), data, self.unit, BatchSize())
-        return divide(module, name, place, SummaLayers(grid, self.groups))
+        return SummaLayers(grid, self.groups)

@@ -52,7 +52,7 @@ class VocabularyEmbedding(nn.Module):
         self._axis, self._first = axis, starts(sizes)[axis.index]
 
     def forward(self, symbols: Tensor) -> Tensor:
-        if ((symbols < 0) | (symbols >= self.num_embeddings)).any():
+        if not symbols.is_meta and ((symbols < 0) | (symbols >= self.num_embeddings)).any():
             raise IndexError(f"A symbol is outside of the {self.num_embeddings} that the embedding has.")
         rows = len(self.weight)
         own = symbols - self._first
