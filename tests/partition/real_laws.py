@@ -7,8 +7,10 @@ from collections.abc import Callable
 import torch
 from torch_ranks import outcomes
 
+from polyrhythm.partition.convolution import spatial_cut
 from polyrhythm.partition.place import Place
 
+from . import test_convolution as convolution
 from . import test_sequence as sequence
 from .ranks import axes_of, close
 from .styled import divide, trained
@@ -27,7 +29,14 @@ def of_a_sequence(cut: str) -> Callable[[], None]:
     return law
 
 
-LAWS = {f"sequence: {cut}": of_a_sequence(cut) for cut in sequence.CUTS}
+def of_images() -> None:
+    place, model = Place(axes_of({"h": 2, "w": 2})), convolution.Net()
+    model = divide(model, spatial_cut(model, (convolution.SAMPLES, 3, *convolution.SIZE)), place)
+    found = trained(model, lambda model, step: convolution.loss_of(model, step, place), 3)
+    close(torch.stack(found), torch.stack(trained(convolution.Net(), convolution.loss_of, 3)))
+
+
+LAWS = {"images": of_images} | {f"sequence: {cut}": of_a_sequence(cut) for cut in sequence.CUTS}
 
 
 def every_law(rank: int, ranks: int) -> dict[str, str]:

@@ -1,0 +1,66 @@
+"""Where the images of a model cease to be divided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from polyrhythm.partition.convolution.image import Image, check_part
+from polyrhythm.partition.convolution.window import Line
+from polyrhythm.partition.moves import gather, total
+from polyrhythm.partition.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class SpatialMean:
+    """Divide the images of an `nn.AdaptiveAvgPool2d(1)`, which it is given at the size `image`: all ranks get the means."""
+
+    image: Image
+
+    def refusal(self, module: nn.Module, place: Place) -> str:
+        if not isinstance(module, nn.AdaptiveAvgPool2d) or module.output_size not in (1, (1, 1)):
+            return f"SpatialMean divides nn.AdaptiveAvgPool2d(1), and this is {module}: use WholeImages, which puts the images together."
+        return ""
+
+    def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
+        return SpatialMeanModule(self.image.lines(place))
+
+
+class SpatialMeanModule(nn.Module):
+    """Parts of images (samples, channels, own height, own width) to means (samples, channels, 1, 1), equal at all ranks."""
+
+    def __init__(self, lines: tuple[Line, Line]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def forward(self, value: Tensor) -> Tensor:
+        check_part(value, self._lines)
+        summed = value.sum((2, 3), keepdim=True)
+        for line in self._lines:
+            summed = total(summed, line.axis) / line.length
+        return summed
+
+
+@dataclass(frozen=True, slots=True)
+class WholeImages:
+    """Put images together, which are of the size `image`, before any module, such as an `nn.Flatten`: all ranks do the same from there."""
+
+    image: Image
+
+    def refusal(self, module: nn.Module, place: Place) -> str:
+        return ""
+
+    def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
+        lines = self.image.lines(place)
+
+        def join(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            value, *others = args
+            check_part(value, lines)
+            for line in reversed(lines):
+                value = gather(value, line.axis, line.dim, line.sizes)
+            return value, *others
+
+        kept = place.keep(module, name)
+        kept.register_forward_pre_hook(join)
+        return kept
