@@ -19,6 +19,23 @@ Sizes = Sequence[int]
 """The length along the divided dimension at each coordinate; they may be different, and 0."""
 
 
+class Pending(Protocol):
+    """A tensor on its way."""
+
+    def wait(self) -> Tensor:
+        """The tensor that was received, or that was sent and may be written to again."""
+
+
+class Arrived:
+    """A `Pending` that needs no waiting."""
+
+    def __init__(self, value: Tensor) -> None:
+        self._value = value
+
+    def wait(self) -> Tensor:
+        return self._value
+
+
 class Axis(Protocol):
     """The ranks along the axis `name`: this one has the coordinate `index` of `size`.
 
@@ -73,6 +90,12 @@ class Axis(Protocol):
 
     def exchange(self, to: dict[int, Tensor], shapes: dict[int, Sequence[int]], like: Tensor) -> dict[int, Tensor]:
         """Send to some coordinates, and receive from those of `shapes`, at once; `like` has the type and device of what comes."""
+
+    def send_to(self, value: Tensor, target: int) -> Pending:
+        """Begin to send to one other coordinate, which receives what is sent to it by this one in the same order."""
+
+    def receive_from(self, source: int, shape: Sequence[int], like: Tensor) -> Pending:
+        """Begin to receive from one other coordinate; the order is that of its sends, whatever is waited for first."""
 
 
 def near_equal(length: int, parts: int, weights: Sequence[float] | None = None) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from polyrhythm.partition.axis import Sizes
+from polyrhythm.partition.axis import Pending, Sizes
 
 
 class AxisOfOne:
@@ -45,3 +45,9 @@ class AxisOfOne:
 
     def exchange(self, to: dict[int, Tensor], shapes: dict[int, Sequence[int]], like: Tensor) -> dict[int, Tensor]:
         return {0: to[0].clone()} if to else {}
+
+    def send_to(self, value: Tensor, target: int) -> Pending:
+        raise AssertionError("There is no other coordinate.")
+
+    def receive_from(self, source: int, shape: Sequence[int], like: Tensor) -> Pending:
+        raise AssertionError("There is no other coordinate.")

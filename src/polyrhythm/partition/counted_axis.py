@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from polyrhythm.partition.axis import Counts, Sizes
+from polyrhythm.partition.axis import Arrived, Counts, Pending, Sizes
 
 
 class CountedAxis:
@@ -58,6 +58,13 @@ class CountedAxis:
     def exchange(self, to: dict[int, Tensor], shapes: dict[int, Sequence[int]], like: Tensor) -> dict[int, Tensor]:
         self.counts.add("exchange", sum(value.numel() for value in to.values()), like)
         return {source: like.new_empty(tuple(shape)) for source, shape in shapes.items()}
+
+    def send_to(self, value: Tensor, target: int) -> Pending:
+        self.counts.add("send_to", value.numel(), value)
+        return Arrived(value)
+
+    def receive_from(self, source: int, shape: Sequence[int], like: Tensor) -> Pending:
+        return Arrived(like.new_empty(tuple(shape)))
 
 
 def _with(value: Tensor, dim: int, length: int) -> list[int]:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from polyrhythm.partition.axis import Counts, Sizes
+from polyrhythm.partition.axis import Counts, Pending, Sizes
 
 _GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name before 2.13
 _SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
@@ -90,6 +90,15 @@ class GroupAxis:
         self.counts.add("exchange", sum(value.numel() for value in to.values()), like)
         return self._at_once(to, shapes, like)
 
+    def send_to(self, value: Tensor, target: int) -> Pending:
+        self.counts.add("send_to", value.numel(), value)
+        sent = value.detach().contiguous()
+        return _Moving(sent, dist.isend(sent, group=self.group, group_dst=target))
+
+    def receive_from(self, source: int, shape: Sequence[int], like: Tensor) -> Pending:
+        room = like.new_empty(tuple(shape))
+        return _Moving(room, dist.irecv(room, group=self.group, group_src=source))
+
     def _at_once(self, to: dict[int, Tensor], shapes: dict[int, Sequence[int]], like: Tensor) -> dict[int, Tensor]:
         found = {source: like.new_empty(tuple(shape)) for source, shape in shapes.items()}
         sends = [dist.P2POp(dist.isend, value.detach().contiguous(), group=self.group, group_peer=k) for k, value in to.items()]
@@ -99,6 +108,17 @@ class GroupAxis:
             for work in works:
                 work.wait()
         return found
+
+
+class _Moving:
+    """A tensor with the work of torch.distributed that moves it."""
+
+    def __init__(self, value: Tensor, work: Any) -> None:
+        self._value, self._work = value, work
+
+    def wait(self) -> Tensor:
+        self._work.wait()
+        return self._value
 
 
 def _wide(value: Tensor) -> Tensor:

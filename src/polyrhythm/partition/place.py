@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.piece import Piece
-from polyrhythm.partition.placement import Placement, placed
+from polyrhythm.partition.placement import Placement, placed, placement_of
 
 Initial = Callable[[Tensor, str, Piece], Tensor]
 """What a piece of a parameter of that name begins with."""
@@ -42,9 +42,11 @@ class Place:
     def parameter(self, whole: Tensor, name: str, piece: Piece | None = None, *axes: str) -> nn.Parameter:
         """This rank's `piece` of the parameter, by default all of it, which is divided over these axes; tied ones are made once.
 
-        Raises CompositionError for a tied parameter that is divided in two ways.
+        What `whole` is placed by already, such as the stage that has it, is kept. Raises CompositionError for a tied parameter that is
+        divided in two ways.
         """
-        chosen = Placement(Piece.all_of(whole.shape) if piece is None else piece, axes)
+        before = placement_of(whole)
+        chosen = Placement(before.piece if piece is None else piece, (*axes, *before.axes), before.copy_of)
         if id(whole) in self._made:
             _, made = self._made[id(whole)]
             if made._polyrhythm_placement != chosen:  # type: ignore[attr-defined]

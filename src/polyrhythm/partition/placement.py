@@ -16,10 +16,15 @@ _PLACED = "_polyrhythm_placement"
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A rank's `piece` of a parameter, which is divided over the mesh's `axes`; along all others the ranks have equal pieces."""
+    """A rank's `piece` of a parameter, which is divided over the mesh's `axes`; along all others the ranks have equal pieces.
+
+    Along an axis of stages a parameter is at some ranks only. Where more than one has it, since it is tied, the first is its owner; at the
+    others `copy_of` is its name in the whole model. Copies are equal to the owner's, and neither norms nor results count them.
+    """
 
     piece: Piece
     axes: tuple[str, ...] = ()
+    copy_of: str = ""
 
 
 def placed(parameter: nn.Parameter, placement: Placement) -> nn.Parameter:

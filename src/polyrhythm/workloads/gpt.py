@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from polyrhythm.partition.pipeline.step import Step
+
 
 @dataclass(frozen=True, slots=True)
 class GptSize:
@@ -62,7 +64,16 @@ class Gpt(nn.Module):
 
     def forward(self, symbols: Tensor) -> Tensor:
         """The logits of the next symbol at every place."""
-        places = torch.arange(symbols.shape[1], device=symbols.device)
-        x = self.blocks(self.symbols(symbols) + self.positions(places))
-        scores: Tensor = self.score(self.norm(x))
+        scores: Tensor = self.score(self.norm(self.blocks(self.embed(symbols))))
         return scores
+
+    def embed(self, symbols: Tensor) -> Tensor:
+        """Vectors of (batch, time) symbols at their places: (batch, time, width)."""
+        places = torch.arange(symbols.shape[1], device=symbols.device)
+        vectors: Tensor = self.symbols(symbols) + self.positions(places)
+        return vectors
+
+    def sequence(self) -> list[Step]:
+        """`forward` in steps that a pipeline can divide."""
+        blocks = [Step(block, (f"blocks.{k}",)) for k, block in enumerate(self.blocks)]
+        return [Step(self.embed, ("symbols", "positions")), *blocks, Step(self.norm, ("norm",)), Step(self.score, ("score",))]

@@ -1,0 +1,128 @@
+"""A model cut into stages: the settings of a pipeline, and the pipeline that they make at a rank."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.partition.axis import near_equal, starts
+from polyrhythm.partition.pipeline.actions import Grid
+from polyrhythm.partition.pipeline.balance import BalancedStages, Division
+from polyrhythm.partition.pipeline.boundary import Boundary, Exact
+from polyrhythm.partition.pipeline.engine import Pipeline, Way
+from polyrhythm.partition.pipeline.memory import KeepActivations, Rematerialization
+from polyrhythm.partition.pipeline.objective import Objective
+from polyrhythm.partition.pipeline.schedule import PipelineSchedule
+from polyrhythm.partition.pipeline.schedules import OneForwardOneBackward
+from polyrhythm.partition.pipeline.stage import stages_at
+from polyrhythm.partition.pipeline.step import steps_of
+from polyrhythm.partition.pipeline.values import mapped, outline_of, part_of, rows_of
+from polyrhythm.partition.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelined:
+    """Divide the steps of a model over `axis`, and each batch into `micro_batches`.
+
+    `division` says where the model is cut, `memory` what is kept between passes, and `boundary` how a cut is crossed.
+    """
+
+    axis: str = "pp"
+    micro_batches: int = 4
+    schedule: PipelineSchedule = field(default_factory=OneForwardOneBackward)
+    division: Division = field(default_factory=BalancedStages)
+    memory: Rematerialization = field(default_factory=KeepActivations)
+    boundary: Boundary = field(default_factory=Exact)
+
+    def refusal(self, model: nn.Module, place: Place) -> str:
+        """Why this model cannot be divided so, with a remedy; "" if it can."""
+        size = place.axis(self.axis).size
+        if self.micro_batches < 1:
+            return f"micro_batches={self.micro_batches} is no number of parts: give 1 or more."
+        if refused := self.schedule.refusal(size, self.micro_batches):
+            return refused
+        try:
+            self.division.sizes(len(steps_of(model)), size * self.schedule.chunks)
+        except CompositionError as error:
+            return str(error)
+        return ""
+
+    def local(self, model: nn.Module, place: Place, objective: Objective, inputs: Any = None) -> Pipeline:
+        """The rank's stages of the model, which loses its other submodules, and the training steps with the other ranks.
+
+        With example `inputs` of a whole batch, which may be on the device "meta", outlines of what crosses the cuts are known; otherwise
+        the first batch of each shape has them sent. Raises CompositionError where `refusal` says why.
+        """
+        if refused := self.refusal(model, place):
+            raise CompositionError(refused)
+        axis = place.axis(self.axis)
+        grid = Grid(axis.size, self.schedule.chunks)
+        sizes = self.division.sizes(len(steps_of(model)), grid.stages)
+        device = next((each.device for each in model.parameters()), torch.device("cpu"))
+        parts = [] if inputs is None else _parts(inputs, self.micro_batches)
+        outlines = [(outline_of(part), [outline_of(each) for each in step_values(model, part)]) for part in parts]
+        stages = stages_at(model, sizes, axis.index, grid, self.axis)
+        pipeline = Pipeline(stages, axis, Way(self.schedule, self.micro_batches, objective, self.memory, self.boundary, place.seed), device)
+        for signature, values in outlines:
+            for stage, start in enumerate(starts(sizes)[1:], 1):
+                pipeline.mail.knows((stage, signature), values[start - 1])
+        return pipeline
+
+
+def _parts(inputs: Any, micro_batches: int) -> list[Any]:
+    """One part of each length."""
+    sizes = near_equal(rows_of(inputs), min(micro_batches, rows_of(inputs)))
+    return [part_of(inputs, 0, size) for size in sorted(set(sizes))]
+
+
+def step_values(model: nn.Module, inputs: Any) -> list[Any]:
+    """What each step of the model returns, on the device "meta"."""
+    found, value = [], mapped(inputs, lambda each: each.to("meta"))
+    with torch.no_grad():
+        for step in steps_of(without_memory(model)):
+            value = step.function(value)
+            found.append(value)
+    return found
+
+
+def step_costs(model: nn.Module, inputs: Any) -> tuple[float, ...]:
+    """The FLOPs of each step's forward pass, counted on the device "meta"; a step whose operations are not counted has its outputs."""
+    found, value = [], mapped(inputs, lambda each: each.to("meta"))
+    with torch.no_grad():
+        for step in steps_of(without_memory(model)):
+            with FlopCounterMode(display=False) as counted:
+                value = step.function(value)
+            elements = sum(torch.Size(shape).numel() for shape in outline_of(value).shapes)
+            found.append(float(counted.get_total_flops()) or float(elements))
+    return tuple(found)
+
+
+def step_nbytes(model: nn.Module) -> tuple[float, ...]:
+    """The bytes of each step's parameters; tied ones count wherever they are."""
+    named = dict(model.named_parameters(remove_duplicate=False))
+    return tuple(_nbytes(named, step.modules) for step in steps_of(model))
+
+
+def _nbytes(named: dict[str, Any], modules: Sequence[str]) -> float:
+    found: dict[int, Tensor] = {}
+    for name, each in named.items():
+        if any(name == module or name.startswith(f"{module}.") for module in modules):
+            found[id(each)] = each
+    return float(sum(each.numel() * each.element_size() for each in found.values()))
+
+
+def without_memory(model: nn.Module) -> nn.Module:
+    """A copy of the model on the device "meta"; no memory is taken for its weights."""
+    tensors = [*model.parameters(), *model.buffers()]
+    memo: dict[int, Any] = {}
+    for each in tensors:
+        alike = each.detach().to("meta")
+        memo[id(each)] = nn.Parameter(alike, each.requires_grad) if isinstance(each, nn.Parameter) else alike
+    return copy.deepcopy(model, memo)
