@@ -62,7 +62,7 @@ class Batch:
 
     def loss(self) -> Tensor | None:
         """What the micro-batches add to the loss, added up; None where the last stage is elsewhere."""
-        return torch.stack([self.made[micro] for micro in range(self.micro_batches)]).sum() if self.made else None
+        return torch.stack([self.made[micro] for micro in range(self.micro_batches)]).sum().float() if self.made else None
 
     def output(self) -> Any:
         """What the last stage made of all micro-batches, end to end; None where it is elsewhere."""

@@ -21,7 +21,10 @@ from polyrhythm.partition.pipeline.passes import Passes
 from polyrhythm.partition.pipeline.schedule import PipelineSchedule
 from polyrhythm.partition.pipeline.stage import Stages
 from polyrhythm.partition.pipeline.tied import TiedGradients
-from polyrhythm.partition.pipeline.values import outline_of, tensors_of
+from polyrhythm.partition.pipeline.values import Outline, outline_of, tensors_of
+
+LOSS = Outline(((),), (torch.float32,), bare=True)
+"""A loss as it is told to all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,13 @@ class Pipeline:
         self._passes = Passes(stages, self.cuts, self._grid, axis.index, way.memory)
         self._tied = TiedGradients(stages.model, stages.tied, axis)
         self._steps = self._evaluations = 0
+        for rank in range(axis.size):
+            self.mail.knows(("loss", rank), LOSS)
 
     def step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """Add the gradients of the batch's loss to the parameters of this rank, and return the loss, which is equal at all ranks.
 
-        It is the mean over the batch that one process computes. `ids` name the samples, for boundaries that remember them.
+        It is the mean over the batch that one process computes, in float32. `ids` name the samples, for boundaries that remember them.
         """
         way = self.way
         batch = Batch.cut("step", self._steps, inputs, targets, way.micro_batches, ids)

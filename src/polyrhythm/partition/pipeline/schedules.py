@@ -75,16 +75,16 @@ def alternating(warmup: int, micro_batches: int) -> list[Action]:
 
 
 def in_flight_for(durations: Sequence[Durations], hops: Sequence[Hop]) -> tuple[int, ...]:
-    """For each rank the micro-batches in flight that keep it busy: 1, and what the way to the last stage and back takes of its time.
+    """For each rank the micro-batches in flight that keep it busy: those of the next rank, and what the way there and back takes.
 
-    Enough where each hop's transfer takes no longer than the slowest stage works for one micro-batch.
+    Between two ranks the way is a whole number of micro-batches, since each rank does one forward and one backward pass in turn: it is not
+    the latency of all links together that counts. Enough where no transfer takes longer than the slowest rank works for a micro-batch.
     """
     period = max(each.forward + each.backward for each in durations)
     found = [1]
-    way = 0.0
     for later, hop in zip(reversed(durations[1:]), reversed(hops), strict=True):
-        way += later.forward + later.backward + 2 * (hop.latency + hop.transfer)
-        found.append(max(1 + math.ceil(way / period - 1e-9), found[-1]))
+        way = later.forward + later.backward + 2 * (hop.latency + hop.transfer)
+        found.append(found[-1] + max(0, math.ceil(way / period - 1e-9)))
     return tuple(reversed(found))
 
 

@@ -1,0 +1,47 @@
+"""Pipelines on real processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch_ranks
+
+from polyrhythm.partition.pipeline.memory import Recompute
+from polyrhythm.partition.pipeline.pipelined import Pipelined
+from polyrhythm.partition.pipeline.schedules import GPipe, Interleaved, OneForwardOneBackward, ZeroBubble
+from polyrhythm.partition.place import Place
+
+from .pipelines import Language, alone, piped, together
+from .ranks import axes_of, close
+
+WAYS = {
+    "GPipe": Pipelined(micro_batches=3, schedule=GPipe(), memory=Recompute()),
+    "OneForwardOneBackward": Pipelined(micro_batches=4, schedule=OneForwardOneBackward()),
+    "Interleaved": Pipelined(micro_batches=4, schedule=Interleaved(2)),
+    "ZeroBubble": Pipelined(micro_batches=4, schedule=ZeroBubble()),
+}
+STEPS, LAYERS, RANKS = 3, 6, 3
+
+
+def every_way(rank: int, ranks: int) -> dict[str, Any]:
+    place = Place(axes_of({"pp": ranks}))
+    found = {name: piped(way, Language(LAYERS, True), place, STEPS) for name, way in WAYS.items()}
+    dist.barrier()
+    return found
+
+
+@pytest.fixture(scope="module")
+def found() -> list[dict[str, Any]]:
+    return torch_ranks.run(every_way, RANKS)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_pipeline_of_processes_trains_as_one(name: str, found: list[dict[str, Any]]) -> None:
+    expected = alone(model := Language(LAYERS, True), STEPS)
+    for each in found:
+        close(torch.tensor(each[name][0]), torch.tensor(expected))
+    for parameter, value in together([each[name][1] for each in found]).items():
+        close(value, model.get_parameter(parameter).detach())
