@@ -1,0 +1,35 @@
+"""Pipelines: the steps of a model are divided among ranks, through which the parts of a batch go one after another."""
+
+from polyrhythm.partition.pipeline.balance import BalancedStages, GivenStages
+from polyrhythm.partition.pipeline.boundary import Exact
+from polyrhythm.partition.pipeline.engine import Pipeline
+from polyrhythm.partition.pipeline.memory import KeepActivations, Recompute
+from polyrhythm.partition.pipeline.objective import Objective
+from polyrhythm.partition.pipeline.pipelined import Pipelined, step_costs, step_nbytes
+from polyrhythm.partition.pipeline.schedule import unrolled
+from polyrhythm.partition.pipeline.schedules import GPipe, Interleaved, OneForwardOneBackward, ZeroBubble, in_flight_for
+from polyrhythm.partition.pipeline.step import Step
+from polyrhythm.partition.pipeline.timetable import Durations, Hop, timetable
+
+__all__ = [
+    "BalancedStages",
+    "Durations",
+    "Exact",
+    "GPipe",
+    "GivenStages",
+    "Hop",
+    "Interleaved",
+    "KeepActivations",
+    "Objective",
+    "OneForwardOneBackward",
+    "Pipeline",
+    "Pipelined",
+    "Recompute",
+    "Step",
+    "ZeroBubble",
+    "in_flight_for",
+    "step_costs",
+    "step_nbytes",
+    "timetable",
+    "unrolled",
+]
