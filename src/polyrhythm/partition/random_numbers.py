@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +20,8 @@ from polyrhythm.partition.piece import Piece, Span
 
 _WORDS = 4
 """Numbers of 64 bits that Philox makes at once."""
-_SHORT = 64
-"""Stretches of a row shorter than this are cut from the whole row."""
+_GAP = 1024
+"""A row of which a piece leaves out fewer numbers than this is drawn whole: to begin another stretch takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +36,27 @@ class Stream:
         """Numbers between 0 and 1, neither of which occurs, in float64 (piece.shape)."""
         if not piece.numel:
             return torch.empty(piece.shape, dtype=torch.float64)
-        raw = np.concatenate([self._raw(run) for run in self._runs(piece)])
-        drawn = torch.from_numpy(((raw >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
-        if len(drawn) == piece.numel:
-            return drawn.view(piece.shape)
-        return drawn.view(*piece.shape[:-1], piece.whole[-1])[..., piece.indices()[-1]].contiguous()
+        raw = self._own(piece)
+        return torch.from_numpy(((raw >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).view(piece.shape)
 
     def normal(self, piece: Piece) -> Tensor:
         """Numbers of the standard normal distribution, in float64 (piece.shape)."""
         return torch.erfinv(2 * self.uniform(piece) - 1) * math.sqrt(2)
 
-    def _runs(self, piece: Piece) -> Iterable[Span]:
-        if piece.spans and piece.shape[-1] < piece.whole[-1] and min((b - a for a, b in piece.spans[-1]), default=0) < _SHORT:
-            return piece.on(-1, (0, piece.whole[-1])).runs() if len(piece.spans) > 1 else [(0, piece.whole[-1])]
-        return piece.runs()
+    def _own(self, piece: Piece) -> NDArray[np.uint64]:
+        """The generator's numbers for the elements of a piece that has any."""
+        if not piece.spans or not 0 < piece.whole[-1] - piece.shape[-1] < _GAP:
+            return self._raw(piece.runs())
+        rows = self._raw(piece.on(-1, (0, piece.whole[-1])).runs()).reshape(-1, piece.whole[-1])
+        return np.concatenate([rows[:, start:end] for start, end in piece.spans[-1]], axis=1)
 
-    def _raw(self, run: Span) -> NDArray[np.uint64]:
-        start, end = run
-        first = start // _WORDS
+    def _raw(self, runs: Sequence[Span]) -> NDArray[np.uint64]:
         key = np.frombuffer(hashlib.sha256(f"{self.seed}/{self.step}/{self.name}".encode()).digest()[:16], dtype=np.uint64)
-        generator = np.random.Philox(counter=first, key=key)
-        numbers: NDArray[np.uint64] = generator.random_raw(end - first * _WORDS)
-        return numbers[start - first * _WORDS :]
+        generator = np.random.Philox(counter=0, key=key)
+        found, at = [], 0
+        for start, end in runs:
+            first = start // _WORDS
+            generator.advance(first - at)
+            found.append(generator.random_raw(end - first * _WORDS)[start - first * _WORDS :])
+            at = -(-end // _WORDS)
+        return np.concatenate(found)
