@@ -50,6 +50,10 @@ def refusal(module: nn.Module, groups: Mapping[str, int]) -> str:
         problem = _problem(each, _groups(path, groups))
         if problem:
             return f"{path or 'The module'}, which is {type(each).__name__}, {problem}"
+    names: dict[int, str] = {}
+    for path, parameter in module.named_parameters(remove_duplicate=False):
+        if path != names.setdefault(id(parameter), path):
+            return f"{path} is tied to {names[id(parameter)]}, and the two would be divided differently: untie them."
     return ""
 
 
