@@ -18,6 +18,7 @@ from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
 from polyrhythm.partition.tensor_parallel.cube import Cube
 from polyrhythm.partition.tensor_parallel.dropout import Drop
 from polyrhythm.partition.tensor_parallel.heads import Heads
+from polyrhythm.partition.tensor_parallel.marks import marked
 from polyrhythm.partition.tensor_parallel.summa import Summa
 from polyrhythm.partition.tensor_parallel.tesseract import Tesseract
 
@@ -143,3 +144,41 @@ def test_a_grid_of_data_and_model_axes_trains_as_one_process(hybrid: str) -> Non
     whole = trained(alone)
     for own in on_ranks(lambda place, rank: trained(place), **sizes):
         close(torch.stack(own), torch.stack(whole))
+
+
+class Odd(nn.Module):
+    """A residual that is added after `layers` layers."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Linear(4, 4) for _ in range(layers)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = x + torch.relu(self.layers(x))
+        return y
+
+
+class Crossed(nn.Module):
+    """Layers of equal sizes, registered in another order than they are applied in, and symbols that are looked up late."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.a, self.b, self.symbols = nn.Linear(4, 4), nn.LayerNorm(4), nn.Embedding(4, 4)
+        self.order = order
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        y: Tensor = self.a(self.b(self.symbols(symbols) if self.order == "symbols" else torch.ones(len(symbols), 4)))
+        return y
+
+
+def test_activations_of_different_parts_of_a_cube_do_not_meet() -> None:
+    place = Place({name: CountedAxis(name, 2, 0) for name in "xyz"})
+    for count in (1, 3):
+        region = Cube().local(Odd(count), "", place)
+        with pytest.raises(CompositionError, match="an odd number of layers meets one after an even number"):
+            region(torch.zeros(8, 4))
+        assert not hasattr(marked(torch.zeros(2), region) + 1, "_polyrhythm_grid"), "followed no further"  # type: ignore[arg-type]
+    assert Cube().local(Odd(2), "", place)(torch.zeros(8, 4)).shape == (8, 4)
+    for order in ("symbols", "numbers"):
+        with pytest.raises(CompositionError, match="register layers in the order in which they are applied"):
+            Cube().local(Crossed(order), "", place)(torch.zeros(8, dtype=torch.int64))

@@ -15,6 +15,7 @@ from torch.autograd import Function
 from polyrhythm.partition.axis import Axis, near_equal
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.tensor_parallel.grid import BatchSize, Features, Grid, Spread, divided
+from polyrhythm.partition.tensor_parallel.marks import marked
 from polyrhythm.partition.tensor_parallel.region import divide, refusal
 
 
@@ -90,7 +91,7 @@ class CubeLinear(nn.Module):
         inputs = near_equal(grid.sizes(self._inputs.width, z)[z.index], x.size)
         faces = _Faces(_Face(y, 0, near_equal(samples, y.size)), _Face(x, 1, inputs), _Face(z, 0, near_equal(samples, z.size)))
         product: Tensor = _Product.apply(value, self.weight, faces)  # type: ignore[no-untyped-call]
-        return product if self.bias is None else product + self._spread.whole(self.bias)
+        return marked(product if self.bias is None else product + self._spread.whole(self.bias), self._spread.grid)
 
 
 class _Face(NamedTuple):

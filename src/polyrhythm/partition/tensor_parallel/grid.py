@@ -15,6 +15,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import Axis, near_equal
 from polyrhythm.partition.moves import gather, gather_replicated, replicate, shard
 from polyrhythm.partition.piece import Piece
+from polyrhythm.partition.tensor_parallel.marks import check_mark
 
 
 class BatchSize:
@@ -102,6 +103,7 @@ class Features:
 
     def check(self, value: Tensor, grid: Grid) -> None:
         """Raise CompositionError for an activation that is not this rank's part: of its samples, with these features."""
+        check_mark(value, grid)
         found = (value.shape[0], value.shape[-1])
         wanted = (grid.own_samples(), self.groups * grid.sizes(self.each, grid.column)[grid.column.index])
         if found != wanted:

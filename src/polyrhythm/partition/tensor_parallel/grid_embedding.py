@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyrhythm.partition.tensor_parallel.grid import Spread
+from polyrhythm.partition.tensor_parallel.marks import check_mark, marked
 
 
 class GridEmbedding(nn.Module):
@@ -18,4 +19,5 @@ class GridEmbedding(nn.Module):
         self._spread = spread
 
     def forward(self, symbols: Tensor) -> Tensor:
-        return F.embedding(symbols, self._spread.whole(self.weight), self.padding_idx)
+        check_mark(symbols, self._spread.grid)
+        return marked(F.embedding(symbols, self._spread.whole(self.weight), self.padding_idx), self._spread.grid)

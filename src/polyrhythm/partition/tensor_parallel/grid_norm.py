@@ -10,6 +10,7 @@ from torch.autograd import Function
 
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.tensor_parallel.grid import Features, Spread
+from polyrhythm.partition.tensor_parallel.marks import marked
 
 
 def normalized(value: Tensor, axis: Axis, width: int, eps: float) -> Tensor:
@@ -32,7 +33,7 @@ class GridNorm(nn.Module):
         found = normalized(value, grid.column, self._features.width, self.eps)
         if self.weight is not None:
             found = found * self._spread.whole(self.weight)
-        return found if self.bias is None else found + self._spread.whole(self.bias)
+        return marked(found if self.bias is None else found + self._spread.whole(self.bias), grid)
 
 
 class _Normalize(Function):

@@ -19,6 +19,7 @@ from polyrhythm.partition.tensor_parallel.dropout import PlacedDropout
 from polyrhythm.partition.tensor_parallel.grid import Features, Grid, Spread, divided, enter, leave
 from polyrhythm.partition.tensor_parallel.grid_embedding import GridEmbedding
 from polyrhythm.partition.tensor_parallel.grid_norm import GridNorm
+from polyrhythm.partition.tensor_parallel.marks import FirstPass
 
 _ELEMENTWISE = (
     *(nn.Identity, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Tanh, nn.Sigmoid),
@@ -84,6 +85,10 @@ def divide(module: nn.Module, name: str, place: Place, layers: Layers) -> nn.Mod
     local = walk.replaced(module, "")
     boundary = _Boundary(layers.grid, walk.layers.grid, walk.known_features("the region's end"))
     local.register_forward_pre_hook(boundary.enter, with_kwargs=True)
+    if layers.after_linear().grid != layers.grid:
+        first = FirstPass(layers.grid)
+        local.register_forward_pre_hook(first.begin, with_kwargs=True)
+        local.register_forward_hook(first.end, always_call=True)
     local.register_forward_hook(boundary.leave)
     return local
 
