@@ -15,7 +15,7 @@ from polyrhythm.partition.counted_axis import CountedAxis
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.placement import placement_of
 from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
-from polyrhythm.partition.tensor_parallel.dropout import Drop
+from polyrhythm.partition.tensor_parallel.dropout import DropByPlace
 from polyrhythm.partition.tensor_parallel.heads import Heads
 from polyrhythm.partition.tensor_parallel.vocabulary import Vocabulary, vocabulary_cross_entropy
 from polyrhythm.workloads.gpt import Gpt, GptSize
@@ -123,13 +123,13 @@ class Separate(nn.Module):
 
 def test_separate_projections_and_their_dropout_are_divided_by_heads() -> None:
     x = torch.randn(BATCH, TIME, WIDTH, generator=torch.Generator().manual_seed(0))
-    one = cut(Separate(), {"drop": Drop()}, Place({}))
+    one = cut(Separate(), {"drop": DropByPlace()}, Place({}))
     outputs = [one(x) for _ in range(2)]
     assert not torch.equal(*outputs)
 
     def program(place: Place, rank: int) -> list[Tensor]:
         heads = Heads(3, projections=("query", "key", "value"), join="join")
-        model = cut(Separate(), {"drop": Drop({-1: ("tp",)}, {-1: (8, 4)})}, place)
+        model = cut(Separate(), {"drop": DropByPlace({-1: ("tp",)}, {-1: (8, 4)})}, place)
         assert heads.refusal(model, place) == ""
         model = heads.local(model, "", place)
         return [model(x).detach() for _ in range(2)]

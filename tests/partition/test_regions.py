@@ -16,7 +16,7 @@ from polyrhythm.partition.counted_axis import CountedAxis
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
 from polyrhythm.partition.tensor_parallel.cube import Cube
-from polyrhythm.partition.tensor_parallel.dropout import Drop
+from polyrhythm.partition.tensor_parallel.dropout import DropByPlace
 from polyrhythm.partition.tensor_parallel.heads import Heads
 from polyrhythm.partition.tensor_parallel.marks import marked
 from polyrhythm.partition.tensor_parallel.summa import Summa
@@ -94,10 +94,12 @@ def test_heads_and_drop_refuse_what_they_cannot_divide() -> None:
     place = Place({"tp": CountedAxis("tp", 2, 0)})
     assert "has no 'query_key_value' that is one, but norm, up" in Heads(2).refusal(Residual(), place)
     assert "give numbers that the outputs have" in Heads(4, projections=("up",), join="down").refusal(Residual(), place)
-    assert "name dropouts" in Drop().refusal(nn.Linear(2, 2), place)
-    assert "sizes has 3 for dimension -1, which is divided into 2" in Drop({-1: ("tp",)}, {-1: (1, 1, 1)}).refusal(nn.Dropout(), place)
+    assert "name dropouts" in DropByPlace().refusal(nn.Linear(2, 2), place)
+    assert "sizes has 3 for dimension -1, which is divided into 2" in DropByPlace({-1: ("tp",)}, {-1: (1, 1, 1)}).refusal(
+        nn.Dropout(), place
+    )
     with pytest.raises(CompositionError, match="has 5 elements in dimension -1, where sizes has 4"):
-        Drop({-1: ("tp",)}, {-1: (4, 4)}).local(nn.Dropout(), "", place)(torch.zeros(5))
+        DropByPlace({-1: ("tp",)}, {-1: (4, 4)}).local(nn.Dropout(), "", place)(torch.zeros(5))
 
 
 class Hybrid(nn.Module):
@@ -112,7 +114,7 @@ class Hybrid(nn.Module):
 
 
 HYBRIDS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
-    "columns and rows": ({"dp": 2, "tp": 2}, {"up": Columns(), "drop": Drop({0: ("dp",), -1: ("tp",)}), "down": Rows()}),
+    "columns and rows": ({"dp": 2, "tp": 2}, {"up": Columns(), "drop": DropByPlace({0: ("dp",), -1: ("tp",)}), "down": Rows()}),
     "summa": ({"dp": 2, "row": 2, "column": 2}, {"": Summa(data=("dp",))}),
     "cube": ({"dp": 2, "x": 1, "y": 2, "z": 2}, {"": Cube(data=("dp",))}),
 }

@@ -14,7 +14,7 @@ from torch.autograd import Function
 
 from polyrhythm.partition.axis import Axis, near_equal
 from polyrhythm.partition.place import Place
-from polyrhythm.partition.tensor_parallel.grid import BatchSize, Features, Grid, Spread, divided
+from polyrhythm.partition.tensor_parallel.grid import ActivationGrid, Features, RegionBatch, SpreadParameter, divided
 from polyrhythm.partition.tensor_parallel.marks import marked
 from polyrhythm.partition.tensor_parallel.region import divide, refusal
 
@@ -44,7 +44,7 @@ class Cube:
         """How this rank's layers are made."""
         x, y = place.axis(self.x), place.axis(self.y)
         data = tuple(place.axis(axis) for axis in self.data)
-        grid = Grid((x, y), place.axis(self.z), (x, y), (), data, self.unit, BatchSize())
+        grid = ActivationGrid((x, y), place.axis(self.z), (x, y), (), data, self.unit, RegionBatch())
         return CubeLayers(grid, self.groups)
 
 
@@ -52,7 +52,7 @@ class Cube:
 class CubeLayers:
     """The layers of a region whose next inputs are on `grid`."""
 
-    grid: Grid
+    grid: ActivationGrid
     groups: Mapping[str, int]
 
     def linear(self, module: nn.Linear, name: str, place: Place, outputs: Features) -> nn.Module:
@@ -65,19 +65,21 @@ class CubeLayers:
         if module.bias is not None:
             narrow = divided(outputs.piece(module.bias.shape, 0, after), 0, after.spread)
             bias = place.parameter(module.bias, f"{name}.bias", narrow, *names)
-        return CubeLinear(weight, bias, self.grid, Spread(piece.shape[0], 0, after), Features(module.in_features))
+        return CubeLinear(weight, bias, self.grid, SpreadParameter(piece.shape[0], 0, after), Features(module.in_features))
 
     def after_linear(self) -> CubeLayers:
         """The layers that follow one."""
         grid = self.grid
         rows = (grid.rows[0], grid.column)
-        return CubeLayers(Grid(rows, grid.rows[1], rows, (), grid.data, grid.unit, grid.batch), self.groups)
+        return CubeLayers(ActivationGrid(rows, grid.rows[1], rows, (), grid.data, grid.unit, grid.batch), self.groups)
 
 
 class CubeLinear(nn.Module):
     """A linear layer from activations on `grid` to those on the spread's, where two axes have changed places."""
 
-    def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None, grid: Grid, spread: Spread, inputs: Features) -> None:
+    def __init__(
+        self, weight: nn.Parameter, bias: nn.Parameter | None, grid: ActivationGrid, spread: SpreadParameter, inputs: Features
+    ) -> None:
         super().__init__()
         self.weight, self.bias = weight, bias
         self.in_features, self.out_features = weight.shape[1], weight.shape[0]

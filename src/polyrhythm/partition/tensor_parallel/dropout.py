@@ -44,11 +44,11 @@ class PlacedDropout(nn.Module):
 
 
 @dataclass(frozen=True)
-class Drop:
+class DropByPlace:
     """Drop elements of an `nn.Dropout` by place, where the activation's dimensions are divided over `axes`, by default over none.
 
-    ``Drop({0: ("dp",), -1: ("tp",)})`` is for one whose samples are divided over dp and features over tp, into equal parts or those of
-    `sizes` for the dimension: one for each rank, the last axis first.
+    ``DropByPlace({0: ("dp",), -1: ("tp",)})`` is for one whose samples are divided over dp and features over tp, into equal parts or
+    those of `sizes` for the dimension: one for each rank, the last axis first.
     """
 
     axes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Drop:
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, nn.Dropout):
-            return f"Drop is for nn.Dropout, and this is {type(module).__name__}: name dropouts."
+            return f"DropByPlace is for nn.Dropout, and this is {type(module).__name__}: name dropouts."
         for dim, sizes in self.sizes.items():
             parts = prod(place.axis(name).size for name in self.axes.get(dim, ()))
             if len(sizes) != parts:

@@ -18,14 +18,14 @@ from polyrhythm.partition.piece import Piece
 from polyrhythm.partition.tensor_parallel.marks import check_mark
 
 
-class BatchSize:
+class RegionBatch:
     """The number of samples that a divided region was given last, over all axes that divide them."""
 
     samples = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class ActivationGrid:
     """The axes `rows` that divide samples, one after another, and the axis `column` that divides features.
 
     Features are divided by `unit`s where their number is a multiple, such as by heads. Parameters are divided by features, and then over
@@ -38,7 +38,7 @@ class Grid:
     copies: tuple[Axis, ...]
     data: tuple[Axis, ...]
     unit: int
-    batch: BatchSize
+    batch: RegionBatch
 
     def sizes(self, features: int, axis: Axis) -> tuple[int, ...]:
         """The features of each coordinate of the axis; the same for all dimensions of that length, so that they fit together."""
@@ -90,18 +90,18 @@ class Features:
         """The features of one group."""
         return self.width // self.groups
 
-    def piece(self, shape: Sequence[int], dim: int, grid: Grid) -> Piece:
+    def piece(self, shape: Sequence[int], dim: int, grid: ActivationGrid) -> Piece:
         """This rank's part of a parameter of that shape whose dimension `dim` they are."""
         return Piece.all_of(shape).part(dim, grid.sizes(self.each, grid.column), grid.column.index, self.groups)
 
-    def place(self, value: Tensor, grid: Grid) -> Piece:
+    def place(self, value: Tensor, grid: ActivationGrid) -> Piece:
         """The place of an activation (own samples, …, own features) in the whole one."""
         self.check(value, grid)
         whole = Piece.all_of((grid.batch.samples, *value.shape[1:-1], self.width))
         features = grid.sizes(self.each, grid.column)
         return among(divided(whole, 0, grid.rows).part(value.dim() - 1, features, grid.column.index, self.groups), grid.data)
 
-    def check(self, value: Tensor, grid: Grid) -> None:
+    def check(self, value: Tensor, grid: ActivationGrid) -> None:
         """Raise CompositionError for an activation that is not this rank's part: of its samples, with these features."""
         check_mark(value, grid)
         found = (value.shape[0], value.shape[-1])
@@ -114,12 +114,12 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpreadParameter:
     """How a parameter is put together where it is used: its dimension `dim`, which is `length` long then, is divided over grid.spread."""
 
     length: int
     dim: int
-    grid: Grid
+    grid: ActivationGrid
 
     def whole(self, own: Tensor) -> Tensor:
         """The parameter, of which each rank has a part of the gradient."""
@@ -130,7 +130,7 @@ class Spread:
         return own
 
 
-def enter(value: Tensor, grid: Grid) -> Tensor:
+def enter(value: Tensor, grid: ActivationGrid) -> Tensor:
     """This rank's part of what all ranks have: of the samples, and of the features of real numbers."""
     for axis, sizes in nested(value.shape[0], grid.rows):
         value = shard(value, axis, 0, sizes)
@@ -139,7 +139,7 @@ def enter(value: Tensor, grid: Grid) -> Tensor:
     return value
 
 
-def leave(value: Tensor, grid: Grid, features: Features) -> Tensor:
+def leave(value: Tensor, grid: ActivationGrid, features: Features) -> Tensor:
     """The whole activation, at all ranks."""
     features.check(value, grid)
     grouped = value.view(*value.shape[:-1], features.groups, value.shape[-1] // features.groups)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from polyrhythm.partition.axis import Axis
-from polyrhythm.partition.tensor_parallel.grid import Features, Spread
+from polyrhythm.partition.tensor_parallel.grid import Features, SpreadParameter
 from polyrhythm.partition.tensor_parallel.marks import marked
 
 
@@ -21,7 +21,9 @@ def normalized(value: Tensor, axis: Axis, width: int, eps: float) -> Tensor:
 class GridNorm(nn.Module):
     """`nn.LayerNorm` of one dimension: (own samples, …, own features) to the same."""
 
-    def __init__(self, weight: nn.Parameter | None, bias: nn.Parameter | None, spread: Spread, features: Features, eps: float) -> None:
+    def __init__(
+        self, weight: nn.Parameter | None, bias: nn.Parameter | None, spread: SpreadParameter, features: Features, eps: float
+    ) -> None:
         super().__init__()
         self.weight, self.bias = weight, bias
         self.normalized_shape, self.eps = (features.width,), eps

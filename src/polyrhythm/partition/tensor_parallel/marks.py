@@ -15,18 +15,18 @@ from torch.utils._pytree import tree_leaves
 from polyrhythm.errors import CompositionError
 
 if TYPE_CHECKING:
-    from polyrhythm.partition.tensor_parallel.grid import Grid
+    from polyrhythm.partition.tensor_parallel.grid import ActivationGrid
 
 _MARK = "_polyrhythm_grid"
 
 
-def marked(value: Tensor, grid: Grid) -> Tensor:
+def marked(value: Tensor, grid: ActivationGrid) -> Tensor:
     """The same activation, which is on that grid."""
     setattr(value, _MARK, grid)
     return value
 
 
-def check_mark(value: Tensor, grid: Grid) -> None:
+def check_mark(value: Tensor, grid: ActivationGrid) -> None:
     """Raise CompositionError for an activation that is marked with another grid."""
     if getattr(value, _MARK, grid) != grid:
         _refuse()
@@ -35,7 +35,7 @@ def check_mark(value: Tensor, grid: Grid) -> None:
 class FirstPass:
     """Hooks that follow marks in the first forward pass of a module."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: ActivationGrid) -> None:
         self._grid = grid
         self._mode: _Following | None = None
         self._done = False
@@ -46,11 +46,11 @@ class FirstPass:
                 if isinstance(value, Tensor):
                     marked(value, self._grid)
             self._mode = _Following()
-            self._mode.__enter__()
+            self._mode.__enter__()  # type: ignore[no-untyped-call]
 
     def end(self, *_: Any) -> None:
         if self._mode is not None:
-            self._mode.__exit__(None, None, None)
+            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self._mode, self._done = None, True
 
 

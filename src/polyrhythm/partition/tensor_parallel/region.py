@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.tensor_parallel.dropout import PlacedDropout
-from polyrhythm.partition.tensor_parallel.grid import Features, Grid, Spread, divided, enter, leave
+from polyrhythm.partition.tensor_parallel.grid import ActivationGrid, Features, SpreadParameter, divided, enter, leave
 from polyrhythm.partition.tensor_parallel.grid_embedding import GridEmbedding
 from polyrhythm.partition.tensor_parallel.grid_norm import GridNorm
 from polyrhythm.partition.tensor_parallel.marks import FirstPass
@@ -27,11 +27,11 @@ _ELEMENTWISE = (
 )
 
 
-class Layers(Protocol):
+class GridLayers(Protocol):
     """How the layers of a region are divided."""
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> ActivationGrid:
         """Where the next layer's inputs are."""
 
     @property
@@ -41,7 +41,7 @@ class Layers(Protocol):
     def linear(self, module: nn.Linear, name: str, place: Place, outputs: Features) -> nn.Module:
         """The part of a linear layer at this rank."""
 
-    def after_linear(self) -> Layers:
+    def after_linear(self) -> GridLayers:
         """The layers that follow one."""
 
 
@@ -76,7 +76,7 @@ def _problem(module: nn.Module, groups: int) -> str:
     return ""
 
 
-def divide(module: nn.Module, name: str, place: Place, layers: Layers) -> nn.Module:
+def divide(module: nn.Module, name: str, place: Place, layers: GridLayers) -> nn.Module:
     """This rank's part of the region; it takes and gives what the whole one does.
 
     Raises CompositionError for a region in which nothing says how many features there are.
@@ -96,7 +96,7 @@ def divide(module: nn.Module, name: str, place: Place, layers: Layers) -> nn.Mod
 class _Walk:
     """What is known at one place of a region, from the layers registered before it: where activations are, and their features."""
 
-    def __init__(self, place: Place, layers: Layers, name: str) -> None:
+    def __init__(self, place: Place, layers: GridLayers, name: str) -> None:
         self.place, self.layers, self._name = place, layers, name
         self._features: Features | None = None
 
@@ -131,14 +131,14 @@ class _Walk:
         own, axes = divided(whole, 0, grid.spread), self._axes()
         weight = None if module.weight is None else self.place.parameter(module.weight, f"{name}.weight", own, *axes)
         bias = None if module.bias is None else self.place.parameter(module.bias, f"{name}.bias", own, *axes)
-        return GridNorm(weight, bias, Spread(whole.numel, 0, grid), features, module.eps)
+        return GridNorm(weight, bias, SpreadParameter(whole.numel, 0, grid), features, module.eps)
 
     def _embedding(self, module: nn.Embedding, name: str) -> nn.Module:
         grid, features = self.layers.grid, Features(module.embedding_dim)
         self._features = features
         own = divided(features.piece(module.weight.shape, 1, grid), 0, grid.spread)
         weight = self.place.parameter(module.weight, f"{name}.weight", own, *self._axes())
-        return GridEmbedding(weight, Spread(module.num_embeddings, 0, grid), module.padding_idx)
+        return GridEmbedding(weight, SpreadParameter(module.num_embeddings, 0, grid), module.padding_idx)
 
     def _axes(self) -> tuple[str, ...]:
         grid = self.layers.grid
@@ -149,8 +149,8 @@ class _Walk:
 class _Boundary:
     """Where activations enter a region and leave it; what comes out has these features."""
 
-    entrance: Grid
-    exit: Grid
+    entrance: ActivationGrid
+    exit: ActivationGrid
     features: Features
 
     def enter(self, _: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

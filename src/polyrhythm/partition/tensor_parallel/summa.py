@@ -16,7 +16,7 @@ from torch.autograd import Function
 from polyrhythm.partition.axis import Axis, Sizes, starts
 from polyrhythm.partition.moves import replicate
 from polyrhythm.partition.place import Place
-from polyrhythm.partition.tensor_parallel.grid import BatchSize, Features, Grid, Spread, divided
+from polyrhythm.partition.tensor_parallel.grid import ActivationGrid, Features, RegionBatch, SpreadParameter, divided
 from polyrhythm.partition.tensor_parallel.region import divide, refusal
 
 
@@ -44,7 +44,7 @@ class Summa:
         """How this rank's layers are made."""
         row = place.axis(self.row)
         data = tuple(place.axis(axis) for axis in self.data)
-        grid = Grid((row,), place.axis(self.column), (row,), (), data, self.unit, BatchSize())
+        grid = ActivationGrid((row,), place.axis(self.column), (row,), (), data, self.unit, RegionBatch())
         return SummaLayers(grid, self.groups)
 
 
@@ -52,7 +52,7 @@ class Summa:
 class SummaLayers:
     """The layers of a region on one grid, whose last axis of `rows` divides the inputs of weights."""
 
-    grid: Grid
+    grid: ActivationGrid
     groups: Mapping[str, int]
 
     def linear(self, module: nn.Linear, name: str, place: Place, outputs: Features) -> nn.Module:
@@ -61,7 +61,7 @@ class SummaLayers:
         names = (grid.column.name, row.name)
         piece = outputs.piece(module.weight.shape, 0, grid).part(1, grid.sizes(module.in_features, row), row.index)
         weight = place.parameter(module.weight, f"{name}.weight", piece, *names)
-        bias, spread = None, Spread(piece.shape[0], 0, grid)
+        bias, spread = None, SpreadParameter(piece.shape[0], 0, grid)
         if module.bias is not None:
             narrow = divided(outputs.piece(module.bias.shape, 0, grid), 0, grid.spread)
             bias = place.parameter(module.bias, f"{name}.bias", narrow, *names)
@@ -75,7 +75,7 @@ class SummaLayers:
 class SummaLinear(nn.Module):
     """A linear layer of which each rank has a block: (own samples, …, own inputs) to (own samples, …, own outputs)."""
 
-    def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None, spread: Spread, inputs: Features) -> None:
+    def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None, spread: SpreadParameter, inputs: Features) -> None:
         super().__init__()
         self.weight, self.bias = weight, bias
         self.in_features, self.out_features = weight.shape[1], weight.shape[0]
@@ -100,7 +100,7 @@ class _Mesh(NamedTuple):
     column: Axis
 
 
-class Panel(NamedTuple):
+class SummaPanel(NamedTuple):
     """A stretch of the dimension that a product sums over: the coordinate that has it, and where there, of inputs and of weights."""
 
     length: int
@@ -110,13 +110,12 @@ class Panel(NamedTuple):
     in_weights: int
 
 
-def panels(inputs: Sizes, weights: Sizes) -> list[Panel]:
+def panels(inputs: Sizes, weights: Sizes) -> list[SummaPanel]:
     """The stretches that are with one rank in both divisions.
 
     Examples:
-        >>> panels((2, 2), (3, 1))
-        [Panel(length=2, column=0, in_inputs=0, row=0, in_weights=0), Panel(length=1, column=1, in_inputs=0, row=0, in_weights=2), \
-Panel(length=1, column=1, in_inputs=1, row=1, in_weights=0)]
+        >>> [tuple(panel) for panel in panels((2, 2), (3, 1))]
+        [(2, 0, 0, 0, 0), (1, 1, 0, 0, 2), (1, 1, 1, 1, 0)]
     """
     ones, others = starts(inputs), starts(weights)
     found = []
@@ -124,18 +123,18 @@ Panel(length=1, column=1, in_inputs=1, row=1, in_weights=0)]
         for i, (length, other) in enumerate(zip(weights, others, strict=True)):
             first, last = max(one, other), min(one + size, other + length)
             if first < last:
-                found.append(Panel(last - first, j, first - one, i, first - other))
+                found.append(SummaPanel(last - first, j, first - one, i, first - other))
     return found
 
 
-def _inputs(value: Tensor, panel: Panel, mesh: _Mesh) -> Tensor:
+def _inputs(value: Tensor, panel: SummaPanel, mesh: _Mesh) -> Tensor:
     """The panel of this row's inputs, from the rank that has it."""
     own = mesh.column.index == panel.column
     part = value.narrow(1, panel.in_inputs, panel.length) if own else value.new_empty(len(value), panel.length)
     return mesh.column.broadcast(part, panel.column)
 
 
-def _weights(weight: Tensor, panel: Panel, mesh: _Mesh) -> Tensor:
+def _weights(weight: Tensor, panel: SummaPanel, mesh: _Mesh) -> Tensor:
     """The panel of this column's weights, from the rank that has it."""
     own = mesh.row.index == panel.row
     part = weight.narrow(1, panel.in_weights, panel.length) if own else weight.new_empty(len(weight), panel.length)
@@ -146,7 +145,7 @@ class _Product(Function):
     """value @ weight.T: what is broadcast is let go, and broadcast again for the gradients."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, weight: Tensor, mesh: _Mesh, through: list[Panel]) -> Tensor:
+    def forward(ctx: Any, value: Tensor, weight: Tensor, mesh: _Mesh, through: list[SummaPanel]) -> Tensor:
         ctx.save_for_backward(value, weight)
         ctx.mesh, ctx.through = mesh, through
         total = value.new_zeros(len(value), len(weight), dtype=torch.promote_types(value.dtype, torch.float32))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from polyrhythm.partition.place import Place
-from polyrhythm.partition.tensor_parallel.grid import BatchSize, Grid
+from polyrhythm.partition.tensor_parallel.grid import ActivationGrid, RegionBatch
 from polyrhythm.partition.tensor_parallel.region import divide, refusal
 from polyrhythm.partition.tensor_parallel.summa import SummaLayers
 
@@ -41,5 +41,5 @@ class Tesseract:
         """How this rank's layers are made."""
         depth, row = place.axis(self.depth), place.axis(self.row)
         data = tuple(place.axis(axis) for axis in self.data)
-        grid = Grid((depth, row), place.axis(self.column), (row,), (depth,), data, self.unit, BatchSize())
+        grid = ActivationGrid((depth, row), place.axis(self.column), (row,), (depth,), data, self.unit, RegionBatch())
         return SummaLayers(grid, self.groups)
