@@ -7,9 +7,10 @@ from collections.abc import Callable
 import torch
 from torch_ranks import outcomes
 
-from polyrhythm.partition.convolution import spatial_cut
+from polyrhythm.partition.convolution import Channels, spatial_cut
 from polyrhythm.partition.place import Place
 
+from . import test_channels as channels
 from . import test_convolution as convolution
 from . import test_sequence as sequence
 from .ranks import axes_of, close
@@ -36,7 +37,21 @@ def of_images() -> None:
     close(torch.stack(found), torch.stack(trained(convolution.Net(), convolution.loss_of, 3)))
 
 
-LAWS = {"images": of_images} | {f"sequence: {cut}": of_a_sequence(cut) for cut in sequence.CUTS}
+def of_channels(cut: str, mesh: dict[str, int]) -> Callable[[], None]:
+    def law() -> None:
+        place, entrance = Place(axes_of(mesh)), Channels(channels.CHANNELS, *mesh, *[None] * (2 - len(mesh)))
+        model = divide(channels.Stack(), channels.CUTS[cut], place)
+        found = trained(model, lambda model, step: channels.loss_of(model, step, place, entrance), 3)
+        close(torch.stack(found), torch.stack(trained(channels.Stack(), channels.loss_of, 3)))
+
+    return law
+
+
+LAWS = (
+    {"channels: x, y": of_channels("mixed", {"c": 4}), "channels: w": of_channels("w", {"c": 2, "f": 2})}
+    | {"images": of_images}
+    | {f"sequence: {cut}": of_a_sequence(cut) for cut in sequence.CUTS}
+)
 
 
 def every_law(rank: int, ranks: int) -> dict[str, str]:

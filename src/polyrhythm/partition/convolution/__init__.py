@@ -1,9 +1,26 @@
 """Convolutions whose images, or whose channels and filters, are divided among ranks."""
 
+from polyrhythm.partition.convolution.channels import Channels
 from polyrhythm.partition.convolution.cut import spatial_cut
 from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages
+from polyrhythm.partition.convolution.filters import ChannelNorm, StationaryW, StationaryX, StationaryY, WholeChannels, stationary
 from polyrhythm.partition.convolution.image import Image
 from polyrhythm.partition.convolution.norm import SpatialNorm
 from polyrhythm.partition.convolution.spatial import SpatialConv, SpatialPool
 
-__all__ = ["Image", "SpatialConv", "SpatialMean", "SpatialNorm", "SpatialPool", "WholeImages", "spatial_cut"]
+__all__ = [
+    "ChannelNorm",
+    "Channels",
+    "Image",
+    "SpatialConv",
+    "SpatialMean",
+    "SpatialNorm",
+    "SpatialPool",
+    "StationaryW",
+    "StationaryX",
+    "StationaryY",
+    "WholeChannels",
+    "WholeImages",
+    "spatial_cut",
+    "stationary",
+]
