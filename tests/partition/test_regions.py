@@ -51,6 +51,13 @@ def tied() -> nn.Module:
 def test_a_region_with_what_cannot_be_divided_is_refused(module: nn.Module, settings: dict[str, Any], says: str) -> None:
     for style in (Summa(**settings), Tesseract(**settings), Cube(**settings)):
         assert says in style.refusal(module, ALONE)
+    assert "The axes tp, tp are not different ones" in Summa("tp", "tp").refusal(Residual(), ALONE)
+
+
+def test_a_model_in_evaluation_stays_so() -> None:
+    x = torch.ones(4, 6)
+    assert torch.equal(*(Summa().local(Hybrid().eval(), "", ALONE)(x) for _ in range(2)))
+    assert torch.equal(DropByPlace().local(nn.Dropout().eval(), "", ALONE)(x), x)
 
 
 class Reversed(nn.Module):

@@ -66,7 +66,7 @@ class DropByPlace:
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
         assert isinstance(module, nn.Dropout)
         parts = {dim: _part([place.axis(axis) for axis in axes]) for dim, axes in self.axes.items()}
-        return PlacedDropout(module.p, name, place.seed, lambda value: _piece(value, parts, self.sizes))
+        return PlacedDropout(module.p, name, place.seed, lambda value: _piece(value, parts, self.sizes)).train(module.training)
 
 
 def _part(axes: list[Axis]) -> tuple[int, int]:

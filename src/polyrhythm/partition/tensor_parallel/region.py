@@ -45,8 +45,10 @@ class GridLayers(Protocol):
         """The layers that follow one."""
 
 
-def refusal(module: nn.Module, groups: Mapping[str, int]) -> str:
-    """Why this region cannot be divided, with a remedy; "" if it can."""
+def refusal(module: nn.Module, groups: Mapping[str, int], axes: tuple[str, ...]) -> str:
+    """Why this region cannot be divided over these axes, with a remedy; "" if it can."""
+    if len(set(axes)) < len(axes):
+        return f"The axes {', '.join(axes)} are not different ones: give each way of dividing an axis of its own."
     for path, each in module.named_modules():
         problem = _problem(each, _groups(path, groups))
         if problem:
@@ -119,7 +121,8 @@ class _Walk:
             return self._embedding(module, name)
         if isinstance(module, nn.Dropout):
             features, grid = self.known_features(name), self.layers.grid
-            return PlacedDropout(module.p, name, self.place.seed, lambda value: features.place(value, grid))
+            placed = PlacedDropout(module.p, name, self.place.seed, lambda value: features.place(value, grid))
+            return placed.train(module.training)
         for own, child in module.named_children():
             setattr(module, own, self.replaced(child, ".".join(filter(None, (path, own)))))
         return module

@@ -35,7 +35,7 @@ class Summa:
     data: tuple[str, ...] = ()
 
     def refusal(self, module: nn.Module, place: Place) -> str:
-        return refusal(module, self.groups)
+        return refusal(module, self.groups, (self.row, self.column))
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
         return divide(module, name, place, self.layers(place))

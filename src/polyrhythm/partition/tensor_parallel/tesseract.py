@@ -32,7 +32,7 @@ class Tesseract:
     data: tuple[str, ...] = ()
 
     def refusal(self, module: nn.Module, place: Place) -> str:
-        return refusal(module, self.groups)
+        return refusal(module, self.groups, (self.depth, self.row, self.column))
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
         return divide(module, name, place, self.layers(place))
