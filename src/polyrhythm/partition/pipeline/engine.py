@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from polyrhythm.partition.axis import Axis
-from polyrhythm.partition.pipeline.actions import Action, Actions, BackwardInput, Grid
+from polyrhythm.partition.pipeline.actions import Action, Actions, BackwardInput, StageGrid
 from polyrhythm.partition.pipeline.batch import Batch
 from polyrhythm.partition.pipeline.boundary import Boundary
 from polyrhythm.partition.pipeline.cuts import Cuts
 from polyrhythm.partition.pipeline.mail import Mail
+from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.memory import Rematerialization
-from polyrhythm.partition.pipeline.objective import Objective
 from polyrhythm.partition.pipeline.passes import Passes
 from polyrhythm.partition.pipeline.schedule import PipelineSchedule
 from polyrhythm.partition.pipeline.stage import Stages
@@ -33,7 +33,7 @@ class Way:
 
     schedule: PipelineSchedule
     micro_batches: int
-    objective: Objective
+    objective: MeanLoss
     memory: Rematerialization
     boundary: Boundary
     seed: int
@@ -49,7 +49,7 @@ class Pipeline:
     def __init__(self, stages: Stages, axis: Axis, way: Way, device: torch.device) -> None:
         self.module, self.axis, self.way = stages.model, axis, way
         self.mail = Mail(axis, device)
-        self._grid = Grid(axis.size, way.schedule.chunks)
+        self._grid = StageGrid(axis.size, way.schedule.chunks)
         self.cuts = Cuts(self._grid, axis.index, self.mail, way.boundary, way.seed)
         self._last = self._grid.rank(self._grid.stages - 1)
         self._passes = Passes(stages, self.cuts, self._grid, axis.index, way.memory)
@@ -100,7 +100,7 @@ class Pipeline:
             self.cuts.expect(batch, source, actions)
         return lists[self.axis.index]
 
-    def _forward_only(self, inputs: Any, targets: Any, objective: Objective | None) -> Batch:
+    def _forward_only(self, inputs: Any, targets: Any, objective: MeanLoss | None) -> Batch:
         batch = Batch.cut("evaluation", self._evaluations, inputs, targets, self.way.micro_batches)
         self._evaluations += 1
         for action in self._passes_of(batch, lambda action: bool(action.begins)):

@@ -13,12 +13,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import near_equal, starts
-from polyrhythm.partition.pipeline.actions import Grid
-from polyrhythm.partition.pipeline.balance import BalancedStages, Division
+from polyrhythm.partition.pipeline.actions import StageGrid
+from polyrhythm.partition.pipeline.balance import BalancedStages, StageDivision
 from polyrhythm.partition.pipeline.boundary import Boundary, Exact
 from polyrhythm.partition.pipeline.engine import Pipeline, Way
+from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.memory import KeepActivations, Rematerialization
-from polyrhythm.partition.pipeline.objective import Objective
 from polyrhythm.partition.pipeline.schedule import PipelineSchedule
 from polyrhythm.partition.pipeline.schedules import OneForwardOneBackward
 from polyrhythm.partition.pipeline.stage import stages_at
@@ -37,7 +37,7 @@ class Pipelined:
     axis: str = "pp"
     micro_batches: int = 4
     schedule: PipelineSchedule = field(default_factory=OneForwardOneBackward)
-    division: Division = field(default_factory=BalancedStages)
+    division: StageDivision = field(default_factory=BalancedStages)
     memory: Rematerialization = field(default_factory=KeepActivations)
     boundary: Boundary = field(default_factory=Exact)
 
@@ -54,7 +54,7 @@ class Pipelined:
             return str(error)
         return ""
 
-    def local(self, model: nn.Module, place: Place, objective: Objective, inputs: Any = None) -> Pipeline:
+    def local(self, model: nn.Module, place: Place, objective: MeanLoss, inputs: Any = None) -> Pipeline:
         """The rank's stages of the model, which loses its other submodules, and the training steps with the other ranks.
 
         With example `inputs` of a whole batch, which may be on the device "meta", outlines of what crosses the cuts are known; otherwise
@@ -63,7 +63,7 @@ class Pipelined:
         if refused := self.refusal(model, place):
             raise CompositionError(refused)
         axis = place.axis(self.axis)
-        grid = Grid(axis.size, self.schedule.chunks)
+        grid = StageGrid(axis.size, self.schedule.chunks)
         sizes = self.division.sizes(len(steps_of(model)), grid.stages)
         device = next((each.device for each in model.parameters()), torch.device("cpu"))
         parts = [] if inputs is None else _parts(inputs, self.micro_batches)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from polyrhythm.partition.pipeline.actions import Action, Actions, Backward, BackwardInput, BackwardWeight, Forward
-from polyrhythm.partition.pipeline.timetable import Durations, Hop
+from polyrhythm.partition.pipeline.timetable import Durations, StageLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def alternating(warmup: int, micro_batches: int) -> list[Action]:
     return [*found, *map(Backward, range(micro_batches - warmup, micro_batches))]
 
 
-def in_flight_for(durations: Sequence[Durations], hops: Sequence[Hop]) -> tuple[int, ...]:
+def in_flight_for(durations: Sequence[Durations], links: Sequence[StageLink]) -> tuple[int, ...]:
     """For each rank the micro-batches in flight that keep it busy: those of the next rank, and what the way there and back takes.
 
     Between two ranks the way is a whole number of micro-batches, since each rank does one forward and one backward pass in turn: it is not
@@ -82,8 +82,8 @@ def in_flight_for(durations: Sequence[Durations], hops: Sequence[Hop]) -> tuple[
     """
     period = max(each.forward + each.backward for each in durations)
     found = [1]
-    for later, hop in zip(reversed(durations[1:]), reversed(hops), strict=True):
-        way = later.forward + later.backward + 2 * (hop.latency + hop.transfer)
+    for later, link in zip(reversed(durations[1:]), reversed(links), strict=True):
+        way = later.forward + later.backward + 2 * (link.latency + link.transfer)
         found.append(found[-1] + max(0, math.ceil(way / period - 1e-9)))
     return tuple(reversed(found))
 

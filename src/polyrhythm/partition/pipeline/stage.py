@@ -10,7 +10,7 @@ from torch import nn
 
 from polyrhythm.errors import WorkloadError
 from polyrhythm.partition.axis import starts
-from polyrhythm.partition.pipeline.actions import Grid
+from polyrhythm.partition.pipeline.actions import StageGrid
 from polyrhythm.partition.pipeline.step import Step, steps_of, within
 from polyrhythm.partition.placement import placed, placement_of
 
@@ -40,7 +40,7 @@ class Stages:
     tied: tuple[Tied, ...]
 
 
-def stages_at(model: nn.Module, sizes: Sequence[int], rank: int, grid: Grid, axis: str) -> Stages:
+def stages_at(model: nn.Module, sizes: Sequence[int], rank: int, grid: StageGrid, axis: str) -> Stages:
     """The stages of `rank`, of so many steps as `sizes` says for each stage. The model loses what this rank has no use for.
 
     Parameters are placed at the stages of `axis`; the others than the first that hold a tied one have copies.
