@@ -2,6 +2,7 @@
 
 from polyrhythm.partition.pipeline.balance import BalancedStages, GivenStages
 from polyrhythm.partition.pipeline.boundary import Exact
+from polyrhythm.partition.pipeline.delayed import DelayByDepth, DelayedPipeline, SameDelay
 from polyrhythm.partition.pipeline.engine import Pipeline
 from polyrhythm.partition.pipeline.memory import KeepActivations, Recompute
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
@@ -13,6 +14,8 @@ from polyrhythm.partition.pipeline.timetable import Durations, StageLink, timeta
 
 __all__ = [
     "BalancedStages",
+    "DelayByDepth",
+    "DelayedPipeline",
     "Durations",
     "Exact",
     "GPipe",
@@ -24,6 +27,7 @@ __all__ = [
     "Pipeline",
     "Pipelined",
     "Recompute",
+    "SameDelay",
     "StageLink",
     "Step",
     "ZeroBubble",

@@ -25,7 +25,7 @@ class Cuts:
         self.gradients: dict[int, Encoding] = {cut: boundary.gradients(cut, seed) for cut in near}
 
     def expect(self, batch: Batch, source: int, actions: Actions) -> None:
-        """Note what another rank will send to this one in these actions, of which negative micro-batches belong to earlier batches."""
+        """Note what another rank will send to this one in these actions for micro-batches of `batch`."""
         for action in actions:
             for message in self._grid.sent(source, action):
                 if self._grid.rank(message.stage) == self._rank:

@@ -21,7 +21,7 @@ from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.memory import KeepActivations, Rematerialization
 from polyrhythm.partition.pipeline.schedule import PipelineSchedule
 from polyrhythm.partition.pipeline.schedules import OneForwardOneBackward
-from polyrhythm.partition.pipeline.stage import stages_at
+from polyrhythm.partition.pipeline.stage import shared, stages_at
 from polyrhythm.partition.pipeline.step import steps_of
 from polyrhythm.partition.pipeline.values import mapped, outline_of, part_of, rows_of
 from polyrhythm.partition.place import Place
@@ -49,9 +49,15 @@ class Pipelined:
         if refused := self.schedule.refusal(size, self.micro_batches):
             return refused
         try:
-            self.division.sizes(len(steps_of(model)), size * self.schedule.chunks)
+            sizes = self.division.sizes(len(steps_of(model)), size * self.schedule.chunks)
         except CompositionError as error:
             return str(error)
+        tied = shared(model, steps_of(model), sizes, StageGrid(size, self.schedule.chunks))
+        if tied and self.schedule.delay_of(0, size, self.micro_batches):
+            return (
+                f"{' and '.join(tied[0])} are one weight at several stages, whose gradients would come at different times: give each its "
+                "own, use a schedule without a delay, or a division that has them in one stage."
+            )
         return ""
 
     def local(self, model: nn.Module, place: Place, objective: MeanLoss, inputs: Any = None) -> Pipeline:

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.pipeline.actions import Action, Actions, Backward, BackwardInput, BackwardWeight, Forward
+from polyrhythm.partition.pipeline.stage import Stages
 from polyrhythm.partition.pipeline.timetable import Durations, StageLink
+from polyrhythm.partition.pipeline.weights import CurrentWeights, Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +31,11 @@ class GPipe:
     def live(self, rank: int, ranks: int, micro_batches: int) -> int:
         return micro_batches
 
-    def delay(self, rank: int, ranks: int, micro_batches: int) -> int:
+    def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
+
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+        return CurrentWeights(stages, axis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +68,11 @@ class OneForwardOneBackward:
     def live(self, rank: int, ranks: int, micro_batches: int) -> int:
         return min(micro_batches, ranks - rank if self.in_flight is None else self.in_flight[rank])
 
-    def delay(self, rank: int, ranks: int, micro_batches: int) -> int:
+    def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
+
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+        return CurrentWeights(stages, axis)
 
 
 def alternating(warmup: int, micro_batches: int) -> list[Action]:
@@ -121,8 +130,11 @@ class Interleaved:
         whole = -(-micro_batches // ranks) * ranks * self.chunks
         return min(self.chunks * micro_batches, self._warmup(rank, ranks, whole) + 1)
 
-    def delay(self, rank: int, ranks: int, micro_batches: int) -> int:
+    def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
+
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+        return CurrentWeights(stages, axis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,5 +169,8 @@ class ZeroBubble:
     def live(self, rank: int, ranks: int, micro_batches: int) -> int:
         return min(micro_batches, ranks)
 
-    def delay(self, rank: int, ranks: int, micro_batches: int) -> int:
+    def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
+
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+        return CurrentWeights(stages, axis)
