@@ -5,6 +5,7 @@ from polyrhythm.partition.convolution.cut import spatial_cut
 from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages
 from polyrhythm.partition.convolution.filters import ChannelNorm, StationaryW, StationaryX, StationaryY, WholeChannels, stationary
 from polyrhythm.partition.convolution.image import Image
+from polyrhythm.partition.convolution.locally_connected import LocallyConnected, LocallyConnected2d
 from polyrhythm.partition.convolution.norm import SpatialNorm
 from polyrhythm.partition.convolution.spatial import SpatialConv, SpatialPool
 
@@ -12,6 +13,8 @@ __all__ = [
     "ChannelNorm",
     "Channels",
     "Image",
+    "LocallyConnected",
+    "LocallyConnected2d",
     "SpatialConv",
     "SpatialMean",
     "SpatialNorm",
