@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from polyrhythm import loggers as loggers
     from polyrhythm import merge as merge
     from polyrhythm import parameters as parameters
+    from polyrhythm import partition as partition
     from polyrhythm import shuffle as shuffle
     from polyrhythm import sources as sources
     from polyrhythm import systems as systems
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
     from polyrhythm.hardware.devices import Device as Device
     from polyrhythm.hardware.network import Network as Network
+    from polyrhythm.partition.cut import Cut as Cut
+    from polyrhythm.partition.mesh import Mesh as Mesh
     from polyrhythm.tools.measuring.batch_size import largest_batch as largest_batch
     from polyrhythm.tools.measuring.timing import simulate_timing as simulate_timing
     from polyrhythm.tools.planner.answer import Plan as Plan
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = (
     *("buffers", "codec", "consistency", "controllers", "errors", "groups", "hardware", "launchers", "local_rules"),
-    *("loggers", "merge", "parameters", "shuffle", "sources", "systems", "tables", "topology"),
+    *("loggers", "merge", "parameters", "partition", "shuffle", "sources", "systems", "tables", "topology"),
 )
 _PLACES = {
     "core.checkpoints.request": "Checkpoints",
@@ -77,6 +80,8 @@ _PLACES = {
     "errors": "PolyrhythmError",
     "hardware.devices": "Device",
     "hardware.network": "Network",
+    "partition.cut": "Cut",
+    "partition.mesh": "Mesh",
     "tools.measuring.batch_size": "largest_batch",
     "tools.measuring.timing": "simulate_timing",
     "tools.planner.answer": "Plan",

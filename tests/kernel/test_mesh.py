@@ -10,34 +10,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyrhythm.core.kernel.group import Group, workers
-from polyrhythm.core.kernel.mesh import DATA, Mesh
+from polyrhythm.core.kernel.mesh import DATA, WorkerMesh
 from polyrhythm.core.kernel.view import View
 from polyrhythm.errors import CompositionError
 
 NAMES = (DATA, "stage", "tensor")
 
 
-def mesh_of(*sizes: int) -> Mesh:
-    return Mesh(tuple(zip(NAMES, sizes, strict=False)), workers(prod(sizes)), 7)
+def mesh_of(*sizes: int) -> WorkerMesh:
+    return WorkerMesh(tuple(zip(NAMES, sizes, strict=False)), workers(prod(sizes)), 7)
 
 
 meshes = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(lambda sizes: mesh_of(*sizes))
 
 
 @st.composite
-def meshes_with_axes(draw: st.DrawFn) -> tuple[Mesh, list[str]]:
+def meshes_with_axes(draw: st.DrawFn) -> tuple[WorkerMesh, list[str]]:
     mesh = draw(meshes)
     return mesh, [name for name in mesh.names if draw(st.booleans())]
 
 
 @given(meshes)
-def test_ranks_are_coordinates_in_row_major_order(mesh: Mesh) -> None:
+def test_ranks_are_coordinates_in_row_major_order(mesh: WorkerMesh) -> None:
     places = list(product(*(range(size) for size in mesh.shape)))
     assert [tuple(mesh.coordinate(name, axis) for axis in mesh.names) for name in mesh.members] == places
 
 
 @given(meshes_with_axes())
-def test_the_groups_over_some_axes_partition_the_members(case: tuple[Mesh, list[str]]) -> None:
+def test_the_groups_over_some_axes_partition_the_members(case: tuple[WorkerMesh, list[str]]) -> None:
     mesh, axes = case
     groups = mesh.groups(*axes)
     assert sorted(name for group in groups for name in group.members) == sorted(mesh.members)
@@ -46,7 +46,7 @@ def test_the_groups_over_some_axes_partition_the_members(case: tuple[Mesh, list[
 
 
 @given(meshes_with_axes())
-def test_a_group_has_those_that_differ_in_its_axes_only_in_the_order_of_ranks(case: tuple[Mesh, list[str]]) -> None:
+def test_a_group_has_those_that_differ_in_its_axes_only_in_the_order_of_ranks(case: tuple[WorkerMesh, list[str]]) -> None:
     mesh, axes = case
     rest = [name for name in mesh.names if name not in axes]
     for name in mesh.members:
@@ -58,7 +58,7 @@ def test_a_group_has_those_that_differ_in_its_axes_only_in_the_order_of_ranks(ca
 
 
 @given(meshes_with_axes())
-def test_a_group_and_one_over_the_rest_of_the_axes_recover_all_members(case: tuple[Mesh, list[str]]) -> None:
+def test_a_group_and_one_over_the_rest_of_the_axes_recover_all_members(case: tuple[WorkerMesh, list[str]]) -> None:
     mesh, axes = case
     rest = [name for name in mesh.names if name not in axes]
     for name in mesh.members:
@@ -67,20 +67,20 @@ def test_a_group_and_one_over_the_rest_of_the_axes_recover_all_members(case: tup
 
 
 @given(meshes)
-def test_the_group_over_all_axes_is_all_members_and_has_no_name(mesh: Mesh) -> None:
+def test_the_group_over_all_axes_is_all_members_and_has_no_name(mesh: WorkerMesh) -> None:
     assert [mesh.world(name) for name in mesh.members] == [Group("", mesh.members, rank, 7) for rank in range(len(mesh.members))]
 
 
 @given(meshes, st.data())
-def test_two_groups_have_the_same_name_if_and_only_if_they_have_the_same_members(mesh: Mesh, data: st.DataObject) -> None:
+def test_two_groups_have_the_same_name_if_and_only_if_they_have_the_same_members(mesh: WorkerMesh, data: st.DataObject) -> None:
     some = st.lists(st.sampled_from(mesh.names), unique=True)
     one, other = (mesh.group(data.draw(st.sampled_from(mesh.members)), *data.draw(some)) for _ in range(2))
     assert (one.name == other.name) == (one.members == other.members)
 
 
 @given(meshes)
-def test_a_mesh_of_one_axis_has_replicas_of_the_whole_model(mesh: Mesh) -> None:
-    flat = Mesh.flat(mesh.members, 7)
+def test_a_mesh_of_one_axis_has_replicas_of_the_whole_model(mesh: WorkerMesh) -> None:
+    flat = WorkerMesh.flat(mesh.members, 7)
     for name in mesh.members:
         assert flat.replicas(name) == flat.world(name)
         assert flat.replica(name).members == (name,)
@@ -88,8 +88,8 @@ def test_a_mesh_of_one_axis_has_replicas_of_the_whole_model(mesh: Mesh) -> None:
 
 
 @given(meshes)
-def test_axes_of_size_one_change_no_group(mesh: Mesh) -> None:
-    wider = Mesh((*mesh.axes, ("alone", 1)), mesh.members, mesh.seed)
+def test_axes_of_size_one_change_no_group(mesh: WorkerMesh) -> None:
+    wider = WorkerMesh((*mesh.axes, ("alone", 1)), mesh.members, mesh.seed)
     for name in mesh.members:
         assert wider.replicas(name) == mesh.replicas(name)
         assert wider.replica(name) == mesh.replica(name)
@@ -97,7 +97,7 @@ def test_axes_of_size_one_change_no_group(mesh: Mesh) -> None:
 
 
 @given(meshes, st.data())
-def test_a_lost_part_of_a_model_takes_its_replica_and_nobody_else(mesh: Mesh, data: st.DataObject) -> None:
+def test_a_lost_part_of_a_model_takes_its_replica_and_nobody_else(mesh: WorkerMesh, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(mesh.members))
     after = mesh.after_loss(View.of(mesh.members), name)
     assert after.left == mesh.replica(name).members
@@ -107,7 +107,7 @@ def test_a_lost_part_of_a_model_takes_its_replica_and_nobody_else(mesh: Mesh, da
 
 def test_a_lost_server_is_in_no_replica() -> None:
     view = View.of([*workers(2), "server/0"])
-    assert Mesh.flat(workers(2)).after_loss(view, "server/0").members == workers(2)
+    assert WorkerMesh.flat(workers(2)).after_loss(view, "server/0").members == workers(2)
 
 
 def test_groups_are_named_by_their_axes_and_the_coordinates_in_the_rest() -> None:
@@ -128,7 +128,7 @@ def test_groups_are_named_by_their_axes_and_the_coordinates_in_the_rest() -> Non
 )
 def test_axes_that_do_not_fit_are_refused(axes: tuple[tuple[str, int], ...], problem: str) -> None:
     with pytest.raises(CompositionError, match=problem):
-        Mesh(axes, workers(4))
+        WorkerMesh(axes, workers(4))
 
 
 def test_an_unknown_axis_or_member_is_refused() -> None:

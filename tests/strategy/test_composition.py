@@ -21,7 +21,7 @@ from polyrhythm.consistency import Asynchronous, Bounded, BulkSynchronous, Local
 from polyrhythm.core.catalogue import CHOICES
 from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.location import Location
-from polyrhythm.core.kernel.mesh import Mesh
+from polyrhythm.core.kernel.mesh import WorkerMesh
 from polyrhythm.core.protocols.controller import ControlledSetting, Fixed
 from polyrhythm.core.simulator.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Exchange, Strategy
@@ -307,7 +307,7 @@ def test_essential_actors_are_servers_worker_0_and_workers_that_others_wait_for(
     free, bound = (StrategyPlan.of(systems.find(name), [Location("site", "host")] * 2, 0) for name in ("downpour", "ssp"))
     assert [free.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, False, True]
     assert [bound.essential(name) for name in ("worker/0", "worker/1", "server/0")] == [True, True, True]
-    in_stages = replace(free, mesh=Mesh((("data", 2), ("stage", 2)), workers(4)))
+    in_stages = replace(free, mesh=WorkerMesh((("data", 2), ("stage", 2)), workers(4)))
     assert [in_stages.essential(name) for name in workers(4)] == [True, True, False, False], "the first replica has the result"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.kernel.job import Job, WorkerContext
-from polyrhythm.core.kernel.mesh import DATA, Mesh
+from polyrhythm.core.kernel.mesh import DATA, WorkerMesh
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.core.strategy.current_view import CurrentView
@@ -26,7 +26,7 @@ async def no_service(port: Any, record: Any) -> None:
     [(((DATA, 4),), ("worker/3", "worker/1")), (((DATA, 2), ("stage", 2)), ("worker/2", "worker/3", "worker/0", "worker/1"))],
 )
 def test_every_topic_gets_the_names_of_all_that_leave_in_order(axes: tuple[tuple[str, int], ...], expected: tuple[str, ...]) -> None:
-    mesh = Mesh(axes, workers(4))
+    mesh = WorkerMesh(axes, workers(4))
 
     async def follow(context: WorkerContext) -> tuple[CurrentView, list[str]]:
         port, current, came = context.port, CurrentView(context.port, mesh, []), list[str]()

@@ -25,6 +25,10 @@ class EqualWeights:
 
     axes: tuple[str, ...]
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return self.axes
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         if any(isinstance(each, _BatchNorm) for each in module.modules()):
             return "A batch norm computes its statistics over what is divided: use a style that adds them up, such as SpatialNorm."

@@ -56,6 +56,11 @@ class Place:
         self._made[id(whole)] = whole, placed(made, chosen)  # the whole is kept, so that no other gets its id
         return made
 
+    def made(self, whole: Tensor) -> nn.Parameter | None:
+        """What was made of a parameter of the whole model; None if this rank has nothing of it."""
+        found = self._made.get(id(whole))
+        return None if found is None else found[1]
+
     def keep(self, module: nn.Module, name: str) -> nn.Module:
         """The module with all of its parameters and buffers, equal at all ranks."""
         for path, each in module.named_modules():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from polyrhythm.core.protocols.partition import divide_over
 from polyrhythm.partition.piece import Piece
 
 _PLACED = "_polyrhythm_placement"
@@ -30,6 +31,7 @@ class Placement:
 def placed(parameter: nn.Parameter, placement: Placement) -> nn.Parameter:
     """The same parameter, with its placement noted."""
     setattr(parameter, _PLACED, placement)
+    divide_over(parameter, placement.axes)
     return parameter
 
 

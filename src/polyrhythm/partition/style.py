@@ -16,6 +16,10 @@ from polyrhythm.partition.place import Place
 class Style(Protocol):
     """A way to divide a module."""
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        """The names of the axes over which it divides."""
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         """Why this module cannot be divided so, with a remedy; "" if it can."""
 

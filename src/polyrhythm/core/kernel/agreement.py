@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 Facts = Mapping[str, str]
 """Values by what they describe: {"seed": "1"}."""
 
+PART = "part of the model"
+"""The fact by which workers say which part of a model they hold, where it is in parts: they compare with those that hold the same one."""
 _SHOWN = 3
 _ALSO = 2
 
@@ -31,7 +33,7 @@ class Agreements:
             self._remedies.append({})
         self._remedies[number][name] = remedy
         submitted = self._rounds[number]
-        first = next(iter(submitted.values()), facts)
+        first = next((each for each in submitted.values() if each.get(PART) == facts.get(PART)), facts)
         submitted[name] = first if facts == first else facts  # one copy for a thousand workers
         return number
 
@@ -54,7 +56,8 @@ class Agreements:
     def differs(self, number: int, name: str) -> bool:
         """True if the facts of the worker `name` differ from those that were submitted first in that round."""
         submitted = self._rounds[number]
-        return submitted[name] is not next(iter(submitted.values()))
+        facts = submitted[name]
+        return facts is not next(each for each in submitted.values() if each.get(PART) == facts.get(PART))
 
 
 def difference(submitted: Mapping[str, Facts]) -> str | None:
@@ -70,6 +73,14 @@ def difference(submitted: Mapping[str, Facts]) -> str | None:
 
 def first_difference(submitted: Mapping[str, Facts]) -> tuple[str, str] | None:
     """The name of the first fact that differs in `submitted`, and the sentence that `difference` gives for it; None if all are equal."""
+    for part in dict.fromkeys(facts.get(PART) for facts in submitted.values()):
+        found = _difference_in_part({name: facts for name, facts in submitted.items() if facts.get(PART) == part})
+        if found is not None:
+            return found
+    return None
+
+
+def _difference_in_part(submitted: Mapping[str, Facts]) -> tuple[str, str] | None:
     about = {what: None for facts in submitted.values() for what in facts}
     for what in about:
         groups: dict[str | None, list[str]] = {}

@@ -5,7 +5,7 @@ A strategy's plan has one; its consumers ask it for the group that they mean.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -16,17 +16,57 @@ from polyrhythm.core.kernel.view import View
 from polyrhythm.errors import CompositionError
 
 DATA = "data"
-"""The axis of replicas: workers that differ in it alone hold the same part of the model, and compute on different samples."""
+"""The axis of replicas of a mesh that has no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeshShape:
+    """The `axes` of a run's mesh with their sizes, the outermost first, and which of them are `data` axes; without axes it is flat."""
+
+    axes: tuple[tuple[str, int], ...] = ()
+    data: tuple[str, ...] = (DATA,)
+
+    @property
+    def flat(self) -> bool:
+        """True if every worker has a replica of the whole model, however many workers there are."""
+        return not self.axes
+
+    @property
+    def whole(self) -> bool:
+        """True if no axis has the parts of a model."""
+        return all(name in self.data for name, size in self.axes if size > 1)
+
+    def workers(self, used: Callable[[int], int], available: int) -> int:
+        """The number of workers on the mesh, of the `available` ones; `used` are those that a strategy uses of replicas.
+
+        Raises CompositionError where the strategy does not use all replicas of the mesh.
+        """
+        if self.flat:
+            return used(available)
+        replicas = prod(size for name, size in self.axes if name in self.data)
+        if used(replicas) != replicas:
+            raise CompositionError(
+                f"The strategy uses {used(replicas)} of the {replicas} replicas that the mesh has: give its data axes sizes that it uses."
+            )
+        return prod(size for _, size in self.axes)
+
+    def mesh(self, members: Sequence[str], seed: int) -> WorkerMesh:
+        """The mesh of these workers."""
+        return WorkerMesh.flat(members, seed) if self.flat else WorkerMesh(self.axes, tuple(members), seed, self.data)
+
+
+FLAT = MeshShape()
 
 
 @dataclass(frozen=True)
-class Mesh:
+class WorkerMesh:
     """Named axes, each with its size, over the `members`: their ranks are coordinates in row-major order, the last axis the fastest.
 
-    `seed` is the run's. Raises CompositionError for axes that do not fit the members.
+    Along the axes `data` are replicas: workers that differ in these alone hold the same part of the model, and compute on other samples.
+    Along the others are the parts of one model. `seed` is the run's. Raises CompositionError for axes that do not fit the members.
 
     Examples:
-        >>> mesh = Mesh((("data", 2), ("stage", 2)), ("worker/0", "worker/1", "worker/2", "worker/3"))
+        >>> mesh = WorkerMesh((("data", 2), ("stage", 2)), ("worker/0", "worker/1", "worker/2", "worker/3"))
         >>> mesh.group("worker/3", "data")
         Group(name='data@1', members=('worker/1', 'worker/3'), rank=1, seed=0)
     """
@@ -34,9 +74,10 @@ class Mesh:
     axes: tuple[tuple[str, int], ...]
     members: tuple[str, ...]
     seed: int = 0
+    data: tuple[str, ...] = (DATA,)
 
     def __post_init__(self) -> None:
-        given = f"Mesh(axes={self.axes!r})"
+        given = f"WorkerMesh(axes={self.axes!r})"
         for name, size in self.axes:
             if not name.isidentifier():
                 raise CompositionError(
@@ -52,14 +93,19 @@ class Mesh:
             )
 
     @staticmethod
-    def flat(workers: Sequence[str], seed: int = 0) -> Mesh:
+    def flat(workers: Sequence[str], seed: int = 0) -> WorkerMesh:
         """The mesh of one axis: every worker has a replica of the whole model."""
-        return Mesh(((DATA, len(workers)),), tuple(workers), seed)
+        return WorkerMesh(((DATA, len(workers)),), tuple(workers), seed)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the axes."""
         return tuple(name for name, _ in self.axes)
+
+    @property
+    def cut(self) -> tuple[str, ...]:
+        """The axes along which are the parts of a model."""
+        return tuple(name for name, size in self.axes if name not in self.data and size > 1)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,11 +146,11 @@ class Mesh:
 
     def replicas(self, member: str) -> Group:
         """The workers that hold the same part of the model: those that exchange it, and among whom the samples are divided."""
-        return self.group(member, *(name for name in self.names if name == DATA))
+        return self.group(member, *(name for name in self.names if name in self.data))
 
     def replica(self, member: str) -> Group:
         """The workers that hold the parts of one model with `member`: those over whom its norms are, and without whom it is lost."""
-        return self.group(member, *(name for name in self.names if name != DATA))
+        return self.group(member, *self.cut)
 
     def after_loss(self, view: View, name: str) -> View:
         """The view when the actor `name` is lost: a lost part of a model takes its whole replica with it."""

@@ -49,16 +49,18 @@ class Port:
 
     `name` is the actor's own ("worker/3", "server/0"); `clock` gives the runtime's time in seconds since the run began. `scope` is put
     before every topic and every random stream's name. Events go to `record`; those that come by the thousand only if `details` are wanted.
-    `incarnation` is in the path of every random stream: other workers of this name have drawn from those without it.
+    `draws_as` and `incarnation` are in the path of every random stream: the first is its name, but workers that hold the parts of one model
+    draw alike; others of this name have drawn from those without the second.
     """
 
-    __slots__ = ("_epoch", "_scope", "_seed", "_streams", "details", "incarnation", "name", "now", "record")
+    __slots__ = ("_epoch", "_scope", "_seed", "_streams", "details", "draws_as", "incarnation", "name", "now", "record")
 
     def __init__(self, name: str, seed: int, clock: Callable[[], float], record: Recorder = unrecorded, details: bool = False) -> None:
         self.name = name
         self.record = record
         self.details = details
         self.incarnation: tuple[str, ...] = ()
+        self.draws_as = name
         self.now = clock
         """Returns the seconds since the run began."""
         self._seed = seed
@@ -72,7 +74,7 @@ class Port:
             return self
         port = Port(self.name, self._seed, self.now, self.record, self.details)
         port._scope, port._epoch, port._streams = self._scope + scope, self._epoch, self._streams
-        port.incarnation = self.incarnation
+        port.incarnation, port.draws_as = self.incarnation, self.draws_as
         return port
 
     @property
@@ -188,7 +190,7 @@ class Port:
         """The random stream `name` of this actor: the same numbers in every runtime."""
         full = self._scope + name
         if full not in self._streams:
-            self._streams[full] = rng.stream(self._seed, self.name, *self.incarnation, full)
+            self._streams[full] = rng.stream(self._seed, self.draws_as, *self.incarnation, full)
         return self._streams[full]
 
     def export(self) -> StateTree:

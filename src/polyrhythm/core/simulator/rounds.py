@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from polyrhythm.core.kernel.agreement import Agreements, Facts, difference
+from polyrhythm.core.kernel.agreement import PART, Agreements, Facts, difference
 from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.comparison import Comparison, Comparisons
 from polyrhythm.core.kernel.message import Message
@@ -27,10 +27,10 @@ class Comparing(Protocol):
 
 @dataclass(slots=True)
 class Rounds:
-    """The agreements and comparisons of one view; `first` is the worker that came first in a round, and its alignment."""
+    """The agreements and comparisons of one view; `first` is the worker that came first in a round, of each part, and its alignment."""
 
     agreements: Agreements = field(default_factory=Agreements)
-    first: dict[int, tuple[str, Alignment]] = field(default_factory=dict)
+    first: dict[tuple[int, str | None], tuple[str, Alignment]] = field(default_factory=dict)
     comparisons: Comparisons = field(default_factory=Comparisons)
 
     def agree(self, name: str, facts: Facts, remedy: str) -> None:
@@ -43,11 +43,11 @@ class Rounds:
         """Compare with the worker that came first, whose state the others follow (`WorkerContext.align`)."""
         number = self.agreements.submit(name, alignment.facts, alignment.remedy)
         if not self.agreements.differs(number, name):
-            self.first.setdefault(number, (name, alignment))
+            self.first.setdefault((number, alignment.facts.get(PART)), (name, alignment))
             return None
-        if number not in self.first:  # another call: those of the first worker are no state
+        if (number, alignment.facts.get(PART)) not in self.first:  # another call: those of the first worker are no state
             raise CompositionError(self.agreements.difference(number))
-        first, other = self.first[number]
+        first, other = self.first[number, alignment.facts.get(PART)]
         found = difference({first: other.judge(other.held), name: alignment.judge(other.held)})
         if found is not None:
             raise CompositionError(f"{found}: {alignment.remedy}")

@@ -52,6 +52,16 @@ class Threads:
         return ThreadCarrier(body, name, counter, charging)
 
 
+class InThreads:
+    """Carries workers in threads, since their passes communicate: what is a process's own is then theirs as in greenlets."""
+
+    def state(self, separate: bool) -> Randomness | None:
+        return Randomness() if separate else None
+
+    def carry(self, body: Body, name: str, machine: Machine) -> ProgramCarrier:
+        return ThreadCarrier(body, name, None if machine.measured else CounterOfThread())
+
+
 class ThreadCarrier:
     """A program in a thread, which waits in turn with the scheduler's.
 

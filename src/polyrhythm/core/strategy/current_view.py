@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polyrhythm.core.kernel.mesh import Mesh
+from polyrhythm.core.kernel.mesh import WorkerMesh
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import is_worker
 from polyrhythm.core.kernel.port import Port
@@ -18,7 +18,7 @@ class CurrentView:
     notice to a view of its own, so that what came before the notice still counts.
     """
 
-    def __init__(self, port: Port, mesh: Mesh, servers: Sequence[str], lost: Sequence[str] = ()) -> None:
+    def __init__(self, port: Port, mesh: WorkerMesh, servers: Sequence[str], lost: Sequence[str] = ()) -> None:
         self.port = port
         self.mesh = mesh
         self.started = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from polyrhythm.core.protocols.partition import divided_over
 from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.core.strategy.strategy_plan import PlannedExchange, StrategyPlan
 from polyrhythm.errors import CompositionError
@@ -18,7 +19,7 @@ _REAL = {torch.complex64: "torch.float32", torch.complex128: "torch.float64"}
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The parameters, by name, of one exchange over some axes that are of one type and on one device, the `kind`-th pair in that exchange.
+    """The parameters, by name, of one exchange that are of one type, on one device and divided alike, the `kind`-th such in that exchange.
 
     `modules` own them, by the parameters' names.
     """
@@ -63,8 +64,9 @@ def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPl
 
 
 def _shares(planned: PlannedExchange, named: Sequence[tuple[str, nn.Parameter]], modules: Mapping[str, nn.Module]) -> Iterator[Share]:
-    kinds = dict.fromkeys((parameter.dtype, parameter.device) for _, parameter in named)
-    for number, (dtype, device) in enumerate(kinds):
+    kinds = dict.fromkeys(_kind(parameter) for _, parameter in named)
+    for number, kind in enumerate(kinds):
+        dtype = kind[0]
         if dtype.is_complex:
             raise CompositionError(
                 f"The parameters are {dtype}, and merges, codecs and norms are for real numbers: make the parameters real, with "
@@ -76,7 +78,12 @@ def _shares(planned: PlannedExchange, named: Sequence[tuple[str, nn.Parameter]],
                 f"The parameters are {dtype}, which loses small updates and which codecs cannot encode: keep them in torch.float32, and "
                 f"use torch.autocast to compute in half precision."
             )
-        yield Share(planned, number, [(name, p) for name, p in named if (p.dtype, p.device) == (dtype, device)], modules)
+        yield Share(planned, number, [(name, p) for name, p in named if _kind(p) == kind], modules)
+
+
+def _kind(parameter: nn.Parameter) -> tuple[torch.dtype, torch.device, tuple[str, ...]]:
+    """What is exchanged apart. Parameters that all workers of a replica have whole get the same bits at all of them, by themselves."""
+    return parameter.dtype, parameter.device, divided_over(parameter)
 
 
 def _trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from polyrhythm.core.kernel.crew import BatchRule
-from polyrhythm.core.kernel.group import workers
+from polyrhythm.core.kernel.group import Group, workers
 from polyrhythm.core.kernel.location import Location
-from polyrhythm.core.kernel.mesh import DATA, Mesh
+from polyrhythm.core.kernel.mesh import FLAT, MeshShape, WorkerMesh
 from polyrhythm.core.kernel.names import is_worker, rank_of
 from polyrhythm.core.protocols.selection import Selection
 from polyrhythm.core.strategy.exchange import AnyExchange
@@ -54,41 +54,57 @@ class PlannedExchange:
 class StrategyPlan:
     """The exchanges of `strategy` among the workers of the run, which are on `mesh`.
 
+    A model in parts has the same exchanges once for each part, among the workers that hold it: `exchanges` are those of one part, the first
+    if nobody asks for another (`at`), and `of_parts` has them for every one. Servers and groups are those of all.
+
     The run began with `first` workers, at the locations `began`, by which it has its servers, all of which are `everyone`; `batch` is what
     stays equal when the number of workers changes, and `lost` are the servers without which the run continues.
     """
 
     strategy: Strategy
-    mesh: Mesh
+    mesh: WorkerMesh
     exchanges: tuple[PlannedExchange, ...]
     began: tuple[Location, ...]
     everyone: tuple[str, ...]
     batch: BatchRule = BatchRule.WORKER
     first: int = 0
     lost: tuple[str, ...] = ()
+    of_parts: tuple[tuple[PlannedExchange, ...], ...] = ()
 
     @staticmethod
     def of(
-        strategy: Strategy, locations: Sequence[Location], seed: int, members: Sequence[str] = (), before: StrategyPlan | None = None
+        strategy: Strategy,
+        locations: Sequence[Location],
+        seed: int,
+        members: Sequence[str] = (),
+        before: StrategyPlan | None = None,
+        shape: MeshShape = FLAT,
     ) -> StrategyPlan:
         """The plan for as many of the located workers as the strategy uses; these are `members`, where they have other names than at first.
 
-        `before` is a plan of the same run. Raises CompositionError where the exchanges do not fit the workers.
+        `before` is a plan of the same run, `shape` that of its mesh. Raises CompositionError where the exchanges do not fit the workers.
         """
-        used = strategy.workers(len(locations))
-        strategy.check(used)
+        used = shape.workers(strategy.workers, len(locations))
+        mesh = shape.mesh(tuple(members)[:used] or workers(used), seed)
+        parts = mesh.groups(*mesh.data)
+        strategy.check(parts[0].size)
         began = () if before is None else before.began
-        mesh, planned, first = Mesh.flat(tuple(members)[:used] or workers(used), seed), list[PlannedExchange](), 0
-        for number, (selection, exchange) in enumerate(strategy.exchanges):
-            axes = (DATA,)  # of all parameters: every worker has the whole model
-            [group] = mesh.groups(*axes)
-            first = first if before is None else before.exchanges[number].first
-            participants = Participants(group.name, group.members, tuple(locations[:used]), seed, first, began)
-            planned.append(PlannedExchange(number, selection, exchange, axes, exchange.among(participants), first))
-            first += len(planned[-1].plan.servers)
-        servers = tuple(name for each in planned for name in each.servers)
+        first, of_parts = 0, list[tuple[PlannedExchange, ...]]()
+        for number, group in enumerate(parts):
+            earlier = () if before is None else before.of_parts[number]
+            of_parts.append(_planned(strategy, _Part(group, tuple(locations), first, began, earlier), mesh))
+            first += sum(len(each.servers) for each in of_parts[-1])
+        servers = tuple(name for part in of_parts for each in part for name in each.servers)
         began, servers = began or tuple(locations[:used]), before.everyone if before else servers
-        return StrategyPlan(strategy, mesh, tuple(planned), began, servers, first=used)
+        return StrategyPlan(strategy, mesh, of_parts[0], began, servers, first=used, of_parts=tuple(of_parts))
+
+    def at(self, member: str) -> StrategyPlan:
+        """The plan as `member` sees it: its exchanges are those of its part of the model."""
+        if len(self.of_parts) < 2:
+            return self
+        groups = self.mesh.groups(*self.mesh.data)
+        own = next(k for k, group in enumerate(groups) if member in group.members)
+        return replace(self, exchanges=self.of_parts[own])
 
     def changed(self, members: Sequence[str], locations: Sequence[Location], lost: Sequence[str] = ()) -> StrategyPlan:
         """The plan for other workers, where these servers are lost. Raises CompositionError where the strategy does not fit them."""
@@ -110,7 +126,7 @@ class StrategyPlan:
     @property
     def servers(self) -> tuple[str, ...]:
         """The names of all servers."""
-        return tuple(name for each in self.exchanges for name in each.servers)
+        return tuple(name for each in self._all for name in each.servers)
 
     @property
     def idle(self) -> tuple[str, ...]:
@@ -120,17 +136,45 @@ class StrategyPlan:
     @property
     def colocated(self) -> tuple[int | None, ...]:
         """For each server, the rank of the worker on whose host it should run; None where the network decides."""
-        return tuple(None if near is None else rank_of(near) for each in self.exchanges for near in each.plan.servers)
+        return tuple(None if near is None else rank_of(near) for each in self._all for near in each.plan.servers)
 
     @property
     def groups(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The groups, other than that of all workers, over which sums are requested."""
-        found = {name: members for each in self.exchanges for name, members in each.plan.groups if members != self.mesh.members}
+        found = {name: members for each in self._all for name, members in each.plan.groups if members != self.mesh.members}
         return tuple(found.items())
+
+    @property
+    def _all(self) -> Sequence[PlannedExchange]:
+        return [each for part in self.of_parts for each in part]
 
     def served_by(self, name: str) -> PlannedExchange:
         """The exchange of the server `name`."""
-        for each in self.exchanges:
+        for each in self._all:
             if name in each.servers:
                 return each
         raise CompositionError(f"{name} is not a server of this run, which has {', '.join(self.servers) or 'none'}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The workers `group` that hold one part of the model, of those at `locations`; its servers have the numbers from `first` on."""
+
+    group: Group
+    locations: tuple[Location, ...]
+    first: int
+    began: tuple[Location, ...]
+    earlier: tuple[PlannedExchange, ...]
+
+
+def _planned(strategy: Strategy, part: _Part, mesh: WorkerMesh) -> tuple[PlannedExchange, ...]:
+    """The exchanges among the workers of one part."""
+    planned, first = list[PlannedExchange](), part.first
+    ranks = [mesh.members.index(member) for member in part.group.members]
+    here = tuple(part.locations[rank] for rank in ranks)
+    for number, (selection, exchange) in enumerate(strategy.exchanges):
+        first = part.earlier[number].first if part.earlier else first
+        participants = Participants(part.group.name, part.group.members, here, mesh.seed, first, part.began)
+        planned.append(PlannedExchange(number, selection, exchange, mesh.data, exchange.among(participants), first))
+        first += len(planned[-1].plan.servers)
+    return tuple(planned)

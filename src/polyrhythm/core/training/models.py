@@ -252,12 +252,12 @@ class Models:
             replica.watch.refuse_shown()
 
     def weights(self) -> dict[str, Tensor]:
-        """Copies of the weights on the CPU, by name; with the model's name before it where there are several."""
+        """The parameters and buffers by name; with the model's name before it where there are several."""
         several = len(self.modules) > 1
         return {
-            f"{self.names[key]}.{name}" if several else name: tensor.detach().cpu().clone().contiguous()
+            f"{self.names[key]}.{name}" if several else name: tensor
             for key, model in self.modules.items()
-            for name, tensor in model.state_dict().items()
+            for name, tensor in model.state_dict(keep_vars=True).items()
         }
 
 

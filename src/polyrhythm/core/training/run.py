@@ -9,10 +9,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from polyrhythm import systems
 from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
 from polyrhythm.core.kernel.crew import Crew
@@ -21,6 +21,7 @@ from polyrhythm.core.kernel.job import Ending, Runtime
 from polyrhythm.core.kernel.stopping import stoppable, stops_reported
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
+from polyrhythm.core.protocols.partition import WHOLE, Partition
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import Watch, ignore, progress
 from polyrhythm.core.records.unfinished import passed
@@ -29,11 +30,14 @@ from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.tensors import digest
 from polyrhythm.core.training.checkpoint_plan import CHANGED, recorded_checkpoints
 from polyrhythm.core.training.circumstances import circumstances
+from polyrhythm.core.training.layouts import Strategies, given_partition, given_strategy
 from polyrhythm.core.training.led_by_workers import refuse_led_by_workers
 from polyrhythm.core.training.log import Log, break_off
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.work import Train, Training
 from polyrhythm.errors import CompositionError, PolyrhythmError, RecordWarning, ResumedWarning, RunError, WorkloadError
+from polyrhythm.partition.cut import Cut
+from polyrhythm.partition.mesh import Mesh
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,10 @@ class Attempt:
 def run(
     train: Train,
     *,
-    workers: int | tuple[int, int] | Crew = 2,
-    strategy: str | Strategy = "allreduce",
+    workers: int | tuple[int, int] | Crew | None = None,
+    mesh: Mesh | None = None,
+    cut: Cut | None = None,
+    strategy: Strategies = "allreduce",
     on: Runtime | None = None,
     seed: int | None = None,
     directory: str | Path | None = None,
@@ -59,10 +65,14 @@ def run(
 ) -> Run:
     """Run `train(worker)` once in every worker, and return the result.
 
-    `workers` is their number, or two, (2, 8), for a crew that changes while the run goes on: it begins with the most. A `Crew` says more.
-    `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default; `seed` the root
-    of all random streams, the runtime's own by default. With a `directory`, a record is created there at the start and events are written
-    as they happen; if something cannot be written, the run continues and a RecordWarning is issued.
+    `workers` is their number, 2 by default, or two, (2, 8), for a crew that changes while the run goes on, and begins with the most; a
+    `Crew` says more. `strategy` is a published system's name or a composition of your own; `on` the runtime, `Processes()` by default;
+    `seed` the root of all random streams, the runtime's own by default. With a `directory`, a record is created there at the start and
+    events are written as they happen; if something cannot be written, the run continues and a RecordWarning is issued.
+
+    With a `mesh` the workers are on named axes, `pr.Mesh(site=2, dp=2, tp=2)`, and their number is that of the mesh. Along the axes that
+    `cut` names they hold the parts of one model, which are divided as it says; along the others are replicas. `strategy` is then among all
+    replicas, or one for each of these axes: `{"site": "diloco", "dp": "allreduce"}`.
 
     `checkpoints` are where the state of the whole run is written, and from which of them it continues. In a resumed run `train` is called
     again, and `worker.batches` yields the batches that were not yet used. It ends with the same bits as an uninterrupted run if results do
@@ -77,12 +87,13 @@ def run(
     millions of events. If stderr is a terminal, a progress line is shown. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
     refuse_while_imported("pr.run")
-    chosen = systems.resolve(strategy)
+    partition, number = given_partition(mesh, cut, workers)
+    chosen = given_strategy(strategy, partition)
     with stops_reported(), progress(1, wanted=True) as begin:
         watch = begin(chosen.name)
         tried = attempt(
             train,
-            workers=workers,
+            workers=number,
             strategy=chosen,
             on=on,
             seed=seed,
@@ -91,6 +102,7 @@ def run(
             checkpoints=checkpoints,
             loggers=loggers,
             timeline=timeline,
+            partition=partition,
         )
     if changed := tried.outcome.settings.get(CHANGED):
         warnings.warn(changed, ResumedWarning, stacklevel=2)
@@ -104,7 +116,7 @@ def run(
 def attempt(
     train: Train,
     *,
-    workers: int | tuple[int, int] | Crew,
+    workers: Any,
     strategy: Strategy,
     on: Runtime | None = None,
     seed: int | None = None,
@@ -114,6 +126,7 @@ def attempt(
     checkpoints: Checkpoints | None = None,
     loggers: Sequence[MetricsLogger] = (),
     timeline: bool = False,
+    partition: Partition = WHOLE,
 ) -> Attempt:
     """Run `train` as `run` does, and return a failed run too, with its events so far; `watch` is called with each event as it happens, and
     `notes` are recorded among the run's settings.
@@ -131,7 +144,7 @@ def attempt(
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another 64-bit integer")
     wanted = given_checkpoints(checkpoints)
     here = circumstances(train, " ".join(filter(None, (runtime.kind, runtime.network_name))))
-    training, places = Training(train, strategy, crew, root, wanted, timeline, here), runtime.locations(crew.most)
+    training, places = Training(train, strategy, crew, root, wanted, timeline, here, partition=partition), runtime.locations(crew.most)
     if places is None and not crew.fixed:
         refuse_led_by_workers(strategy, training.crew)
     work = training if places is None else training.job(places)  # checks come before a record is started

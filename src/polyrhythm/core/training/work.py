@@ -16,12 +16,15 @@ from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import Job, WorkerContext
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.protocols.partition import WHOLE, Partition
 from polyrhythm.core.records.event_lines import encoded
+from polyrhythm.core.simulator.threads import InThreads
 from polyrhythm.core.strategy.service import Service
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.changing import LeftCrew, admitted
 from polyrhythm.core.training.checkpoint_plan import newest, planned, under_way
+from polyrhythm.core.training.part_context import context_of_part, refuse_in_parts
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CheckpointError, CompositionError, PolyrhythmError, WorkloadError
 
@@ -32,7 +35,7 @@ Train = Callable[[Worker], object]
 class Training:
     """`train` by `strategy`, where `available` workers may be. Raises CompositionError if the strategy cannot use them.
 
-    It is `under_way` for a worker that joins others.
+    It is `under_way` for a worker that joins others. `partition` says what each worker holds of a model.
     """
 
     train: Train
@@ -43,15 +46,21 @@ class Training:
     timeline: bool = False
     circumstances: Mapping[str, str] = field(default_factory=dict)
     under_way: bool = False
+    partition: Partition = WHOLE
 
     def __post_init__(self) -> None:
+        if not self.partition.shape.flat:
+            refuse_in_parts(self.strategy, self.partition.shape, self.available)
+            return
         for size in self.crew.sizes:
             self.strategy.check(size)
 
     @property
     def crew(self) -> Crew:
         """The available workers that the strategy uses."""
-        return self.available.within(self.strategy.workers(self.available.least), self.strategy.workers(self.available.most))
+        shape = self.partition.shape
+        least, most = (shape.workers(self.strategy.workers, number) for number in (self.available.least, self.available.most))
+        return self.available.within(least, most)
 
     @property
     def workers(self) -> int:
@@ -65,8 +74,9 @@ class Training:
 
     def job(self, locations: Sequence[Location]) -> Job:
         """The job for a runtime, with the checkpoints found. Raises CompositionError and CheckpointError for settings that do not fit."""
-        plan = replace(StrategyPlan.of(self.strategy, locations[: self.workers], self.seed), batch=self.crew.rule)
-        return make_job(self.train, plan, self._checkpoints(plan), self.timeline, self.crew)
+        shape = self.partition.shape
+        plan = replace(StrategyPlan.of(self.strategy, locations[: self.workers], self.seed, shape=shape), batch=self.crew.rule)
+        return make_job(self.train, plan, self._checkpoints(plan), self.timeline, self.crew, self.partition)
 
     def _checkpoints(self, plan: StrategyPlan) -> CheckpointPlan:
         if self.under_way:
@@ -104,14 +114,22 @@ _NOT_THERE = (
 )
 
 
-def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = None, timeline: bool = False, crew: Crew = FIXED) -> Job:
+def make_job(
+    train: Train,
+    plan: StrategyPlan,
+    chosen: CheckpointPlan | None = None,
+    timeline: bool = False,
+    crew: Crew = FIXED,
+    partition: Partition = WHOLE,
+) -> Job:
     """The job for a runtime: a training function under a strategy; with a `timeline`, ports record details."""
     checkpoints = chosen or CheckpointPlan()
 
-    def program(context: WorkerContext) -> Message:
-        context.port.details = timeline
+    def program(whole: WorkerContext) -> Message:
+        whole.port.details = timeline
+        context = context_of_part(whole, plan.mesh)
         joins = context.port.name not in plan.mesh.members
-        own = Worker(context, *(admitted(context, plan, checkpoints) if joins else (plan, checkpoints)), crew=crew)
+        own = Worker(context, *(admitted(context, plan, checkpoints) if joins else (plan, checkpoints)), crew=crew, partition=partition)
         try:
             with _explained(own, context.port.name if joins else ""):
                 train(own)
@@ -138,6 +156,7 @@ def make_job(train: Train, plan: StrategyPlan, chosen: CheckpointPlan | None = N
         timeline,
         checkpoints.grace,
         crew,
+        InThreads() if plan.mesh.cut else None,
     )
 
 
@@ -180,8 +199,9 @@ def departure(own: Worker) -> Message:
 
 
 def conclusion(own: Worker) -> Message:
-    """A worker's result: its counts and metrics, and from worker 0 the final weights."""
+    """A worker's result: counts, metrics, and from worker 0 the final weights. Of a model in parts its first worker has the samples."""
     own.finish()
-    weights = own.weights() if own.is_first else {}
+    weights = own.weights() if own.replica == 0 else {}
     text = encoded({"names": list(weights), "metrics": own.metrics}).decode()
-    return Message("result", (float(own.clock), float(own.samples), own.seconds_aside), text, tuple(weights.values()))
+    samples = float(own.samples) if own.has_first_part else 0.0
+    return Message("result", (float(own.clock), samples, own.seconds_aside), text, tuple(weights.values()))

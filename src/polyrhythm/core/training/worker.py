@@ -15,6 +15,7 @@ from polyrhythm.core.catalogue import DenseRows
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.protocols.partition import WHOLE, Partition
 from polyrhythm.core.protocols.row_kind import RowKind
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.tables.shape import TableShape
@@ -54,7 +55,9 @@ class Worker(ObservedWorker):
         checkpoints: CheckpointPlan | None = None,
         leave: Leave = no_leaving,
         crew: Crew = FIXED,
+        partition: Partition = WHOLE,
     ) -> None:
+        plan = plan.at(context.port.name)
         self.seed = plan.mesh.seed
         self.device = context.device
         self._leave = leave
@@ -63,6 +66,7 @@ class Worker(ObservedWorker):
         chosen = checkpoints or CheckpointPlan()
         context.port.incarnation = chosen.incarnation
         self._place(plan)
+        self._local = partition.at(context, plan.mesh)
         parts = assembled(context, plan, chosen, WorkerHooks(self._place, self._between, self.count))
         self._models, self._tables, self._state, self._steps = parts.models, parts.tables, parts.state, parts.steps
         self._together, self._data, self._checkpointing, self._crew = parts.together, parts.data, parts.checkpointing, parts.crew
@@ -75,6 +79,7 @@ class Worker(ObservedWorker):
         self._group, replicas = plan.mesh.world(name), plan.mesh.replicas(name)
         self.rank, self.workers = self._group.rank, self._group.size
         self.replica, self.replicas = replicas.rank, replicas.size
+        self.has_first_part = plan.mesh.replica(name).is_first
 
     def attach(
         self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None, name: str | None = None
@@ -92,6 +97,7 @@ class Worker(ObservedWorker):
         """
         self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
         refuse_attached(model, optimizer, name)
+        self._local.localize(model, optimizer)
         self._state.expect_replica()
         attach_whole(self._models, model, optimizer, norm_bound(clip_norm), name, self._steps.train)
         if self._state.resume_replica() and self._strategy.shares_memory:
@@ -286,4 +292,4 @@ class Worker(ObservedWorker):
     def weights(self) -> dict[str, Tensor]:
         """The final parameters and buffers by name, on the CPU, and at worker 0 the tables; calls `finish`."""
         self.finish()
-        return self._models.weights() | self._tables.weights()
+        return self._local.whole(self._models.weights()) | self._tables.weights()

@@ -76,7 +76,8 @@ def assembled(context: WorkerContext, plan: StrategyPlan, chosen: CheckpointPlan
         data.regroup(replicas, *chosen.handed["used"])
     elif used := state.used:
         data.regroup(replicas, used, next(iter(used)))
-    rng.seed_everything(mesh.seed, "worker", rank_of(name), *state.incarnation)
+    drawing = replicas.rank if mesh.cut else rank_of(name)  # the workers of one replica draw the same
+    rng.seed_everything(mesh.seed, "worker", drawing, *state.incarnation)
     checkpointing = Checkpointing(chosen, context, group, state, partial(manifest_of, plan))
     checkpointing.begin(models.follow_losses)
     regrouping = Regrouping(context, models, state, checkpointing, calls, steps, together, data, hooks.place)

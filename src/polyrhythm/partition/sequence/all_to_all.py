@@ -26,6 +26,10 @@ class AllToAllAttention:
 
     tokens: Tokens
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.tokens.axis,)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         return refusal_of("AllToAllAttention", module, place, self.tokens)
 

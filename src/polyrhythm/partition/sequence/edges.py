@@ -32,6 +32,10 @@ class Tokenwise:
     enters: int | None = None
     leaves: int | None = None
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.tokens.axis,)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         return EqualWeights((self.tokens.axis,)).refusal(module, place)
 
@@ -62,6 +66,10 @@ class TokenColumns:
 
     tokens: Tokens
     columns: Columns
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.columns.axis,)
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         if self.columns.gathered:
@@ -96,6 +104,10 @@ class TokenRows:
 
     tokens: Tokens
     rows: Rows
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.rows.axis,)
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         if self.rows.whole_input:

@@ -34,6 +34,10 @@ class RingAttention:
 
     tokens: Tokens
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.tokens.axis,)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         return refusal_of("RingAttention", module, place, self.tokens)
 

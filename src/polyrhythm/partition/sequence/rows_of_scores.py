@@ -31,6 +31,10 @@ class RingSelfAttention:
 
     tokens: Tokens
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.tokens.axis,)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         return refusal_of("RingSelfAttention", module, place, self.tokens)
 

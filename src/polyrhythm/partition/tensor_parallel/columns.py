@@ -31,6 +31,10 @@ class Columns:
     gathered: bool = False
     weights: tuple[float, ...] | None = None
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.axis,)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, nn.Linear):
             return f"Columns divides nn.Linear, and this is {type(module).__name__}: name linear layers."
@@ -88,6 +92,10 @@ class Rows:
     unit: int = 1
     whole_input: bool = False
     weights: tuple[float, ...] | None = None
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, nn.Linear):

@@ -34,6 +34,10 @@ class Cube:
     groups: Mapping[str, int] = field(default_factory=dict)
     data: tuple[str, ...] = ()
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.x, self.y, self.z)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         return refusal(module, self.groups, (self.x, self.y, self.z))
 

@@ -54,6 +54,10 @@ class DropByPlace:
     axes: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     sizes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return ()
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, nn.Dropout):
             return f"DropByPlace is for nn.Dropout, and this is {type(module).__name__}: name dropouts."

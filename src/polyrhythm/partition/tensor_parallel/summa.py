@@ -34,6 +34,10 @@ class Summa:
     groups: Mapping[str, int] = field(default_factory=dict)
     data: tuple[str, ...] = ()
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.row, self.column)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         return refusal(module, self.groups, (self.row, self.column))
 

@@ -31,6 +31,10 @@ class Tesseract:
     groups: Mapping[str, int] = field(default_factory=dict)
     data: tuple[str, ...] = ()
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.depth, self.row, self.column)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         return refusal(module, self.groups, (self.depth, self.row, self.column))
 

@@ -26,6 +26,10 @@ class Vocabulary:
     axis: str = "tp"
     weights: tuple[float, ...] | None = None
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.axis,)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, nn.Embedding):
             return f"Vocabulary divides nn.Embedding, and this is {type(module).__name__}: name embeddings, and use Columns for scores."

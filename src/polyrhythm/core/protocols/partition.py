@@ -1,0 +1,76 @@
+"""The protocol of a partition: what each worker of a run holds of a model.
+
+`pr.run` is given one with `mesh=` and `cut=`; without, every worker has the whole model (`WholeModel`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.mesh import FLAT, MeshShape, WorkerMesh
+
+_DIVIDED = "_polyrhythm_divided_over"
+
+
+def divide_over(parameter: Tensor, axes: tuple[str, ...]) -> None:
+    """Note the axes of the mesh along which a parameter is divided."""
+    setattr(parameter, _DIVIDED, axes)
+
+
+def divided_over(parameter: Tensor) -> tuple[str, ...]:
+    """The axes of the mesh along which a parameter is divided; none where all workers of a replica have it whole."""
+    found: tuple[str, ...] = getattr(parameter, _DIVIDED, ())
+    return found
+
+
+class LocalParts(Protocol):
+    """The parts of models that one worker holds."""
+
+    def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's."""
+
+    def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Copies on the CPU of the whole model's parameters and buffers, at the first worker of its replica; none at the others.
+
+        `state` are this worker's, and all workers of the replica call it.
+        """
+
+
+class Partition(Protocol):
+    """A partition of models over the axes of a mesh. Settings are frozen."""
+
+    @property
+    def shape(self) -> MeshShape:
+        """The axes of the mesh."""
+
+    def at(self, context: WorkerContext, mesh: WorkerMesh) -> LocalParts:
+        """The side of the worker of `context`."""
+
+
+class WholeModel:
+    """Every worker has a replica of the whole model."""
+
+    shape = FLAT
+
+    def at(self, context: WorkerContext, mesh: WorkerMesh) -> LocalParts:
+        """Nothing is divided."""
+        return Undivided()
+
+
+WHOLE = WholeModel()
+
+
+class Undivided:
+    """A worker's side where nothing is divided."""
+
+    def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        """Leave them as they are."""
+
+    def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Copies of them."""
+        return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}

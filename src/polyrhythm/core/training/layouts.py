@@ -1,0 +1,69 @@
+"""The mesh, the cut and the strategies of its data axes, as `run` is given them, made into one strategy and one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from polyrhythm import systems
+from polyrhythm.core.catalogue import OfSize
+from polyrhythm.core.protocols.partition import WHOLE, Partition
+from polyrhythm.core.strategy.hierarchy.hierarchical import Hierarchical
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.errors import CompositionError
+from polyrhythm.partition.cut import Cut
+from polyrhythm.partition.layout import Layout
+from polyrhythm.partition.mesh import Mesh
+
+Strategies = str | Strategy | Mapping[str, str | Strategy]
+"""One strategy among all replicas, or one for each data axis."""
+
+
+def given_partition(mesh: Mesh | None, cut: Cut | None, workers: object) -> tuple[Partition, object]:
+    """The partition, and the number of workers: that of the mesh, if there is one. Raises CompositionError where they do not fit."""
+    if mesh is None:
+        if cut is not None:
+            raise CompositionError("A cut divides along the axes of a mesh: give mesh=pr.Mesh(dp=2, tp=2), or leave the cut out.")
+        return WHOLE, 2 if workers is None else workers
+    if not isinstance(mesh, Mesh) or not isinstance(cut, Cut | None):
+        raise CompositionError(f"mesh={mesh!r} and cut={cut!r} are no mesh and cut: give mesh=pr.Mesh(dp=2, tp=2) and cut=pr.Cut(...).")
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int)):
+        raise CompositionError(f"workers={workers!r} is no number of workers, and {mesh!r} has a fixed one: leave workers out.")
+    if (number := workers or mesh.workers) is None:
+        raise CompositionError(f"{mesh!r} has as many workers as there are: say how many, with workers=8.")
+    return Layout(mesh.sized(number), Cut() if cut is None else cut), number
+
+
+def given_strategy(strategy: Strategies, partition: Partition) -> Strategy:
+    """The strategy among the replicas of `partition`: that of each axis is among the groups of the axes inside of it.
+
+    Raises CompositionError for axes that are no data axes, or that are left out.
+    """
+    if not isinstance(strategy, Mapping):
+        return systems.resolve(strategy)
+    sizes = {name: size for name, size in partition.shape.axes if name in partition.shape.data}
+    wrong = [name for name in strategy if name not in sizes]
+    missing = [name for name, size in sizes.items() if name not in strategy and size > 1]
+    if wrong or missing or not strategy:
+        said = f"the axis {wrong[0]!r}, which is not one of them" if wrong else f"none for {', '.join(missing) or 'any axis'}"
+        raise CompositionError(
+            f"strategy= has {said}: give one strategy for each data axis, {', '.join(sizes) or 'of which the mesh has none'}, or a single "
+            "one for all."
+        )
+    chosen = {name: systems.resolve(strategy[name]) for name in sizes if name in strategy}
+    return _nested(chosen, sizes)
+
+
+def _nested(chosen: Mapping[str, Strategy], sizes: Mapping[str, int]) -> Strategy:
+    inward = list(reversed([name for name in chosen if sizes[name] > 1] or list(chosen)[:1]))
+    found = chosen[inward[0]]
+    for place, name in enumerate(inward[1:], 1):
+        outer = chosen[name]
+        if len(outer.exchanges) > 1 or len(found.exchanges) > 1:
+            several = outer if len(outer.exchanges) > 1 else found
+            raise CompositionError(f"{several.name} has several exchanges, and those of one axis only can be among others': take another.")
+        groups = OfSize(prod(sizes[each] for each in inward[:place]))
+        exchange = Hierarchical(inner=found.exchange, outer=outer.exchange, groups=groups)
+        label = f"{name}: {outer.name}, {inward[place - 1]}: {found.name}" if place == 1 else f"{name}: {outer.name}, {found.name}"
+        found = Strategy(exchange=exchange, shuffle=found.shuffle, buffers=found.buffers, name=label)
+    return found

@@ -1,0 +1,71 @@
+"""The runtime of a worker that holds a part of a model: what must be equal is compared with the workers that hold the same part."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from msgspec.structs import replace as changed
+
+from polyrhythm.core.kernel.agreement import PART, Facts
+from polyrhythm.core.kernel.alignment import Alignment
+from polyrhythm.core.kernel.comparison import Comparison
+from polyrhythm.core.kernel.crew import Crew
+from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.mesh import MeshShape, WorkerMesh
+from polyrhythm.core.kernel.message import Message
+from polyrhythm.core.kernel.names import worker as named
+from polyrhythm.core.strategy.strategy import Strategy
+from polyrhythm.errors import CompositionError
+
+
+def context_of_part(context: WorkerContext, mesh: WorkerMesh) -> WorkerContext:
+    """The context of a worker on `mesh`: itself, where every worker has the whole model."""
+    if not mesh.cut:
+        return context
+    replicas = mesh.replicas(context.port.name)
+    context.port.draws_as = named(replicas.rank)
+    return cast(WorkerContext, PartContext(context, replicas.name))
+
+
+class PartContext:
+    """A `WorkerContext` of the worker that has `part`; all else is that of `whole`."""
+
+    def __init__(self, whole: WorkerContext, part: str) -> None:
+        self._whole, self._part = whole, part
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+    def agree(self, facts: Facts, remedy: str) -> None:
+        self._whole.agree({**facts, PART: self._part}, remedy)
+
+    def align(self, alignment: Alignment) -> Message | None:
+        facts = {**alignment.facts, PART: self._part}
+
+        def judge(shown: Message) -> Facts:
+            return {**alignment.judge(shown), PART: self._part}
+
+        return self._whole.align(Alignment(facts, alignment.held, alignment.show, judge, alignment.remedy))
+
+    def compare(self, comparison: Comparison) -> None:
+        self._whole.compare(changed(comparison, moment=f"{self._part} {comparison.moment}"))
+
+
+def refuse_in_parts(strategy: Strategy, shape: MeshShape, available: Crew) -> None:
+    """Raise CompositionError for what a model in parts cannot have: a crew that changes, shared memory, results by the order of arrival."""
+    if shape.whole:
+        return
+    if strategy.order_matters:
+        raise CompositionError(
+            f"{strategy.name} merges what comes first, and the workers with different parts of one model would merge in different orders: "
+            "take a system whose result does not depend on it, such as allreduce, local-sgd, diloco or gossipgrad."
+        )
+    if not available.fixed:
+        raise CompositionError(
+            f"workers={available} is a crew that changes, and each worker of this mesh holds a part of the model that no other has: give "
+            "one number of workers, and checkpoints to continue from."
+        )
+    if strategy.shares_memory:
+        raise CompositionError(
+            f"{strategy.name} has workers write to the same weights, and parts of a model are apart: take another system."
+        )

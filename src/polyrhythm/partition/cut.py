@@ -1,0 +1,81 @@
+"""The cut of a model: which of its modules are divided, over which axes of the mesh, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.partition.place import Place
+from polyrhythm.partition.style import Style
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Divide the modules whose names match a pattern of `names`, each in its style: `Cut({"*.up": Columns(), "*.down": Rows()})`.
+
+    Patterns are those of file names, `*` for any text; the first that matches counts, and what is inside of a divided module is the style's
+    matter. Modules that none matches are the same at all workers along the axes that divide others.
+
+    Examples:
+        >>> from polyrhythm.partition.tensor_parallel.columns import Columns
+        >>> Cut({"up": Columns()}).axes
+        ('tp',)
+    """
+
+    names: Mapping[str, Style] = field(default_factory=dict)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes along which it divides."""
+        return tuple(dict.fromkeys(axis for style in self.names.values() for axis in style.along))
+
+    def apply(self, model: nn.Module, place: Place) -> None:
+        """Replace the modules of `model` by those of the rank at `place`.
+
+        Raises CompositionError for a module that cannot be divided so, with its name and the reason, and for a pattern that matches none.
+        """
+        found = list(self._divided(model))
+        matched = {pattern for _, pattern in found}
+        for pattern in self.names:
+            if pattern not in matched:
+                raise CompositionError(f"The cut's pattern {pattern!r} matches no module: the model has {_listed(model)}.")
+        for name, pattern in found:
+            style, module = self.names[pattern], model.get_submodule(name)
+            if reason := style.refusal(module, place):
+                raise CompositionError(f"{name} cannot be divided by {style!r}: {reason}")
+        divided = {name: self.names[pattern].local(model.get_submodule(name), name, place) for name, pattern in found}
+        for name, module in divided.items():
+            parent, _, own = name.rpartition(".")
+            setattr(model.get_submodule(parent), own, module)
+        self._keep_rest(model, place, tuple(divided))
+
+    def _divided(self, model: nn.Module) -> Iterator[tuple[str, str]]:
+        """The outermost modules that match, and their patterns."""
+        inside: tuple[str, ...] = ()
+        for name, _ in model.named_modules(remove_duplicate=False):
+            if not name or name.startswith(inside):
+                continue
+            pattern = next((pattern for pattern in self.names if fnmatchcase(name, pattern)), None)
+            if pattern is not None:
+                inside = (*inside, f"{name}.")
+                yield name, pattern
+
+    @staticmethod
+    def _keep_rest(model: nn.Module, place: Place, divided: tuple[str, ...]) -> None:
+        inside = tuple(f"{name}." for name in divided)
+        for path, module in model.named_modules(remove_duplicate=False):
+            if f"{path}.".startswith(inside):
+                continue
+            for own, parameter in list(module.named_parameters(recurse=False)):
+                setattr(module, own, place.parameter(parameter, f"{path}.{own}".lstrip(".")))
+
+
+def _listed(model: nn.Module) -> str:
+    names = [name for name, _ in model.named_modules() if name]
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -1,0 +1,129 @@
+"""An axis over the messages of a run: the workers of `pr.run`, on real processes or in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from polyrhythm.core.kernel.effects import Effect
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.shared_memory import Operation
+from polyrhythm.partition.axis import Counts, Sizes
+from polyrhythm.process_group.messages.algorithms.own import OwnAlgorithms
+from polyrhythm.process_group.messages.calls import IssuedCall, line_of_caller
+from polyrhythm.process_group.messages.desk import Desk
+from polyrhythm.process_group.messages.party import BytesSent, Party
+from polyrhythm.process_group.operations import Reduction
+
+T = TypeVar("T")
+_NARROW = (torch.bfloat16, torch.float16)
+_SUM, _MAXIMUM = Reduction(Operation.SUM, False), Reduction(Operation.MAXIMUM, False)
+_BY = OwnAlgorithms()
+
+
+@dataclass(frozen=True, slots=True)
+class NoLedger:
+    """Compares nothing when a collective is issued: each message has what its sender has issued, which the receiver compares."""
+
+    def compare(self, rank: int, call: IssuedCall) -> None:
+        """Nothing to compare with here."""
+
+
+class PortAxis:
+    """The `Axis` of that `name` among the workers of `group`. Operations are issued at `desk`, and recorded with what they sent."""
+
+    def __init__(self, name: str, group: Group, desk: Desk) -> None:
+        self.name, self.size, self.index = name, group.size, group.rank
+        self.counts = Counts(self.size)
+        self.calls, self.nbytes = self.counts.calls, self.counts.nbytes
+        self._group, self._desk, self._issued = group, desk, 0
+
+    def all_reduce(self, value: Tensor) -> Tensor:
+        self.counts.reduced("all_reduce", value)
+        flat = _wide(value).view(-1)
+        return self._do("all_reduce SUM", value, lambda party: _BY.all_reduce(party, flat, _SUM)).view(value.shape).to(value.dtype)
+
+    def maximum(self, value: Tensor) -> Tensor:
+        self.counts.reduced("maximum", value)
+        flat = value.detach().reshape(-1)
+        return self._do("all_reduce MAX", value, lambda party: _BY.all_reduce(party, flat, _MAXIMUM)).view(value.shape)
+
+    def all_gather(self, value: Tensor, dim: int, sizes: Sizes) -> Tensor:
+        self.counts.gathered(value)
+        own = value.detach().movedim(dim, 0).contiguous()
+        parts = self._do("all_gather", value.new_empty(0), lambda party: _BY.all_gather(party, own.view(-1)))
+        rows = [part.view(size, *own.shape[1:]) for part, size in zip(parts, sizes, strict=True)]
+        return torch.cat(rows).movedim(0, dim).contiguous()
+
+    def reduce_scatter(self, value: Tensor, dim: int, sizes: Sizes) -> Tensor:
+        rows = _wide(value.detach().movedim(dim, 0))
+        parts = [part.reshape(-1) for part in torch.split(rows, list(sizes))]
+        own = self._do("reduce_scatter SUM", value, lambda party: _BY.reduce_scatter(party, parts, _SUM))
+        part = own.view(sizes[self.index], *rows.shape[1:]).to(value.dtype)
+        self.counts.scattered(value, part.numel())
+        return part.movedim(0, dim).contiguous()
+
+    def all_to_all(self, values: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
+        sent = sum(value.numel() for k, value in enumerate(values) if k != self.index)
+        self.counts.add("all_to_all", sent, values[0])
+        parts = [value.detach().reshape(-1) for value in values]
+        found = self._do("all_to_all", values[0].new_empty(0), lambda party: _BY.all_to_all(party, parts))
+        return [part.view(tuple(shape)) for part, shape in zip(found, shapes, strict=True)]
+
+    def broadcast(self, value: Tensor, source: int) -> Tensor:
+        self.counts.add("broadcast", value.numel() * (self.size - 1) / self.size, value)
+        flat = value.detach().reshape(-1)
+        [found] = self._do(f"broadcast from {source}", value, lambda party: _BY.broadcast(party, [flat], source))
+        return found.view(value.shape)
+
+    def reduce(self, value: Tensor, target: int) -> Tensor:
+        self.counts.add("reduce", value.numel() * (self.size - 1) / self.size, value)
+        flat = _wide(value).view(-1)
+        total = self._do(f"reduce SUM to {target}", value, lambda party: _BY.reduce(party, flat, _SUM, target))
+        return torch.zeros_like(value) if total is None else total.view(value.shape).to(value.dtype)
+
+    def shift(self, value: Tensor, by: int, shape: Sequence[int]) -> Tensor:
+        self.counts.add("shift", value.numel(), value)
+        if not by % self.size:
+            return value.detach().clone()
+        to, source = (self.index + by) % self.size, (self.index - by) % self.size
+        return self._at_once({to: value}, {source: shape})[source]
+
+    def exchange(self, to: dict[int, Tensor], shapes: dict[int, Sequence[int]], like: Tensor) -> dict[int, Tensor]:
+        self.counts.add("exchange", sum(value.numel() for value in to.values()), like)
+        return self._at_once(to, shapes)
+
+    def _at_once(self, to: dict[int, Tensor], shapes: dict[int, Sequence[int]]) -> dict[int, Tensor]:
+        sent = {rank: value.detach().reshape(-1).clone() for rank, value in to.items()}
+
+        async def moved(party: Party) -> dict[int, Tensor]:
+            for rank, value in sent.items():
+                await party.send(rank, "x", value)
+            return {source: (await party.receive(source, "x"))[0].view(tuple(shape)) for source, shape in shapes.items()}
+
+        return self._do("exchange", next(iter(to.values()), torch.empty(0)).new_empty(0), moved)
+
+    def _do(self, kind: str, of: Tensor, doing: Callable[[Party], Coroutine[Effect[Any], Any, T]]) -> T:
+        self._issued += 1
+        shape = f"{str(of.dtype).removeprefix('torch.')} {list(of.shape)}" if of.numel() else ""
+        name = self._group.name or self.name
+        call = IssuedCall(kind, shape, name, self._group.members, self._issued, line_of_caller(), self.name)
+        self._desk.issue(call)
+        tally, since = BytesSent(), self._desk.port.now()
+        party = Party(self._desk.port, self._group.members, self.index, f"axis/{name}/{self._issued}", call, tally)
+        result = self._desk.perform(self._blocked(call, doing(party)), call)
+        self._desk.record(call, tally.nbytes, since)
+        return result
+
+    async def _blocked(self, call: IssuedCall, doing: Coroutine[Effect[Any], Any, T]) -> T:
+        self._desk.block(call)
+        return await doing
+
+
+def _wide(value: Tensor) -> Tensor:
+    """A contiguous copy to add into, in float32 for narrower types."""
+    return value.detach().to(torch.float32 if value.dtype in _NARROW else value.dtype, copy=True).contiguous()

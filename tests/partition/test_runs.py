@@ -1,0 +1,143 @@
+"""Laws of runs on a mesh: a layout never changes results, under any system that it allows, in both runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import polyrhythm as pr
+from polyrhythm import systems
+from polyrhythm.core.protocols.partition import divided_over
+from polyrhythm.errors import CompositionError
+from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
+
+CUT = pr.Cut({"up": Columns(), "down": Rows()})
+NOT_SO = ("single", "alone")
+BY_TENSOR = ("adasum", "choco-sgd", "demo", "dgc", "onebit", "pipe-sgd", "powersgd", "powersgd-plus", "qsgd", "qsparse-local-sgd", "sparta")
+"""Codecs and merges that choose or scale by what lies in one vector, which is a part's own: declared, since results differ."""
+ALSO_BY_TENSOR = ("streaming-diloco", "terngrad")
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.up, self.down, self.last = nn.Linear(10, 16), nn.Linear(16, 24), nn.Linear(24, 16), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.first(x))
+        y: Tensor = self.last(x + self.down(F.gelu(self.up(x))))
+        return y
+
+
+def samples() -> tuple[Tensor, Tensor]:
+    x = torch.randn(96, 10, generator=torch.Generator().manual_seed(0))
+    return x, x[:, :4].argmax(1)
+
+
+def train(worker: pr.Worker) -> None:
+    model = Net()
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    model, optimizer = worker.attach(model, optimizer)
+    loss = torch.zeros(())
+    for _ in worker.epochs(2):
+        for x, y in worker.batches(samples(), batch_size=8):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+    worker.report(loss=loss)
+    FOUND[worker.rank] = {name: (divided_over(p), p.detach().clone()) for name, p in model.named_parameters()}
+
+
+FOUND: dict[int, dict[str, tuple[tuple[str, ...], Tensor]]] = {}
+
+
+def close(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:
+    assert list(one) == list(other)
+    for name, value in one.items():
+        torch.testing.assert_close(value, other[name], rtol=1e-5, atol=1e-5)
+
+
+@cache
+def whole(system: str, workers: int) -> pr.Run:
+    return pr.run(train, workers=workers, strategy=system, on=pr.Simulator())
+
+
+@pytest.mark.parametrize("system", sorted(systems.SYSTEMS))
+def test_replicas_in_parts_train_as_whole_ones_under_every_system_or_are_refused(system: str) -> None:
+    """What all workers of a replica have whole is the same to the bit, by themselves; what is chosen by vectors differs, and is listed."""
+    FOUND.clear()
+    arguments: dict[str, Any] = {"strategy": system, "on": pr.Simulator()}
+    if systems.find(system).order_matters or system in NOT_SO:
+        with pytest.raises(CompositionError, match=r"merges what comes first|replicas that the mesh has"):
+            pr.run(train, mesh=pr.Mesh(dp=2, tp=2), cut=CUT, **arguments)
+        return
+    run = pr.run(train, mesh=pr.Mesh(dp=2, tp=2), cut=CUT, **arguments)
+    for rank in (0, 2):
+        for name, (axes, value) in FOUND[rank].items():
+            if not axes:
+                assert torch.equal(value, FOUND[rank + 1][name][1]), f"{name} has drifted apart"
+    assert run.summary.samples == whole(system, 2).summary.samples
+    if system not in (*BY_TENSOR, *ALSO_BY_TENSOR):
+        close(run.weights, whole(system, 2).weights)
+        assert run.summary.final["loss"] == pytest.approx(whole(system, 2).summary.final["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("mesh", [pr.Mesh(dp=1, tp=3), pr.Mesh(tp=4, dp=1), pr.Mesh(tp=2, dp=2), pr.Mesh(dp=2, tp=1), pr.Mesh(dp=-1, tp=2)])
+def test_axes_may_have_any_size_and_order(mesh: pr.Mesh) -> None:
+    replicas = {"dp": 1} | dict(mesh.axes)
+    workers = 4 if mesh.workers is None else None
+    run = pr.run(train, mesh=mesh, cut=CUT, workers=workers, on=pr.Simulator())
+    close(run.weights, whole("allreduce", 2 if replicas["dp"] in (2, -1) else 1).weights)
+
+
+@pytest.mark.parametrize("inner", ["allreduce", "horovod"])
+@pytest.mark.parametrize("outer", ["allreduce", "diloco", "local-sgd"])
+def test_each_data_axis_may_have_a_system_of_its_own(inner: str, outer: str) -> None:
+    run = pr.run(train, mesh=pr.Mesh(site=2, dp=2, tp=2), cut=CUT, strategy={"site": outer, "dp": inner}, on=pr.Simulator())
+    flat = pr.run(train, mesh=pr.Mesh(site=2, dp=2), strategy={"site": outer, "dp": inner}, on=pr.Simulator())
+    assert run.summary.samples == flat.summary.samples
+    close(run.weights, flat.weights)
+
+
+@pytest.mark.parametrize("system", ["allreduce", "diloco"])
+def test_real_processes_and_virtual_time_give_the_same(system: str) -> None:
+    runs = [pr.run(train, mesh=pr.Mesh(dp=2, tp=2), cut=CUT, strategy=system, on=on) for on in (pr.Simulator(), pr.Processes())]
+    assert runs[0].summary.weights_sha256 == runs[1].summary.weights_sha256
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    runs = [pr.run(train, mesh=pr.Mesh(dp=2, tp=2), cut=CUT, strategy="gossipgrad", on=pr.Simulator(network="slow")) for _ in range(2)]
+    assert runs[0].summary == runs[1].summary
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"cut": CUT}, "A cut divides along the axes of a mesh"),
+    ({"mesh": pr.Mesh(dp=2), "cut": CUT}, "has no such axis"),
+    ({"mesh": pr.Mesh(dp=2, tp=2), "cut": CUT, "workers": 3}, "choose sizes whose product"),
+    ({"mesh": pr.Mesh(dp=-1, tp=2), "cut": CUT}, "say how many"),
+    ({"mesh": pr.Mesh(dp=2, tp=2), "cut": CUT, "workers": (2, 4)}, "has a fixed one"),
+    ({"mesh": pr.Mesh(dp=2, tp=2), "cut": pr.Cut({"ups": Columns()})}, "matches no module"),
+    ({"mesh": pr.Mesh(dp=2, tp=2), "cut": pr.Cut({"up": Columns(groups=5)})}, "up cannot be divided by"),
+    ({"mesh": pr.Mesh(dp=2, tp=2), "cut": CUT, "strategy": {"tp": "allreduce"}}, "is not one of them"),
+    ({"mesh": pr.Mesh(site=2, dp=2), "strategy": {"dp": "allreduce"}}, "has none for site"),
+    ({"mesh": pr.Mesh(site=2, dp=2), "strategy": {"site": "allreduce", "dp": "diloco"}}, "inner"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED)
+def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompositionError, match=message):
+        pr.run(train, on=pr.Simulator(), **arguments)
+
+
+@pytest.mark.parametrize("sizes", [{}, {"dp": 0}, {"dp": True}, {"dp": -1, "tp": -1}, {"dp": 1.5}])
+def test_a_mesh_has_sizes_of_1_or_more(sizes: dict[str, Any]) -> None:
+    with pytest.raises(CompositionError):
+        pr.Mesh(**sizes)
