@@ -18,6 +18,10 @@ class SpatialMean:
 
     image: Image
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return self.image.along
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, nn.AdaptiveAvgPool2d) or module.output_size not in (1, (1, 1)):
             return f"SpatialMean divides nn.AdaptiveAvgPool2d(1), and this is {module}: use WholeImages, which puts the images together."
@@ -47,6 +51,10 @@ class WholeImages:
     """Put images together, which are of the size `image`, before any module, such as an `nn.Flatten`: all ranks do the same from there."""
 
     image: Image
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        return self.image.along
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         return ""

@@ -26,6 +26,10 @@ class StationaryX:
 
     axis: str
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.axis,)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         return _refusal(module)
 
@@ -38,6 +42,10 @@ class StationaryY:
     """Divide an `nn.Conv2d` by its filters over `axis`; its inputs are divided by channels."""
 
     axis: str
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.axis,)
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         return _refusal(module)
@@ -56,6 +64,10 @@ class StationaryW:
 
     channels: str
     filters: str
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.channels, self.filters)
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         if self.channels == self.filters:
@@ -132,6 +144,10 @@ class ChannelNorm:
     outer: str | None
     inner: str | None = None
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return tuple(axis for axis in (self.outer, self.inner) if axis)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, _BatchNorm) or isinstance(module, nn.modules.lazy.LazyModuleMixin):
             return f"ChannelNorm divides batch norms, and this is {type(module).__name__}: name batch norms."
@@ -171,6 +187,10 @@ class WholeChannels:
     """Put channels together before any module, such as an `nn.Flatten`: all ranks do the same from there."""
 
     channels: Channels
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        return self.channels.axes
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         return ""

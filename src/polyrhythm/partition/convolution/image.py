@@ -28,6 +28,11 @@ class Image:
     axes: tuple[str | None, str | None] = ("h", "w")
     weights: tuple[Weights, Weights] = (None, None)
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        """The axes over which they are divided."""
+        return tuple(axis for axis in self.axes if axis)
+
     def lines(self, place: Place) -> tuple[Line, Line]:
         """The two dimensions as this rank sees them."""
         sizes = (self.height, self.width)

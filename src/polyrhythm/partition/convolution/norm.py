@@ -29,6 +29,10 @@ class SpatialNorm:
     axes: tuple[str, ...]
     statistics: tuple[str, ...] | None = None
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return self.axes
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, _BatchNorm) or isinstance(module, nn.modules.lazy.LazyModuleMixin):
             return f"SpatialNorm is for batch norms, and this is {type(module).__name__}: name batch norms."

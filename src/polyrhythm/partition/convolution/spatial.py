@@ -31,6 +31,10 @@ class SpatialConv:
 
     image: Image
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return self.image.along
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, nn.Conv2d) or isinstance(module, nn.LazyConv2d):
             return f"SpatialConv divides nn.Conv2d, and this is {type(module).__name__}: name convolutions of images."
@@ -68,6 +72,10 @@ class SpatialPool:
     """Divide the images of an `nn.MaxPool2d` or `nn.AvgPool2d`, which it is given at the size `image`."""
 
     image: Image
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        return self.image.along
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, nn.MaxPool2d | nn.AvgPool2d):

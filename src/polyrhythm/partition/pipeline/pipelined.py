@@ -41,6 +41,10 @@ class Pipelined:
     memory: Rematerialization = field(default_factory=KeepActivations)
     boundary: Boundary = field(default_factory=Exact)
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.axis,)
+
     def refusal(self, model: nn.Module, place: Place) -> str:
         """Why this model cannot be divided so, with a remedy; "" if it can."""
         size = place.axis(self.axis).size
