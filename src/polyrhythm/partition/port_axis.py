@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,8 +12,9 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.shared_memory import Operation
-from polyrhythm.partition.axis import Counts, Sizes
+from polyrhythm.partition.axis import Arrived, Counts, Pending, Sizes
 from polyrhythm.process_group.messages.algorithms.own import OwnAlgorithms
 from polyrhythm.process_group.messages.calls import IssuedCall, line_of_caller
 from polyrhythm.process_group.messages.desk import Desk
@@ -41,6 +43,7 @@ class PortAxis:
         self.counts = Counts(self.size)
         self.calls, self.nbytes = self.counts.calls, self.counts.nbytes
         self._group, self._desk, self._issued = group, desk, 0
+        self._sent, self._awaited = Counter[int](), Counter[int]()
 
     def all_reduce(self, value: Tensor) -> Tensor:
         self.counts.reduced("all_reduce", value)
@@ -97,6 +100,34 @@ class PortAxis:
         self.counts.add("exchange", sum(value.numel() for value in to.values()), like)
         return self._at_once(to, shapes)
 
+    def send_to(self, value: Tensor, target: int) -> Pending:
+        self.counts.add("send_to", value.numel(), value)
+        self._sent[target] += 1
+        call = self._call(f"send to {target}", value)
+        message = Message(
+            self._between(self.index, target, self._sent[target]), text=call.signature, tensors=(value.detach().reshape(-1).clone(),)
+        )
+        since = self._desk.port.now()
+        self._desk.perform(self._blocked(call, self._send(self._group.members[target], message)), call)
+        self._desk.record(call, wire_bytes(message), since)
+        return Arrived(value)
+
+    def receive_from(self, source: int, shape: Sequence[int], like: Tensor) -> Pending:
+        self._awaited[source] += 1
+        topic, call = self._between(source, self.index, self._awaited[source]), self._call(f"receive from {source}", like.new_empty(0))
+        return _Coming(lambda: self._desk.perform(self._blocked(call, self._receive(topic, source)), call).view(tuple(shape)))
+
+    def _between(self, source: int, target: int, number: int) -> str:
+        return f"axis/{self._group.name or self.name}/{source}>{target}/{number}"
+
+    async def _send(self, to: str, message: Message) -> None:
+        await self._desk.port.send(to, message)
+
+    async def _receive(self, topic: str, source: int) -> Tensor:
+        delivery = await self._desk.port.receive(topic, self._group.members[source])
+        assert delivery is not None, "it is waited for without a limit"
+        return delivery.message.tensors[0]
+
     def _at_once(self, to: dict[int, Tensor], shapes: dict[int, Sequence[int]]) -> dict[int, Tensor]:
         sent = {rank: value.detach().reshape(-1).clone() for rank, value in to.items()}
 
@@ -109,19 +140,31 @@ class PortAxis:
 
     def _do(self, kind: str, of: Tensor, doing: Callable[[Party], Coroutine[Effect[Any], Any, T]]) -> T:
         self._issued += 1
-        shape = f"{str(of.dtype).removeprefix('torch.')} {list(of.shape)}" if of.numel() else ""
-        name = self._group.name or self.name
-        call = IssuedCall(kind, shape, name, self._group.members, self._issued, line_of_caller(), self.name)
+        call = self._call(kind, of)
         self._desk.issue(call)
         tally, since = BytesSent(), self._desk.port.now()
-        party = Party(self._desk.port, self._group.members, self.index, f"axis/{name}/{self._issued}", call, tally)
+        party = Party(self._desk.port, self._group.members, self.index, f"axis/{call.group}/{self._issued}", call, tally)
         result = self._desk.perform(self._blocked(call, doing(party)), call)
         self._desk.record(call, tally.nbytes, since)
         return result
 
+    def _call(self, kind: str, of: Tensor) -> IssuedCall:
+        shape = f"{str(of.dtype).removeprefix('torch.')} {list(of.shape)}" if of.numel() else ""
+        return IssuedCall(kind, shape, self._group.name or self.name, self._group.members, self._issued, line_of_caller(), self.name)
+
     async def _blocked(self, call: IssuedCall, doing: Coroutine[Effect[Any], Any, T]) -> T:
         self._desk.block(call)
         return await doing
+
+
+class _Coming:
+    """A tensor that comes; `receive` waits for it."""
+
+    def __init__(self, receive: Callable[[], Tensor]) -> None:
+        self._receive = receive
+
+    def wait(self) -> Tensor:
+        return self._receive()
 
 
 def _wide(value: Tensor) -> Tensor:
