@@ -8,10 +8,13 @@ import torch
 from torch_ranks import outcomes
 
 from polyrhythm.partition.convolution import Channels, spatial_cut
+from polyrhythm.partition.equal_weights import EqualWeights
+from polyrhythm.partition.experts import Experts
 from polyrhythm.partition.place import Place
 
 from . import test_channels as channels
 from . import test_convolution as convolution
+from . import test_experts as experts
 from . import test_sequence as sequence
 from .ranks import axes_of, close
 from .styled import divide, trained
@@ -47,11 +50,23 @@ def of_channels(cut: str, mesh: dict[str, int]) -> Callable[[], None]:
     return law
 
 
-LAWS = (
-    {"channels: x, y": of_channels("mixed", {"c": 4}), "channels: w": of_channels("w", {"c": 2, "f": 2})}
-    | {"images": of_images}
-    | {f"sequence: {cut}": of_a_sequence(cut) for cut in sequence.CUTS}
-)
+def of_experts(name: str) -> Callable[[], None]:
+    def law() -> None:
+        place, equal = Place(axes_of({"ep": 4})), EqualWeights(("ep",))
+        model = divide(experts.Layer(name), {"first": equal, "experts": Experts(), "last": equal}, place)
+        found = trained(model, lambda model, step: experts.part_loss(model, step, place), 3)
+        close(torch.stack(found), torch.stack(trained(experts.Layer(name), experts.whole_loss, 3)))
+
+    return law
+
+
+LAWS = {
+    **{f"experts: {name}": of_experts(name) for name in experts.OPTIONS},
+    **{f"sequence: {cut}": of_a_sequence(cut) for cut in sequence.CUTS},
+    "images": of_images,
+    "channels: x, y": of_channels("mixed", {"c": 4}),
+    "channels: w": of_channels("w", {"c": 2, "f": 2}),
+}
 
 
 def every_law(rank: int, ranks: int) -> dict[str, str]:

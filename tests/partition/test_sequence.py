@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from polyrhythm.partition.equal_weights import EqualWeights
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.sequence import (
     AllToAllAttention,
@@ -325,3 +326,21 @@ def test_what_cannot_be_divided_is_refused_with_a_remedy() -> None:
     ring = RingAttention(tokens).local(DotProductAttention(), "", place)
     with pytest.raises(ValueError, match="has 4 tokens"):
         ring(*[torch.zeros(1, 3, 2)] * 3)
+
+
+def test_a_module_with_equal_weights_can_be_moved_to_another_type() -> None:
+    """Its buffers and weights are then others than those that it was made of."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+            self.register_buffer("scale", torch.full((3,), 2.0))
+
+        def forward(self, value: Tensor) -> Tensor:
+            return value * self.weight * self.scale
+
+    local = EqualWeights(("cp",)).local(Scaled(), "", counted({"cp": 2}, {"cp": 0})).double()
+    local.get_buffer("scale").fill_(5.0)
+    assert local(torch.ones(3, dtype=torch.float64)).tolist() == [5.0] * 3
+    assert list(local.state_dict()) == ["weight", "scale"]

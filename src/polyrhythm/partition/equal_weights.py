@@ -54,7 +54,8 @@ class EqualWeightsModule(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         (whole,) = self._whole
         whole.training = self.training
-        return functional_call(whole, replicated(self, self._axes), args, kwargs)
+        own = {**dict(self.named_parameters()), **dict(self.named_buffers())}  # which `to` may have replaced
+        return functional_call(whole, own | replicated(self, self._axes), args, kwargs)
 
 
 def replicated(module: nn.Module, axes: Sequence[Axis]) -> dict[str, Any]:

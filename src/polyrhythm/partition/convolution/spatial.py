@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.convolution.image import Image
-from polyrhythm.partition.convolution.seen import Seen, see
+from polyrhythm.partition.convolution.margins import WithMargins, with_margins
 from polyrhythm.partition.convolution.window import Line, Window
 from polyrhythm.partition.equal_weights import replicated
 from polyrhythm.partition.place import Place
@@ -60,7 +60,7 @@ class SpatialConvModule(nn.Module):
         weights: dict[str, Any] = {"weight": self.weight, "bias": self.bias} | replicated(self, self._axes)
         weight: Tensor = weights["weight"]
         bias: Tensor | None = weights["bias"]
-        seen = see(value, self._lines, self._windows)
+        seen = with_margins(value, self._lines, self._windows)
         if not seen.value.numel():
             unused = weight.sum() if bias is None else weight.sum() + bias.sum()
             return _none(seen.value, len(weight), self._lines, self._windows) + unused
@@ -92,22 +92,22 @@ class SpatialPool:
 class SpatialPoolModule(nn.Module):
     """A pooling of a part of images (samples, channels, own height, own width) to its part of the outputs."""
 
-    def __init__(self, whole: Any, pool: Callable[[Any, Seen], Tensor], lines: Lines) -> None:
+    def __init__(self, whole: Any, pool: Callable[[Any, WithMargins], Tensor], lines: Lines) -> None:
         super().__init__()
         self._whole, self._pool, self._lines, self._windows = (whole,), pool, lines, _windows_of(whole)
 
     def forward(self, value: Tensor) -> Tensor:
-        seen = see(value, self._lines, self._windows)
+        seen = with_margins(value, self._lines, self._windows)
         if not seen.value.numel():
             return _none(seen.value, value.shape[1], self._lines, self._windows)
         return self._pool(self._whole[0], seen)
 
 
-def _maximum(whole: Any, seen: Seen) -> Tensor:
+def _maximum(whole: Any, seen: WithMargins) -> Tensor:
     return seen.through(lambda padded: F.max_pool2d(padded, whole.kernel_size, whole.stride, 0, whole.dilation), -torch.inf)
 
 
-def _average(whole: Any, seen: Seen) -> Tensor:
+def _average(whole: Any, seen: WithMargins) -> Tensor:
     kernel, stride, divisor = whole.kernel_size, whole.stride, whole.divisor_override
     pooled = seen.through(lambda padded: F.avg_pool2d(padded, kernel, stride, 0, divisor_override=divisor), 0.0)
     if whole.count_include_pad or divisor:

@@ -15,7 +15,7 @@ from polyrhythm.partition.convolution.window import Line, Margin, Window
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WithMargins:
     """This rank's part of the images with its `margins` is `value`; `pads` are those of `torch.nn.functional.pad`."""
 
     own: Tensor
@@ -60,11 +60,11 @@ class Seen:
             return operation(padded)
 
 
-def see(value: Tensor, lines: Sequence[Line], windows: Sequence[Window]) -> Seen:
+def with_margins(value: Tensor, lines: Sequence[Line], windows: Sequence[Window]) -> WithMargins:
     """Get the margins from the other ranks. Raises ValueError for a part of another size."""
     check_part(value, lines)
     found, margins = value, []
     for line, window in zip(lines, windows, strict=True):
         found, margin = line.seen(found, window)
         margins.append(margin)
-    return Seen(value, tuple(margins), found)
+    return WithMargins(value, tuple(margins), found)
