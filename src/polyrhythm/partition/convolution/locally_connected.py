@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import near_equal
 from polyrhythm.partition.convolution.image import Image
-from polyrhythm.partition.convolution.seen import see
+from polyrhythm.partition.convolution.margins import with_margins
 from polyrhythm.partition.convolution.window import Line, Window
 from polyrhythm.partition.piece import Piece
 from polyrhythm.partition.place import Place
@@ -95,7 +95,7 @@ class LocallyConnectedPart(nn.Module):
         self._lines, self._window = lines, window
 
     def forward(self, value: Tensor) -> Tensor:
-        seen = see(value, self._lines, (self._window, self._window))
+        seen = with_margins(value, self._lines, (self._window, self._window))
         height, width, filters = self.bias.shape
         if not prod(self.bias.shape):
             return seen.value.new_zeros(len(value), filters, height, width) + seen.value.sum() + self.weight.sum() + self.bias.sum()

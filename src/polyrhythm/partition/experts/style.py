@@ -25,6 +25,10 @@ class Experts:
     over: tuple[str, ...] = ()
     weights: tuple[float, ...] | None = None
 
+    @property
+    def along(self) -> tuple[str, ...]:
+        return (self.axis,)
+
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, MixtureOfExperts):
             return f"Experts divides MixtureOfExperts, and this is {type(module).__name__}: name such a layer."
