@@ -9,8 +9,11 @@ import torch
 from torch_ranks import outcomes
 
 from polyrhythm.partition.place import Place
+from polyrhythm.partition.tensor_parallel.wavefront import Wavefront
 
 from . import test_heads as heads
+from . import test_locally_connected as local
+from . import test_wavefront as wave
 from .grids import Case, cube, gpt, of_symbols, summa, tesseract, trained
 from .ranks import axes_of, close
 
@@ -32,7 +35,20 @@ def of_heads() -> None:
     close(losses, heads.trained(None, {}, STEPS)[0])
 
 
-LAWS = {"Heads": of_heads} | {str(case): of_a_region(case) for case in (summa(2, 2), summa(1, 4), tesseract(2, 1, 2), cube(2, 2, 1))}
+def of_a_wavefront(kind: str) -> Callable[[], None]:
+    def law() -> None:
+        found, _ = wave.trained(kind, Wavefront(), Place(axes_of({"layers": RANKS})), STEPS)
+        close(found, wave.trained(kind, None, Place({}), STEPS)[0])
+
+    return law
+
+
+def of_places() -> None:
+    close(local.trained(Place(axes_of({"h": 2, "w": 2})))[0], local.trained(None)[0])
+
+
+LAWS = {"Heads": of_heads, "LocallyConnected": of_places} | {f"Wavefront of {kind}": of_a_wavefront(kind) for kind in wave.KINDS}
+LAWS |= {str(case): of_a_region(case) for case in (summa(2, 2), summa(1, 4), tesseract(2, 1, 2), cube(2, 2, 1))}
 
 
 def every_law(rank: int, ranks: int) -> dict[str, str]:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.partition.convolution.cut import spatial_cut
 from polyrhythm.partition.convolution.image import Image
 from polyrhythm.partition.convolution.locally_connected import LocallyConnected, LocallyConnected2d
 from polyrhythm.partition.place import Place
@@ -89,6 +90,12 @@ def test_only_margins_are_sent_and_weights_are_at_one_rank() -> None:
     assert place.axis("h").nbytes == {"exchange": 2 * 4 * 3 * 2 * 4}
     assert place.axis("w").nbytes == {"exchange": 2 * 4 * 3 * 2 * 5}
     assert 4 * sum(parameter.numel() for parameter in local.parameters()) == sum(parameter.numel() for parameter in layer.parameters())
+
+
+def test_the_cut_of_a_network_divides_its_locally_connected_layers() -> None:
+    styles = spatial_cut(nn.Sequential(Net(), nn.Flatten()), (3, 2, HEIGHT, WIDTH))
+    for name, size in IMAGES.items():
+        assert styles[f"0.{name}"] == LocallyConnected(Image(*size))
 
 
 def test_what_is_not_for_the_images_is_refused() -> None:

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages
 from polyrhythm.partition.convolution.image import Image
+from polyrhythm.partition.convolution.locally_connected import LocallyConnected, LocallyConnected2d
 from polyrhythm.partition.convolution.norm import SpatialNorm
 from polyrhythm.partition.convolution.spatial import SpatialConv, SpatialPool
 from polyrhythm.partition.style import Style
@@ -23,6 +24,7 @@ _WINDOWS: dict[type[nn.Module], Callable[[Image], Style]] = {
     nn.Conv2d: SpatialConv,
     nn.MaxPool2d: SpatialPool,
     nn.AvgPool2d: SpatialPool,
+    LocallyConnected2d: LocallyConnected,
 }
 _ON_PARTS = ("detach", "clone", "alias", "native_dropout", "_to_copy", "empty_like", "bernoulli_", "rand_like")
 """Operations that do the same on parts of images, besides those on single elements."""

@@ -7,6 +7,7 @@ from polyrhythm.partition.tensor_parallel.heads import Heads
 from polyrhythm.partition.tensor_parallel.summa import Summa
 from polyrhythm.partition.tensor_parallel.tesseract import Tesseract
 from polyrhythm.partition.tensor_parallel.vocabulary import Vocabulary, vocabulary_cross_entropy
+from polyrhythm.partition.tensor_parallel.wavefront import Wavefront
 
 __all__ = [
     "Columns",
@@ -18,5 +19,6 @@ __all__ = [
     "Summa",
     "Tesseract",
     "Vocabulary",
+    "Wavefront",
     "vocabulary_cross_entropy",
 ]
