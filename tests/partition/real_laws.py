@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch_ranks import outcomes
 
-from polyrhythm.partition.convolution import Channels, spatial_cut
+from polyrhythm.partition.convolution import Channels, HybridCut, spatial_cut
 from polyrhythm.partition.equal_weights import EqualWeights
 from polyrhythm.partition.experts import Experts
 from polyrhythm.partition.place import Place
@@ -15,6 +15,7 @@ from polyrhythm.partition.place import Place
 from . import test_channels as channels
 from . import test_convolution as convolution
 from . import test_experts as experts
+from . import test_hybrid as hybrid
 from . import test_sequence as sequence
 from .ranks import axes_of, close
 from .styled import divide, trained
@@ -60,7 +61,18 @@ def of_experts(name: str) -> Callable[[], None]:
     return law
 
 
+def of_a_hybrid(name: str) -> Callable[[], None]:
+    def law() -> None:
+        place, cut, plan = Place(axes_of({"a": 2, "b": 2})), HybridCut(hybrid.net(), hybrid.SHAPE), hybrid.CUTS[name]
+        model = divide(hybrid.net(), cut.styles(plan), place)
+        found = trained(model, lambda model, step: hybrid.loss_of(model, step, lambda x: cut.batch(0).part(x, place, plan[0])), 3)
+        close(torch.stack(found), torch.stack(trained(hybrid.net(), hybrid.loss_of, 3)))
+
+    return law
+
+
 LAWS = {
+    "images, then samples": of_a_hybrid("place, then samples"),
     **{f"experts: {name}": of_experts(name) for name in experts.OPTIONS},
     **{f"sequence: {cut}": of_a_sequence(cut) for cut in sequence.CUTS},
     "images": of_images,

@@ -2,19 +2,25 @@
 
 from polyrhythm.partition.convolution.channels import Channels
 from polyrhythm.partition.convolution.cut import spatial_cut
+from polyrhythm.partition.convolution.distribution import Batch, Distribution
 from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages
 from polyrhythm.partition.convolution.filters import ChannelNorm, StationaryW, StationaryX, StationaryY, WholeChannels, stationary
+from polyrhythm.partition.convolution.hybrid import HybridCut, Rates
 from polyrhythm.partition.convolution.image import Image
 from polyrhythm.partition.convolution.locally_connected import LocallyConnected, LocallyConnected2d
 from polyrhythm.partition.convolution.norm import SpatialNorm
 from polyrhythm.partition.convolution.spatial import SpatialConv, SpatialPool
 
 __all__ = [
+    "Batch",
     "ChannelNorm",
     "Channels",
+    "Distribution",
+    "HybridCut",
     "Image",
     "LocallyConnected",
     "LocallyConnected2d",
+    "Rates",
     "SpatialConv",
     "SpatialMean",
     "SpatialNorm",

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from polyrhythm.partition.convolution.distribution import Batch, Distribution
 from polyrhythm.partition.convolution.image import Image, check_part
 from polyrhythm.partition.convolution.window import Line
 from polyrhythm.partition.moves import gather, total
 from polyrhythm.partition.place import Place
+from polyrhythm.partition.style import Style
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +74,27 @@ class WholeImages:
         kept = place.keep(module, name)
         kept.register_forward_pre_hook(join)
         return kept
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSamples:
+    """Put the samples together, which are divided as `distribution` says, of what a module divided by `style` returns."""
+
+    style: Style
+    batch: Batch
+    distribution: Distribution
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        return self.distribution.axes
+
+    def refusal(self, module: nn.Module, place: Place) -> str:
+        return self.style.refusal(module, place)
+
+    def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
+        def join(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            return self.batch.join(output, place, self.distribution)
+
+        local = self.style.local(module, name, place)
+        local.register_forward_hook(join)
+        return local

@@ -27,13 +27,17 @@ Windows = tuple[Window, Window]
 
 @dataclass(frozen=True, slots=True)
 class SpatialConv:
-    """Divide the images of an `nn.Conv2d`, which it is given at the size `image`; all ranks have all weights."""
+    """Divide the images of an `nn.Conv2d`, which it is given at the size `image`; all ranks have all weights.
+
+    `samples` are the other axes over whose ranks the gradients of the weights are added up.
+    """
 
     image: Image
+    samples: tuple[str, ...] = ()
 
     @property
     def along(self) -> tuple[str, ...]:
-        return self.image.along
+        return (*self.samples, *self.image.along)
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         if not isinstance(module, nn.Conv2d) or isinstance(module, nn.LazyConv2d):
@@ -44,7 +48,8 @@ class SpatialConv:
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
         assert isinstance(module, nn.Conv2d)
-        return SpatialConvModule(place.keep(module, name), self.image.lines(place), self.image.divided(place))
+        axes = [*self.image.divided(place), *(place.axis(each) for each in self.samples)]
+        return SpatialConvModule(place.keep(module, name), self.image.lines(place), axes)
 
 
 class SpatialConvModule(nn.Module):
