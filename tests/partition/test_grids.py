@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -24,7 +25,7 @@ MESHES = [
 ]
 
 
-def divided(case: Case) -> object:
+def divided(case: Case) -> Callable[[nn.Module, Place], nn.Module]:
     def divide(model: nn.Module, place: Place) -> nn.Module:
         assert case.style.refusal(model, place) == ""
         return case.style.local(model, "", place)  # type: ignore[no-any-return]
@@ -37,9 +38,7 @@ def test_a_residual_block_of_odd_sizes_trains_as_one_process(case: Case) -> None
     trains_as_one_process(Residual, divided(case), of_numbers(7, 10), case.sizes, case.steps)
 
 
-@pytest.mark.parametrize(
-    "case", [summa(2, 2, steps=20), summa(1, 3), tesseract(2, 1, 2, steps=20), cube(1, 2, 2, steps=20), cube(2, 2, 2)], ids=str
-)
+@pytest.mark.parametrize("case", [summa(2, 2, steps=20), summa(1, 3), tesseract(2, 1, 2), cube(1, 2, 2), cube(2, 2, 2)], ids=str)
 def test_a_whole_gpt_trains_as_one_process(case: Case) -> None:
     """Of three columns, one has two of the four heads."""
     style = replace(case.style, unit=4, groups={"*query_key_value": 3})
@@ -82,3 +81,20 @@ def test_a_norm_of_divided_features_is_exact_where_the_mean_is_large() -> None:
     for found, gradient in on_ranks(program, row=1, column=4):
         close(found, whole.detach().float(), atol=2e-3)
         close(gradient, x.grad, atol=2e-2)
+
+
+@pytest.mark.parametrize("case", [summa(2, 2), tesseract(2, 1, 2), cube(1, 2, 2)], ids=str)
+@pytest.mark.parametrize("mixed", [True, False])
+def test_products_of_16_bits_are_added_in_32(case: Case, mixed: bool) -> None:
+    def outputs(divide: Callable[[nn.Module], nn.Module]) -> Tensor:
+        model = divide(Residual() if mixed else Residual().bfloat16())
+        x = torch.randn(7, 3, 10, generator=torch.Generator().manual_seed(0))
+        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+            y = model(x if mixed else x.bfloat16())
+        y.float().square().mean().backward()
+        assert all(parameter.grad is not None and parameter.grad.dtype == parameter.dtype for parameter in model.parameters())
+        return y.detach().float()
+
+    whole = outputs(lambda model: model)
+    for found in on_ranks(lambda place, rank: outputs(lambda model: case.style.local(model, "", place)), **case.sizes):
+        close(found, whole, rtol=1e-2, atol=2e-2)

@@ -90,6 +90,22 @@ def test_the_critical_path_is_that_of_a_diagonal(ranks: int, monkeypatch: pytest
     assert max(on_ranks(program, layers=ranks)) == pytest.approx(cells, abs=0.1)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_autocast_leaves_recurrent_layers_as_they_are(kind: str) -> None:
+    def program(place: Place, rank: int) -> Tensor:
+        model = Recurrent(kind)
+        model.layers = Wavefront().local(model.layers, "layers", place)
+        with torch.autocast("cpu", torch.bfloat16):
+            y = model(torch.ones(TIMES, BATCH, INPUT))
+        y.sum().backward()
+        return y.detach()  # type: ignore[no-any-return]
+
+    whole = Recurrent(kind)(torch.ones(TIMES, BATCH, INPUT))
+    for found in on_ranks(program, layers=2):
+        assert found.dtype == torch.float32
+        close(found, whole.detach(), rtol=2e-2, atol=2e-2)
+
+
 def test_each_time_is_sent_on_and_its_gradient_back() -> None:
     place = counted({"layers": 4}, {"layers": 1})
     with torch.device("meta"):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from polyrhythm.partition.autocast import autocast_product
 from polyrhythm.partition.axis import Axis, near_equal
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.tensor_parallel.grid import ActivationGrid, Features, RegionBatch, SpreadParameter, divided
@@ -96,7 +97,7 @@ class CubeLinear(nn.Module):
         samples = near_equal(grid.batch.samples, x.size)[x.index]
         inputs = near_equal(grid.sizes(self._inputs.width, z)[z.index], x.size)
         faces = _Faces(_Face(y, 0, near_equal(samples, y.size)), _Face(x, 1, inputs), _Face(z, 0, near_equal(samples, z.size)))
-        product: Tensor = _Product.apply(value, self.weight, faces)  # type: ignore[no-untyped-call]
+        product: Tensor = _Product.apply(*autocast_product(value, self.weight), faces)  # type: ignore[no-untyped-call]
         return marked(product if self.bias is None else product + self._spread.whole(self.bias), self._spread.grid)
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from polyrhythm.partition.autocast import autocast_product
 from polyrhythm.partition.axis import Axis, Sizes, starts
 from polyrhythm.partition.moves import replicate
 from polyrhythm.partition.place import Place
@@ -94,6 +95,7 @@ class SummaLinear(nn.Module):
         weight: Tensor = self.weight
         for axis in grid.copies:
             weight = replicate(weight, axis)
+        value, weight = autocast_product(value, weight)
         flat = _Product.apply(value.flatten(0, -2), weight, self._mesh, self._panels)  # type: ignore[no-untyped-call]
         product: Tensor = flat.view(*value.shape[:-1], self.out_features)
         return product if self.bias is None else product + self._spread.whole(self.bias)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from polyrhythm.partition.autocast import autocast_dtype, without_autocast
 from polyrhythm.partition.axis import Axis, near_equal, starts
 from polyrhythm.partition.moves import gather, shard
 from polyrhythm.partition.piece import Piece
@@ -89,6 +90,8 @@ class WavefrontLayers(nn.Module):
         if not isinstance(value, Tensor) or value.dim() != 3:
             raise ValueError("Layers that are divided over times take a tensor (times, samples, features): pad sequences, and batch them.")
         times = value.transpose(0, 1) if self.batch_first else value
+        if autocast_dtype(value) is not None:
+            times = times.to(next(self.parameters()).dtype)
         begun = self._begun(times, state)
         names = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if self.bias else ()))
         first = starts(self._sizes)[self._axis.index]
@@ -96,7 +99,8 @@ class WavefrontLayers(nn.Module):
         weights = [getattr(self, f"{name}_l{layer}") for layer in layers for name in names]
         features = self.hidden_size if first else self.input_size
         wave = _Wave(self._axis, CELLS[self.mode], len(layers), len(names), features, self.hidden_size)
-        outputs, *ended = _Times.apply(wave, times.contiguous(), len(begun), *begun, *weights)  # type: ignore[no-untyped-call]
+        with without_autocast(value):
+            outputs, *ended = _Times.apply(wave, times.contiguous(), len(begun), *begun, *weights)  # type: ignore[no-untyped-call]
         whole = [gather(each, self._axis, 0, self._sizes) for each in ended]
         return (outputs.transpose(0, 1) if self.batch_first else outputs), (tuple(whole) if len(whole) > 1 else whole[0])
 
