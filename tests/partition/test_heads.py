@@ -28,9 +28,7 @@ SYMBOLS, LAYERS, STEPS, BATCH, TIME, WIDTH = 13, 2, 20, 4, 6, 16
 def megatron(weights: tuple[float, ...] | None = None) -> dict[str, Any]:
     return {
         "symbols": Vocabulary(),
-        "blocks.?": Heads(4, weights=weights),
-        "blocks.*.widen": Columns(weights=weights),
-        "blocks.*.narrow": Rows(weights=weights),
+        "blocks.?": Heads(4, weights=weights, others={"widen": Columns(weights=weights), "narrow": Rows(weights=weights)}),
         "score": Columns(),
     }
 

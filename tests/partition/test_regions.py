@@ -101,12 +101,20 @@ def test_heads_and_drop_refuse_what_they_cannot_divide() -> None:
     place = Place({"tp": CountedAxis("tp", 2, 0)})
     assert "has no 'query_key_value' that is one, but norm, up" in Heads(2).refusal(Residual(), place)
     assert "give numbers that the outputs have" in Heads(4, projections=("up",), join="down").refusal(Residual(), place)
+    others = Heads(2, projections=("up",), join="down", others={"side": Columns()})
+    assert "others has a style for 'side', and Plain has up, down" in others.refusal(Plain(), place)
     assert "name dropouts" in DropByPlace().refusal(nn.Linear(2, 2), place)
     assert "sizes has 3 for dimension -1, which is divided into 2" in DropByPlace({-1: ("tp",)}, {-1: (1, 1, 1)}).refusal(
         nn.Dropout(), place
     )
     with pytest.raises(CompositionError, match="has 5 elements in dimension -1, where sizes has 4"):
         DropByPlace({-1: ("tp",)}, {-1: (4, 4)}).local(nn.Dropout(), "", place)(torch.zeros(5))
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 6), nn.Linear(2, 4)
 
 
 class Hybrid(nn.Module):
