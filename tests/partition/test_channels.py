@@ -138,6 +138,8 @@ def test_what_cannot_be_divided_by_channels_is_refused() -> None:
         assert "nn.Conv2d" in style.refusal(nn.Linear(2, 2), place)
         assert "groups=2" in style.refusal(nn.Conv2d(4, 4, 3, groups=2), place)
         assert not style.refusal(nn.Conv2d(4, 4, 3), place)
+    with pytest.raises(ValueError, match="has 2 channels"):
+        X.local(nn.Conv2d(4, 4, 3), "", place)(torch.zeros(1, 4, 5, 5))
     assert "two axes" in StationaryW("c", "c").refusal(nn.Conv2d(4, 4, 3), place)
     assert "batch norms" in ChannelNorm("c").refusal(nn.GroupNorm(1, 4), place)
 

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.partition.convolution import Batch, Distribution, HybridCut, Rates
-from polyrhythm.partition.convolution.distribution import HEIGHT, SAMPLES, WIDTH, Moved, redistributed, way
+from polyrhythm.partition.convolution import Distribution, HybridCut, ImageBatch, Rates
+from polyrhythm.partition.convolution.distribution import HEIGHT, SAMPLES, WIDTH, Redistributed, redistributed, way
 from polyrhythm.partition.convolution.hybrid import distributions, shortest
 from polyrhythm.partition.place import Place
 
@@ -50,7 +50,7 @@ def test_there_is_a_way_between_two_distributions_and_back(axes: list[str]) -> N
 @pytest.mark.parametrize("sizes", [{"a": 2, "b": 2}, {"a": 4, "b": 2}], ids=str)
 def test_a_batch_that_is_moved_is_the_same_batch_and_so_is_its_gradient(sizes: dict[str, int]) -> None:
     """Of five samples, 4 x 2 ranks have some none."""
-    batch, value = Batch(5, 7, 6), torch.randn(5, 2, 7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    batch, value = ImageBatch(5, 7, 6), torch.randn(5, 2, 7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     pairs = list(product(distributions(list(sizes)), repeat=2))[:: 5 if sizes["a"] > 2 else 3]
 
     def program(place: Place, rank: int) -> None:
@@ -141,9 +141,9 @@ def test_what_is_not_a_chain_or_has_no_way_is_refused() -> None:
     place = counted({"a": 2, "b": 2}, {"a": 0, "b": 0})
     with pytest.raises(CompositionError, match=r"nn\.Sequential"):
         HybridCut(nn.Conv2d(3, 3, 3), SHAPE)
-    lost = Moved(None, Batch(4, 8, 8), Distribution(("a",)), Distribution((), "b"))
+    lost = Redistributed((), ImageBatch(4, 8, 8), Distribution(("a",)), Distribution((), "b"))
     assert "the same axes" in lost.refusal(nn.Identity(), place)
     with pytest.raises(CompositionError, match="the same axes"):
-        redistributed(torch.zeros(2, 3, 8, 8), place, Batch(4, 8, 8), Distribution(("a",)), Distribution((), "b"))
+        redistributed(torch.zeros(2, 3, 8, 8), place, ImageBatch(4, 8, 8), Distribution(("a",)), Distribution((), "b"))
     assert list(Distribution(("a", "b")).moves()) == [("b", HEIGHT), ("b", WIDTH)]
     assert list(PLACES.moves()) == [("a", SAMPLES), ("b", SAMPLES)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.moves import replicate_together
 from polyrhythm.partition.place import Place
+from polyrhythm.partition.style import Style
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,27 +22,51 @@ class EqualWeights:
 
     It is for modules that treat the divided parts independently, such as linear layers and layer norms on tokens. Each call of the module
     adds up the gradients of all of its weights in one operation for each axis.
+
+    `inside` are styles for modules within it that ask other ranks: each replaces those that it does not refuse.
     """
 
     axes: tuple[str, ...]
+    inside: tuple[Style, ...] = ()
 
     @property
     def along(self) -> tuple[str, ...]:
         return self.axes
 
     def refusal(self, module: nn.Module, place: Place) -> str:
-        if any(isinstance(each, _BatchNorm) for each in module.modules()):
-            return "A batch norm computes its statistics over what is divided: use a style that adds them up, such as SpatialNorm."
-        return ""
+        return self.unanswered(module, place, (_BatchNorm,))
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
-        return EqualWeightsModule(place.keep(module, name), [place.axis(axis) for axis in self.axes])
+        asking = dict(self._asking(module, place))
+        for path, style in asking.items():
+            parent, _, own = path.rpartition(".")
+            local = style.local(module.get_submodule(path), f"{name}.{path}".lstrip("."), place)
+            setattr(module.get_submodule(parent), own, local)
+        for path, each in module.named_modules():
+            if not f"{path}.".startswith(tuple(f"{asked}." for asked in asking)):
+                for own, parameter in list(each.named_parameters(recurse=False)):
+                    setattr(each, own, place.parameter(parameter, ".".join(filter(None, (name, path, own)))))
+        return EqualWeightsModule(module, [place.axis(axis) for axis in self.axes], tuple(asking))
+
+    def unanswered(self, module: nn.Module, place: Place, kinds: tuple[type[nn.Module], ...]) -> str:
+        """A sentence about a module of these kinds within it for which there is no style; "" if all have one."""
+        for name, each in module.named_modules():
+            if isinstance(each, kinds) and not any(name and not style.refusal(each, place) for style in self.inside):
+                return f"{name or 'It'} is a {type(each).__name__}, which needs what other ranks have: give inside=(...) a style for it."
+        return ""
+
+    def _asking(self, module: nn.Module, place: Place) -> Iterator[tuple[str, Style]]:
+        """The modules within it that are replaced, and their styles."""
+        for path, each in module.named_modules():
+            style = next((style for style in self.inside if path and not style.refusal(each, place)), None)
+            if style is not None:
+                yield path, style
 
 
 class EqualWeightsModule(nn.Module):
     """The `whole` module, whose weights it has by the same names, on this rank's part of its inputs."""
 
-    def __init__(self, whole: nn.Module, axes: Sequence[Axis]) -> None:
+    def __init__(self, whole: nn.Module, axes: Sequence[Axis], asking: tuple[str, ...] = ()) -> None:
         super().__init__()
         for name, parameter in whole.named_parameters(recurse=False):
             self.register_parameter(name, parameter)
@@ -50,17 +75,22 @@ class EqualWeightsModule(nn.Module):
         for name, child in whole.named_children():
             self.add_module(name, child)
         self._whole, self._axes = (whole,), tuple(axes)  # in a tuple it is not a child
+        self._asking = tuple(f"{path}." for path in asking)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         (whole,) = self._whole
         whole.training = self.training
         own = {**dict(self.named_parameters()), **dict(self.named_buffers())}  # which `to` may have replaced
-        return functional_call(whole, own | replicated(self, self._axes), args, kwargs)
+        return functional_call(whole, own | replicated(self, self._axes, self._asking), args, kwargs)
 
 
-def replicated(module: nn.Module, axes: Sequence[Axis]) -> dict[str, Any]:
-    """The trained parameters of a module by name, each with a part of its gradient at every rank of the axes."""
-    names = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+def replicated(module: nn.Module, axes: Sequence[Axis], without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The trained parameters of a module by name, each with a part of its gradient at every rank of the axes.
+
+    Those whose names begin as one of `without` see to their gradients themselves.
+    """
+    trained = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
+    names = [name for name in trained if not name.startswith(without)]
     values: Sequence[Any] = [module.get_parameter(name) for name in names]
     for axis in axes:
         values = replicate_together(values, axis)

@@ -2,8 +2,9 @@
 
 from polyrhythm.partition.convolution.channels import Channels
 from polyrhythm.partition.convolution.cut import spatial_cut
-from polyrhythm.partition.convolution.distribution import Batch, Distribution
+from polyrhythm.partition.convolution.distribution import ImageBatch, Distribution
 from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages
+from polyrhythm.partition.convolution.entrance import from_whole
 from polyrhythm.partition.convolution.filters import ChannelNorm, StationaryW, StationaryX, StationaryY, WholeChannels, stationary
 from polyrhythm.partition.convolution.hybrid import HybridCut, Rates
 from polyrhythm.partition.convolution.image import Image
@@ -12,12 +13,12 @@ from polyrhythm.partition.convolution.norm import SpatialNorm
 from polyrhythm.partition.convolution.spatial import SpatialConv, SpatialPool
 
 __all__ = [
-    "Batch",
     "ChannelNorm",
     "Channels",
     "Distribution",
     "HybridCut",
     "Image",
+    "ImageBatch",
     "LocallyConnected",
     "LocallyConnected2d",
     "Rates",
@@ -30,6 +31,7 @@ __all__ = [
     "StationaryY",
     "WholeChannels",
     "WholeImages",
+    "from_whole",
     "spatial_cut",
     "stationary",
 ]

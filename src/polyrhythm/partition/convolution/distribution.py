@@ -56,7 +56,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ImageBatch:
     """So many `samples` of images of `height` x `width`."""
 
     samples: int
@@ -112,11 +112,14 @@ def way(before: Distribution, after: Distribution) -> tuple[tuple[str, int], ...
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """A module that is given a batch divided as `before`, and has its own `style`, or none, for one divided as `after`."""
+class Redistributed:
+    """A module that is given a batch divided as `before`, and whose `styles`, by the names within it, are for one divided as `after`.
 
-    style: Style | None
-    batch: Batch
+    The name "" is that of the module itself.
+    """
+
+    styles: tuple[tuple[str, Style], ...]
+    batch: ImageBatch
     before: Distribution
     after: Distribution
 
@@ -127,10 +130,17 @@ class Moved:
     def refusal(self, module: nn.Module, place: Place) -> str:
         if way(self.before, self.after) is None:
             return f"No moves lead from {self.before} to {self.after}: name the same axes in both."
-        return "" if self.style is None else self.style.refusal(module, place)
+        return next((why for own, style in self.styles if (why := style.refusal(module.get_submodule(own), place))), "")
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
-        local = module if self.style is None else self.style.local(module, name, place)
+        local = module
+        for own, style in self.styles:
+            found = style.local(module.get_submodule(own), ".".join(filter(None, (name, own))), place)
+            parent, _, last = own.rpartition(".")
+            if own:
+                setattr(module.get_submodule(parent), last, found)
+            else:
+                local = found
 
         def move(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             value, *others = args
@@ -140,7 +150,7 @@ class Moved:
         return local
 
 
-def redistributed(value: Tensor, place: Place, batch: Batch, before: Distribution, after: Distribution) -> Tensor:
+def redistributed(value: Tensor, place: Place, batch: ImageBatch, before: Distribution, after: Distribution) -> Tensor:
     """Varying to varying: what is divided as `before`, divided as `after`. Raises CompositionError if no moves lead there."""
     moves = way(before, after)
     if moves is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from polyrhythm.partition.convolution.distribution import Batch, Distribution
+from polyrhythm.partition.convolution.distribution import Distribution, ImageBatch
 from polyrhythm.partition.convolution.image import Image, check_part
 from polyrhythm.partition.convolution.window import Line
 from polyrhythm.partition.moves import gather, total
@@ -81,7 +81,7 @@ class WholeSamples:
     """Put the samples together, which are divided as `distribution` says, of what a module divided by `style` returns."""
 
     style: Style
-    batch: Batch
+    batch: ImageBatch
     distribution: Distribution
 
     @property

@@ -122,6 +122,10 @@ class ChannelFilterConv(nn.Module):
 
     def forward(self, value: Tensor) -> Tensor:
         (gathered, channels), (scattered, filters) = self._gathered, self._scattered
+        if value.shape[1] != (own := channels[gathered.index]):
+            raise ValueError(
+                f"This rank has {own} channels at this layer, and was given {value.shape[1]}: give it its part, by from_whole."
+            )
         block = gather_replicated(value, gathered, 1, channels)
         found = scatter_total(self._product(block), scattered, 1, filters)
         return found if self.bias is None else found + self.bias.view(-1, 1, 1)

@@ -20,8 +20,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.convolution.cut import spatial_cut
-from polyrhythm.partition.convolution.distribution import Batch, Distribution, Moved, redistributed, way
+from polyrhythm.partition.convolution.distribution import Distribution, ImageBatch, Redistributed, redistributed, way
 from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages, WholeSamples
+from polyrhythm.partition.convolution.entrance import DistributedBatch
 from polyrhythm.partition.convolution.norm import SpatialNorm
 from polyrhythm.partition.convolution.spatial import SpatialConv
 from polyrhythm.partition.counted_axis import CountedAxis
@@ -49,15 +50,15 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class HybridPlan:
     """A distribution for each block, and the seconds that a step takes with it."""
 
     distributions: tuple[Distribution, ...]
     seconds: float
 
-    def extended(self, distribution: Distribution, seconds: float) -> Plan:
+    def extended(self, distribution: Distribution, seconds: float) -> HybridPlan:
         """The plan with one more block."""
-        return Plan((*self.distributions, distribution), self.seconds + seconds)
+        return HybridPlan((*self.distributions, distribution), self.seconds + seconds)
 
 
 def distributions(axes: Sequence[str]) -> list[Distribution]:
@@ -76,16 +77,16 @@ def distributions(axes: Sequence[str]) -> list[Distribution]:
     return list(dict.fromkeys(found))
 
 
-def shortest(blocks: int, choices: Sequence[Distribution], cost: Costs, edge: Edges) -> Plan:
+def shortest(blocks: int, choices: Sequence[Distribution], cost: Costs, edge: Edges) -> HybridPlan:
     """The distributions of so many blocks that take the least; the first may be any."""
-    best = {each: Plan((each,), cost(0, each)) for each in choices}
+    best = {each: HybridPlan((each,), cost(0, each)) for each in choices}
     for block in range(1, blocks):
         here = {each: cost(block, each) for each in choices}
         best = {each: _least(plan.extended(each, edge(block, last, each) + here[each]) for last, plan in best.items()) for each in choices}
     return _least(iter(best.values()))
 
 
-def _least(plans: Iterator[Plan]) -> Plan:
+def _least(plans: Iterator[HybridPlan]) -> HybridPlan:
     return min(plans, key=lambda plan: plan.seconds)
 
 
@@ -108,7 +109,7 @@ class HybridCut:
         self._blocks = [copy.deepcopy(model.get_submodule(name)).to("meta") for name in self.names]
         self._shapes = list(_shapes(self._blocks, shape))
 
-    def plan(self, mesh: Mapping[str, int], rates: Rates) -> Plan:
+    def plan(self, mesh: Mapping[str, int], rates: Rates) -> HybridPlan:
         """The distributions over all axes of the mesh, of these sizes, that take the least time."""
         return shortest(len(self.names), distributions(list(mesh)), *self.times(mesh, rates))
 
@@ -138,14 +139,19 @@ class HybridCut:
             inner = self._styles(number, plan[number])
             before = plan[max(number - 1, 0)]
             if before != plan[number]:
-                inner[name] = Moved(inner.get(name), self.batch(number), before, plan[number])
+                own = tuple((key.removeprefix(name).removeprefix("."), style) for key, style in inner.items())
+                inner = {name: Redistributed(own, self.batch(number), before, plan[number])}
             found |= inner
         return found
 
-    def batch(self, block: int) -> Batch:
+    def entrance(self, plan: Sequence[Distribution]) -> DistributedBatch:
+        """How the first block is given a batch."""
+        return DistributedBatch(self.batch(0), plan[0])
+
+    def batch(self, block: int) -> ImageBatch:
         """What a block is given."""
         samples, _, height, width = self._shapes[block]
-        return Batch(samples, height, width)
+        return ImageBatch(samples, height, width)
 
     def _styles(self, block: int, distribution: Distribution) -> dict[str, Style]:
         name = self.names[block]

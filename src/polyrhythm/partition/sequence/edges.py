@@ -11,13 +11,20 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.equal_weights import EqualWeights
+from polyrhythm.partition.experts.mixture import MixtureOfExperts
 from polyrhythm.partition.moves import gather_replicated, replicate_together, scatter_total
 from polyrhythm.partition.place import Place
+from polyrhythm.partition.sequence.attention import DotProductAttention
 from polyrhythm.partition.sequence.tokens import Tokens
+from polyrhythm.partition.style import Style
 from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
+
+_ACROSS_TOKENS = (DotProductAttention, MixtureOfExperts, _InstanceNorm, nn.MultiheadAttention, nn.RNNBase, _ConvNd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +33,28 @@ class Tokenwise:
 
     With `enters` its input is the whole sequence along that dimension, of which each rank takes its tokens: an embedding of symbols, and
     one of positions. With `leaves` its output is put together along that dimension again.
+
+    The module may be a whole part of a model, such as its blocks. `inside` are then the styles of the modules within it that need other
+    tokens, such as `RingAttention(tokens)`: each replaces those that it does not refuse. What the module makes from the number of its
+    tokens, such as their places, it makes from this rank's.
     """
 
     tokens: Tokens
     enters: int | None = None
     leaves: int | None = None
+    inside: tuple[Style, ...] = ()
 
     @property
     def along(self) -> tuple[str, ...]:
         return (self.tokens.axis,)
 
     def refusal(self, module: nn.Module, place: Place) -> str:
-        return EqualWeights((self.tokens.axis,)).refusal(module, place)
+        equal = EqualWeights((self.tokens.axis,), self.inside)
+        return equal.unanswered(module, place, _ACROSS_TOKENS) or equal.refusal(module, place)
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
         axis, tokens = place.axis(self.tokens.axis), self.tokens
-        local = EqualWeights((tokens.axis,)).local(module, name, place)
+        local = EqualWeights((tokens.axis,), self.inside).local(module, name, place)
         if (entrance := self.enters) is not None:
 
             def part(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
