@@ -16,6 +16,7 @@ from polyrhythm import systems
 from polyrhythm.core.protocols.partition import divided_over
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
+from polyrhythm.partition.zero import Zero
 
 CUT = pr.Cut({"up": Columns(), "down": Rows()})
 NOT_SO = ("single", "alone")
@@ -141,3 +142,22 @@ def test_what_does_not_fit_is_refused(arguments: dict[str, Any], message: str) -
 def test_a_mesh_has_sizes_of_1_or_more(sizes: dict[str, Any]) -> None:
     with pytest.raises(CompositionError):
         pr.Mesh(**sizes)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("mesh", "cut", "strategy"),
+    [
+        (pr.Mesh(dp=2), None, {}),
+        (pr.Mesh(dp=2, tp=2), CUT, {}),
+        (pr.Mesh(site=2, dp=2), None, {"site": "diloco"}),
+        (pr.Mesh(site=2, dp=2, tp=2), CUT, {"site": "local-sgd"}),
+        (pr.Mesh(site=2, dp=1), None, {"site": "allreduce"}),
+    ],
+)
+def test_replicas_that_share_their_state_train_as_with_an_all_reduce(stage: int, mesh: pr.Mesh, cut: Any, strategy: dict[str, Any]) -> None:
+    sharded = pr.run(train, mesh=mesh, cut=cut, strategy={**strategy, "dp": Zero(stage)}, on=pr.Simulator())
+    flat = pr.Mesh(**{name: size for name, size in mesh.axes if name != "tp"})
+    reference = pr.run(train, mesh=flat, strategy={**strategy, "dp": "allreduce"}, on=pr.Simulator())
+    assert sharded.summary.samples == reference.summary.samples
+    close(sharded.weights, reference.weights)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,8 @@ from polyrhythm.partition.mesh import Mesh
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.port_axis import NoLedger, PortAxis
 from polyrhythm.partition.whole_state import gathered
+from polyrhythm.partition.zero.stages import Stage
+from polyrhythm.partition.zero.zero import Zero
 from polyrhythm.process_group.messages.desk import Desk
 
 
@@ -26,13 +28,19 @@ from polyrhythm.process_group.messages.desk import Desk
 class Layout:
     """A `core.protocols.Partition`: models are cut by `cut` over those axes of `mesh` that it names; along the others are replicas.
 
-    Raises CompositionError for a cut along an axis that the mesh has not.
+    Along the axes of `zero` these share their state. Raises CompositionError for axes that the mesh has not.
     """
 
     mesh: Mesh
     cut: Cut
+    zero: Mapping[str, Zero] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for axis in self.zero:
+            if axis not in self.mesh.names or axis in self.cut.axes:
+                raise CompositionError(
+                    f"Replicas along {axis!r} should share their state, and {self.mesh!r} has none there: name a data axis."
+                )
         for axis in self.cut.axes:
             if axis not in self.mesh.names:
                 raise CompositionError(f"The cut divides along {axis!r}, and {self.mesh!r} has no such axis: add it, or cut along another.")
@@ -40,7 +48,8 @@ class Layout:
     @property
     def shape(self) -> MeshShape:
         """The axes of the mesh; those that are not cut have replicas."""
-        return MeshShape(self.mesh.axes, tuple(name for name in self.mesh.names if name not in self.cut.axes))
+        data = tuple(name for name in self.mesh.names if name not in self.cut.axes)
+        return MeshShape(self.mesh.axes, data, tuple(name for name in data if name in self.zero))
 
     def at(self, context: WorkerContext, mesh: WorkerMesh) -> PartsOfWorker:
         """The side of the worker of `context`."""
@@ -48,20 +57,50 @@ class Layout:
         axes: dict[str, Axis] = {}
         for axis, size in self.mesh.axes:
             axes[axis] = AxisOfOne(axis) if size == 1 else PortAxis(axis, mesh.group(name, axis), desk)
-        return PartsOfWorker(self.cut, Place(axes, mesh.seed), mesh.replica(name), desk)
+        return PartsOfWorker(self, Place(axes, mesh.seed), mesh.replica(name), desk)
 
 
 class PartsOfWorker:
     """The parts that one worker holds, at `place`; `replica` are the workers with the parts of one model, who talk through `desk`."""
 
-    def __init__(self, cut: Cut, place: Place, replica: Group, desk: Desk) -> None:
-        self._cut, self._place, self._replica, self._desk = cut, place, replica, desk
+    def __init__(self, layout: Layout, place: Place, replica: Group, desk: Desk) -> None:
+        self._layout, self._place, self._replica, self._desk = layout, place, replica, desk
+        self._stages: list[Stage] = []
 
     def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's."""
-        self._cut.apply(model, self._place)
+        """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's.
+
+        Raises CompositionError for an optimizer that has taken steps: its state is of the whole parameters.
+        """
+        if optimizer.state:
+            raise CompositionError("The optimizer has taken steps, and its state is of whole parameters: attach a new one.")
+        self._begin_alike(model)
+        self._layout.cut.apply(model, self._place)
+        self._replace(optimizer, self._place.made)
+        for name, zero in self._layout.zero.items():
+            if self._place.axis(name).size > 1:
+                stages, shards = zero.shard(model, self._place.axis(name))
+                self._stages.extend(stages)
+                self._replace(optimizer, lambda each, shards=shards: shards.get(id(each)))  # type: ignore[misc]
+
+    def _begin_alike(self, model: nn.Module) -> None:
+        """Give the workers with the parts of one model the weights of the first of them."""
+        axes = [self._place.axis(name) for name in (*self._layout.cut.axes, *self._layout.zero)]
+        with torch.no_grad():
+            for tensor in (*model.parameters(), *model.buffers()):
+                for axis in axes:
+                    if tensor.numel() and not tensor.is_meta:
+                        tensor.copy_(axis.broadcast(tensor, 0))
+
+    @staticmethod
+    def _replace(optimizer: torch.optim.Optimizer, by: Callable[[Tensor], Tensor | None]) -> None:
         for group in optimizer.param_groups:
-            group["params"] = [own for each in group["params"] if (own := self._place.made(each)) is not None]
+            group["params"] = [own for each in group["params"] if (own := by(each)) is not None]
+
+    def complete(self) -> None:
+        """Complete the gradients of this worker's parts: the optimizer's step begins."""
+        for stage in self._stages:
+            stage.complete()
 
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies on the CPU of the whole model's parameters and buffers, at the first worker of its replica; none at the others."""

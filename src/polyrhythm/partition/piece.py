@@ -71,6 +71,17 @@ class Piece:
         before = starts([end - start for start, end in self.spans[dim]])
         return self.on(dim, *((max(a, a + first - at), min(b, a + last - at)) for at, (a, b) in zip(before, self.spans[dim], strict=True)))
 
+    def rows(self, start: int, end: int) -> Piece:
+        """The rows of the piece from `start` to `end`, counted in the piece; one without a dimension has one row."""
+        if not self.spans:
+            return Piece((1,), (((0, 1),),)).rows(start, end)
+        kept, at = list[Span](), 0
+        for first, last in self.spans[0]:
+            low, high = max(start - at, 0), min(end - at, last - first)
+            kept.extend([(first + low, first + high)] if high > low else [])
+            at += last - first
+        return self.on(0, *kept)
+
     def take(self, whole: Tensor) -> Tensor:
         """The piece of `whole`, as a tensor of its own."""
         found = whole

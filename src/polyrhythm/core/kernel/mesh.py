@@ -21,10 +21,11 @@ DATA = "data"
 
 @dataclass(frozen=True, slots=True)
 class MeshShape:
-    """The `axes` of a run's mesh with their sizes, the outermost first, and which of them are `data` axes; without axes it is flat."""
+    """The `axes` of a run's mesh with their sizes, the outermost first, or none for a flat one; `data` and `sharded` are as in the mesh."""
 
     axes: tuple[tuple[str, int], ...] = ()
     data: tuple[str, ...] = (DATA,)
+    sharded: tuple[str, ...] = ()
 
     @property
     def flat(self) -> bool:
@@ -34,7 +35,7 @@ class MeshShape:
     @property
     def whole(self) -> bool:
         """True if no axis has the parts of a model."""
-        return all(name in self.data for name, size in self.axes if size > 1)
+        return all(name in self.data and name not in self.sharded for name, size in self.axes if size > 1)
 
     def workers(self, used: Callable[[int], int], available: int) -> int:
         """The number of workers on the mesh, of the `available` ones; `used` are those that a strategy uses of replicas.
@@ -43,7 +44,7 @@ class MeshShape:
         """
         if self.flat:
             return used(available)
-        replicas = prod(size for name, size in self.axes if name in self.data)
+        replicas = prod(size for name, size in self.axes if name in self.data and name not in self.sharded)
         if used(replicas) != replicas:
             raise CompositionError(
                 f"The strategy uses {used(replicas)} of the {replicas} replicas that the mesh has: give its data axes sizes that it uses."
@@ -52,7 +53,7 @@ class MeshShape:
 
     def mesh(self, members: Sequence[str], seed: int) -> WorkerMesh:
         """The mesh of these workers."""
-        return WorkerMesh.flat(members, seed) if self.flat else WorkerMesh(self.axes, tuple(members), seed, self.data)
+        return WorkerMesh.flat(members, seed) if self.flat else WorkerMesh(self.axes, tuple(members), seed, self.data, self.sharded)
 
 
 FLAT = MeshShape()
@@ -62,8 +63,9 @@ FLAT = MeshShape()
 class WorkerMesh:
     """Named axes, each with its size, over the `members`: their ranks are coordinates in row-major order, the last axis the fastest.
 
-    Along the axes `data` are replicas: workers that differ in these alone hold the same part of the model, and compute on other samples.
-    Along the others are the parts of one model. `seed` is the run's. Raises CompositionError for axes that do not fit the members.
+    Along the axes `data` workers compute on different samples, and have replicas of what they hold, unless the axis is `sharded` too: there
+    are the parts of one model, as along the axes that are not `data`. `seed` is the run's. Raises CompositionError for axes that do not fit
+    the members.
 
     Examples:
         >>> mesh = WorkerMesh((("data", 2), ("stage", 2)), ("worker/0", "worker/1", "worker/2", "worker/3"))
@@ -75,6 +77,7 @@ class WorkerMesh:
     members: tuple[str, ...]
     seed: int = 0
     data: tuple[str, ...] = (DATA,)
+    sharded: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         given = f"WorkerMesh(axes={self.axes!r})"
@@ -105,7 +108,12 @@ class WorkerMesh:
     @property
     def cut(self) -> tuple[str, ...]:
         """The axes along which are the parts of a model."""
-        return tuple(name for name, size in self.axes if name not in self.data and size > 1)
+        return tuple(name for name, size in self.axes if size > 1 and (name not in self.data or name in self.sharded))
+
+    @property
+    def replicated(self) -> tuple[str, ...]:
+        """The axes along which are replicas."""
+        return tuple(name for name in self.data if name not in self.sharded)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -145,8 +153,16 @@ class WorkerMesh:
         return self.group(member, *self.names)
 
     def replicas(self, member: str) -> Group:
-        """The workers that hold the same part of the model: those that exchange it, and among whom the samples are divided."""
-        return self.group(member, *(name for name in self.names if name in self.data))
+        """The workers that hold the same part of the model: those that exchange it."""
+        return self.group(member, *self.replicated)
+
+    def shares(self, member: str) -> Group:
+        """The workers among whom the samples are divided, and over whom means are."""
+        return self.group(member, *self.data)
+
+    def twins(self, member: str) -> Group:
+        """The workers that compute on the same samples as `member`: one of them counts these."""
+        return self.group(member, *(name for name in self.names if name not in self.data))
 
     def replica(self, member: str) -> Group:
         """The workers that hold the parts of one model with `member`: those over whom its norms are, and without whom it is lost."""

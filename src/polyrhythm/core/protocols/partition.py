@@ -34,6 +34,9 @@ class LocalParts(Protocol):
     def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's."""
 
+    def complete(self) -> None:
+        """Complete the gradients of this worker's parts: the optimizer's step begins."""
+
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies on the CPU of the whole model's parameters and buffers, at the first worker of its replica; none at the others.
 
@@ -70,6 +73,9 @@ class Undivided:
 
     def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Leave them as they are."""
+
+    def complete(self) -> None:
+        """They are complete."""
 
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies of them."""

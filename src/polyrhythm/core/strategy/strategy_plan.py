@@ -86,7 +86,7 @@ class StrategyPlan:
         """
         used = shape.workers(strategy.workers, len(locations))
         mesh = shape.mesh(tuple(members)[:used] or workers(used), seed)
-        parts = mesh.groups(*mesh.data)
+        parts = mesh.groups(*mesh.replicated)
         strategy.check(parts[0].size)
         began = () if before is None else before.began
         first, of_parts = 0, list[tuple[PlannedExchange, ...]]()
@@ -102,7 +102,7 @@ class StrategyPlan:
         """The plan as `member` sees it: its exchanges are those of its part of the model."""
         if len(self.of_parts) < 2:
             return self
-        groups = self.mesh.groups(*self.mesh.data)
+        groups = self.mesh.groups(*self.mesh.replicated)
         own = next(k for k, group in enumerate(groups) if member in group.members)
         return replace(self, exchanges=self.of_parts[own])
 
@@ -175,6 +175,6 @@ def _planned(strategy: Strategy, part: _Part, mesh: WorkerMesh) -> tuple[Planned
     for number, (selection, exchange) in enumerate(strategy.exchanges):
         first = part.earlier[number].first if part.earlier else first
         participants = Participants(part.group.name, part.group.members, here, mesh.seed, first, part.began)
-        planned.append(PlannedExchange(number, selection, exchange, mesh.data, exchange.among(participants), first))
+        planned.append(PlannedExchange(number, selection, exchange, mesh.replicated, exchange.among(participants), first))
         first += len(planned[-1].plan.servers)
     return tuple(planned)

@@ -14,13 +14,16 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.layout import Layout
 from polyrhythm.partition.mesh import Mesh
+from polyrhythm.partition.zero.zero import Zero
 
-Strategies = str | Strategy | Mapping[str, str | Strategy]
-"""One strategy among all replicas, or one for each data axis."""
+Strategies = str | Strategy | Zero | Mapping[str, str | Strategy | Zero]
+"""One strategy among all replicas, or one for each data axis; `Zero` for replicas that share their state."""
 
 
-def given_partition(mesh: Mesh | None, cut: Cut | None, workers: object) -> tuple[Partition, object]:
+def given_partition(mesh: Mesh | None, cut: Cut | None, strategy: Strategies, workers: object) -> tuple[Partition, object]:
     """The partition, and the number of workers: that of the mesh, if there is one. Raises CompositionError where they do not fit."""
+    if mesh is None and isinstance(strategy, Zero):
+        mesh, workers = Mesh(dp=-1), 2 if workers is None else workers
     if mesh is None:
         if cut is not None:
             raise CompositionError("A cut divides along the axes of a mesh: give mesh=pr.Mesh(dp=2, tp=2), or leave the cut out.")
@@ -31,7 +34,20 @@ def given_partition(mesh: Mesh | None, cut: Cut | None, workers: object) -> tupl
         raise CompositionError(f"workers={workers!r} is no number of workers, and {mesh!r} has a fixed one: leave workers out.")
     if (number := workers or mesh.workers) is None:
         raise CompositionError(f"{mesh!r} has as many workers as there are: say how many, with workers=8.")
-    return Layout(mesh.sized(number), Cut() if cut is None else cut), number
+    chosen = Cut() if cut is None else cut
+    return Layout(mesh.sized(number), chosen, _zero(strategy, [name for name in mesh.names if name not in chosen.axes])), number
+
+
+def _zero(strategy: Strategies, data: list[str]) -> dict[str, Zero]:
+    """The axes along which replicas share their state."""
+    if isinstance(strategy, Zero):
+        if len(data) != 1:
+            raise CompositionError(
+                f"{strategy!r} is for one axis of replicas, and there are {', '.join(data) or 'none'}: name it, as a dict."
+            )
+        return {data[0]: strategy}
+    given = strategy.items() if isinstance(strategy, Mapping) else ()
+    return {name: each for name, each in given if isinstance(each, Zero)}
 
 
 def given_strategy(strategy: Strategies, partition: Partition) -> Strategy:
@@ -39,6 +55,8 @@ def given_strategy(strategy: Strategies, partition: Partition) -> Strategy:
 
     Raises CompositionError for axes that are no data axes, or that are left out.
     """
+    if isinstance(strategy, Zero):
+        return _named(systems.resolve("allreduce"), repr(strategy))
     if not isinstance(strategy, Mapping):
         return systems.resolve(strategy)
     sizes = {name: size for name, size in partition.shape.axes if name in partition.shape.data}
@@ -50,8 +68,14 @@ def given_strategy(strategy: Strategies, partition: Partition) -> Strategy:
             f"strategy= has {said}: give one strategy for each data axis, {', '.join(sizes) or 'of which the mesh has none'}, or a single "
             "one for all."
         )
-    chosen = {name: systems.resolve(strategy[name]) for name in sizes if name in strategy}
-    return _nested(chosen, sizes)
+    chosen = {name: systems.resolve(each) for name in sizes if not isinstance(each := strategy.get(name, "allreduce"), Zero)}
+    found = _nested(chosen, sizes) if chosen else systems.resolve("allreduce")
+    shared = [f"{name}: {each!r}" for name, each in strategy.items() if isinstance(each, Zero)]
+    return _named(found, ", ".join([*([found.name] if chosen else []), *shared])) if shared else found
+
+
+def _named(strategy: Strategy, name: str) -> Strategy:
+    return Strategy(exchange=strategy.exchange, selected=strategy.selected, shuffle=strategy.shuffle, buffers=strategy.buffers, name=name)
 
 
 def _nested(chosen: Mapping[str, Strategy], sizes: Mapping[str, int]) -> Strategy:

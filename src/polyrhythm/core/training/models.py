@@ -204,7 +204,7 @@ class Models:
         self.evaluation.look()  # before the buffers are settled
         for keeper in self.keepers.values():
             keeper.renew()
-        if self.strategy.buffers.averaged and self.group.size > 1:
+        if self.strategy.buffers.averaged and self.plan.mesh.shares(self.context.port.name).size > 1:
             self._average_buffers()
         return self.evaluation.finish()
 
@@ -224,7 +224,8 @@ class Models:
         own = [b for model in self.modules.values() for b in model.buffers() if b.is_floating_point() and b.numel()]
         if own:
             values = [buffer.detach().cpu().contiguous().clone() for buffer in own]
-            for buffer, mean in zip(own, self.context.perform(average(self.context.port, self.group, values)), strict=True):
+            shares = self.plan.mesh.shares(self.context.port.name)
+            for buffer, mean in zip(own, self.context.perform(average(self.context.port, shares, values)), strict=True):
                 with torch.no_grad():
                     buffer.copy_(mean)
 

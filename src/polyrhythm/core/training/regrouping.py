@@ -131,7 +131,7 @@ class Regrouping:
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Continue among the workers of `plan`."""
         self.place(plan)
-        group, replicas = plan.mesh.world(self.context.port.name), plan.mesh.replicas(self.context.port.name)
+        group, replicas = plan.mesh.world(self.context.port.name), plan.mesh.shares(self.context.port.name)
         if self.begins and not handed.own:
             self.state.hand(handed.state)
         self.models.regroup(plan, handed)

@@ -87,7 +87,7 @@ def run(
     millions of events. If stderr is a terminal, a progress line is shown. Raises PolyrhythmErrors only, and KeyboardInterrupt.
     """
     refuse_while_imported("pr.run")
-    partition, number = given_partition(mesh, cut, workers)
+    partition, number = given_partition(mesh, cut, strategy, workers)
     chosen = given_strategy(strategy, partition)
     with stops_reported(), progress(1, wanted=True) as begin:
         watch = begin(chosen.name)

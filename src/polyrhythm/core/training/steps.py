@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 
@@ -29,6 +29,8 @@ class Steps:
         self.tables = tables
         self.state = state
         self.data: Data
+        self.complete: Callable[[], None] = lambda: None
+        """Called when a step begins, before its gradients are used."""
         self.drawn = 0
         self.finished = False
         self.completed = 0
@@ -63,6 +65,7 @@ class Steps:
             self.refuse_if_finished()
         if not models.checked:
             models.check()
+        self.complete()
         if position.spare:
             self._discard()  # the batch was yielded for the loop alone
             return

@@ -201,7 +201,7 @@ def departure(own: Worker) -> Message:
 def conclusion(own: Worker) -> Message:
     """A worker's result: counts, metrics, and from worker 0 the final weights. Of a model in parts its first worker has the samples."""
     own.finish()
-    weights = own.weights() if own.replica == 0 else {}
+    weights = own.weights() if own.has_result else {}
     text = encoded({"names": list(weights), "metrics": own.metrics}).decode()
-    samples = float(own.samples) if own.has_first_part else 0.0
+    samples = float(own.samples) if own.counts_samples else 0.0
     return Message("result", (float(own.clock), samples, own.seconds_aside), text, tuple(weights.values()))

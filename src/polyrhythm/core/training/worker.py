@@ -69,6 +69,7 @@ class Worker(ObservedWorker):
         self._local = partition.at(context, plan.mesh)
         parts = assembled(context, plan, chosen, WorkerHooks(self._place, self._between, self.count))
         self._models, self._tables, self._state, self._steps = parts.models, parts.tables, parts.state, parts.steps
+        self._steps.complete = self._local.complete
         self._together, self._data, self._checkpointing, self._crew = parts.together, parts.data, parts.checkpointing, parts.crew
         if not crew.fixed and self._group.is_first:  # the others have the same code
             self._state.position.repeated = warn_of_plain_epochs
@@ -76,10 +77,11 @@ class Worker(ObservedWorker):
     def _place(self, plan: StrategyPlan) -> None:
         """Take the ranks and the groups of this worker from the plan."""
         name = self._context.port.name
-        self._group, replicas = plan.mesh.world(name), plan.mesh.replicas(name)
+        self._group, replicas = plan.mesh.world(name), plan.mesh.shares(name)
         self.rank, self.workers = self._group.rank, self._group.size
         self.replica, self.replicas = replicas.rank, replicas.size
-        self.has_first_part = plan.mesh.replica(name).is_first
+        self.counts_samples = plan.mesh.twins(name).is_first
+        self.has_result = plan.mesh.replicas(name).is_first
 
     def attach(
         self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None, name: str | None = None

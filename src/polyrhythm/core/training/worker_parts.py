@@ -60,7 +60,7 @@ def present(crew: ChangingCrew, models: Models) -> View:
 def assembled(context: WorkerContext, plan: StrategyPlan, chosen: CheckpointPlan, hooks: WorkerHooks) -> WorkerParts:
     """The parts of the worker of `context` among those of `plan`, with the checkpoints that were `chosen`."""
     mesh, strategy, name = plan.mesh, plan.strategy, context.port.name
-    group, replicas = mesh.world(name), mesh.replicas(name)
+    group, replicas = mesh.world(name), mesh.shares(name)
     models = Models(plan, context, chosen.began)
     tables = Tables(plan, context, models)
     state = WorkerState(context, models.replicas, tables.states, chosen, group, hooks.between)
