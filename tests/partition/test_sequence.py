@@ -320,7 +320,8 @@ def test_what_cannot_be_divided_is_refused_with_a_remedy() -> None:
     assert "leave it out" in TokenColumns(tokens, Columns("cp", gathered=True)).refusal(linear, place)
     assert "leave it out" in TokenRows(tokens, Rows("cp", whole_input=True)).refusal(linear, place)
     assert "Consecutive()" in TokenColumns(Tokens(8, "cp", HeadTail()), Columns("cp")).refusal(linear, place)
-    assert "statistics" in Tokenwise(tokens).refusal(nn.BatchNorm1d(4), place)
+    assert "a style of its own" in Tokenwise(tokens).refusal(nn.BatchNorm1d(4), place)
+    assert "a style for 1" in Tokenwise(tokens).refusal(nn.Sequential(nn.Linear(4, 4), DotProductAttention()), place)
     with pytest.raises(ValueError, match="the cut is for 8"):
         tokens.part(torch.zeros(7), place.axis("cp"), 0)
     ring = RingAttention(tokens).local(DotProductAttention(), "", place)

@@ -52,7 +52,8 @@ class EqualWeights:
         """A sentence about a module of these kinds within it for which there is no style; "" if all have one."""
         for name, each in module.named_modules():
             if isinstance(each, kinds) and not any(name and not style.refusal(each, place) for style in self.inside):
-                return f"{name or 'It'} is a {type(each).__name__}, which needs what other ranks have: give inside=(...) a style for it."
+                remedy = f"give inside=(...) a style for {name}" if name else "give it a style of its own"
+                return f"{name or 'This'} is a {type(each).__name__}, which needs what other ranks have: {remedy}."
         return ""
 
     def _asking(self, module: nn.Module, place: Place) -> Iterator[tuple[str, Style]]:
