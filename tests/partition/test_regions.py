@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis_of_one import AxisOfOne
@@ -199,3 +200,32 @@ def test_activations_of_different_parts_of_a_cube_do_not_meet() -> None:
     for order in ("symbols", "numbers"):
         with pytest.raises(CompositionError, match="register layers in the order in which they are applied"):
             Cube().local(Crossed(order), "", place)(torch.zeros(8, dtype=torch.int64))
+
+
+class Again(nn.Module):
+    """A part whose forward pass may be done again in the backward pass."""
+
+    def __init__(self, again: bool) -> None:
+        super().__init__()
+        self.part, self.last, self.again = Hybrid(), nn.Linear(3, 2), again
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.last(checkpoint(self.part, x, use_reentrant=False) if self.again else self.part(x))
+        return y
+
+
+@pytest.mark.parametrize("style", [{"": Summa()}, {"part.drop": DropByPlace()}])
+def test_a_pass_that_is_done_again_drops_the_same(style: dict[str, Any]) -> None:
+    """Two passes are under way at once, as in a pipeline."""
+
+    def gradients(again: bool) -> list[Tensor]:
+        torch.manual_seed(0)
+        model = Again(again)
+        model = style[""].local(model, "", ALONE) if "" in style else divide(model, style, ALONE)
+        losses = [model(torch.full((4, 6), float(step + 1))).square().mean() for step in range(2)]
+        for loss in losses:
+            loss.backward()
+        return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+    for mine, theirs in zip(gradients(True), gradients(False), strict=True):
+        close(mine, theirs)

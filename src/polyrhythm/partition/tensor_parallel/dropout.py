@@ -18,26 +18,42 @@ from polyrhythm.partition.piece import Piece
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.random_numbers import Stream
 
+_IN_FLIGHT = 4096
+"""Masks whose numbers are known for a pass that is done again."""
+
 
 class PlacedDropout(nn.Module):
     """`nn.Dropout` whose mask is drawn from the stream `name` by the places that `place_of` gives for an activation.
 
-    `calls` is the number of masks drawn: what runs a forward pass again for its gradients must put it back.
+    `calls` is the number of masks drawn. A forward pass that is done again for its gradients has the state of torch's generator of the
+    first time, and so the same mask again.
     """
 
     def __init__(self, p: float, name: str, seed: int, place_of: Callable[[Tensor], Piece]) -> None:
         super().__init__()
         self.p, self.calls = p, 0
         self._name, self._seed, self._place_of = name, seed, place_of
+        self._numbers: dict[float, int] = {}
 
     def forward(self, value: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return value
-        piece = self._place_of(value)
-        stream = Stream(self._seed, self._name, self.calls)
-        self.calls += 1
-        drawn = torch.empty(piece.shape, device="meta") if value.is_meta else stream.uniform(piece).to(value.device)
+        piece, number = self._place_of(value), self._number()
+        if value.is_meta:
+            drawn = torch.empty(piece.shape, device="meta")
+        else:
+            drawn = Stream(self._seed, self._name, number).uniform(piece).to(value.device)
         return value * (drawn >= self.p).to(value.dtype) / max(1 - self.p, torch.finfo(value.dtype).tiny)
+
+    def _number(self) -> int:
+        """The number of this mask: that of an earlier one where torch's generator has been put back to its state then."""
+        ticket = torch.randint(2**62, (), device="cpu").item()
+        if ticket not in self._numbers:
+            self._numbers[ticket] = self.calls
+            self.calls += 1
+        if len(self._numbers) > _IN_FLIGHT:
+            del self._numbers[next(iter(self._numbers))]
+        return self._numbers[ticket]
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
