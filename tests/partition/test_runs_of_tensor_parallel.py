@@ -67,3 +67,9 @@ def test_a_run_with_divided_products_trains_as_one_with_whole_models(name: str) 
     assert list(run.weights) == list(whole().weights)
     for key, value in run.weights.items():
         torch.testing.assert_close(value, whole().weights[key], rtol=1e-4, atol=1e-5)
+
+
+def test_real_processes_and_virtual_time_give_the_same_with_regions() -> None:
+    sizes, names = CUTS["two of them"]
+    runs = [pr.run(train, mesh=pr.Mesh(**sizes, dp=1), cut=pr.Cut(DROP | names), on=on) for on in (pr.Simulator(), pr.Processes())]
+    assert runs[0].summary.weights_sha256 == runs[1].summary.weights_sha256
