@@ -15,6 +15,7 @@ import polyrhythm as pr
 from polyrhythm import systems
 from polyrhythm.core.protocols.partition import divided_over
 from polyrhythm.errors import CompositionError
+from polyrhythm.partition.pipeline import Pipelined
 from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
 from polyrhythm.partition.zero import Zero
 
@@ -161,3 +162,51 @@ def test_replicas_that_share_their_state_train_as_with_an_all_reduce(stage: int,
     reference = pr.run(train, mesh=flat, strategy={**strategy, "dp": "allreduce"}, on=pr.Simulator())
     assert sharded.summary.samples == reference.summary.samples
     close(sharded.weights, reference.weights)
+
+
+class Chain(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(10, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 12), nn.Tanh(), nn.Linear(12, 4))
+
+
+def train_by_steps(worker: pr.Worker) -> None:
+    model = Chain()
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    model, optimizer = worker.attach(model, optimizer, loss=F.cross_entropy)
+    loss = torch.zeros(())
+    for _ in worker.epochs(2):
+        for x, y in worker.batches(samples(), batch_size=12):
+            optimizer.zero_grad()
+            loss = worker.train_step(x, y)
+            optimizer.step()
+    worker.report(loss=loss)
+
+
+@pytest.mark.parametrize("on", [pr.Simulator(), pr.Processes()])
+@pytest.mark.parametrize(
+    ("mesh", "names", "strategy"),
+    [
+        (pr.Mesh(pp=3), {}, {}),
+        (pr.Mesh(dp=2, pp=2), {}, {"dp": "local-sgd"}),
+        (pr.Mesh(dp=2, pp=2), {}, {"dp": Zero(2)}),
+        (pr.Mesh(dp=2, pp=2, tp=2), {"2": Columns(), "4": Rows()}, {"dp": Zero(1)}),
+        (pr.Mesh(site=2, dp=1, pp=2), {}, {"site": "diloco", "dp": "allreduce"}),
+    ],
+)
+def test_stages_train_as_whole_models(on: Any, mesh: pr.Mesh, names: Any, strategy: Any) -> None:
+    if on.kind == "processes" and len(mesh.axes) == 3:
+        mesh = pr.Mesh(dp=2, pp=2)
+        names, strategy = {}, {"dp": "allreduce"}
+    cut = pr.Cut(names, pipeline=Pipelined(micro_batches=3))
+    run = pr.run(train_by_steps, mesh=mesh, cut=cut, strategy=strategy or "allreduce", on=on)
+    data = {name: size for name, size in mesh.axes if name in ("dp", "site")} or {"dp": 1}
+    plain = {name: "allreduce" if isinstance(each, Zero) else each for name, each in strategy.items()}
+    whole = pr.run(train_by_steps, mesh=pr.Mesh(**data), strategy=plain or "allreduce", on=pr.Simulator())
+    close(run.weights, whole.weights)
+    assert run.summary.samples == whole.summary.samples
+    assert run.summary.final["loss"] == pytest.approx(whole.summary.final["loss"], rel=1e-4)
+
+
+def test_stages_need_a_loss() -> None:
+    with pytest.raises(CompositionError, match="the last one computes the loss"):
+        pr.run(train, mesh=pr.Mesh(pp=2), cut=pr.Cut(pipeline=Pipelined()), on=pr.Simulator())

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.partition.pipeline.pipelined import Pipelined
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.style import Style
 
@@ -20,7 +21,8 @@ class Cut:
     """Divide the modules whose names match a pattern of `names`, each in its style: `Cut({"*.up": Columns(), "*.down": Rows()})`.
 
     Patterns are those of file names, `*` for any text; the first that matches counts, and what is inside of a divided module is the style's
-    matter. Modules that none matches are the same at all workers along the axes that divide others.
+    matter. Modules that none matches are the same at all workers along the axes that divide others. `pipeline` divides the steps of the
+    whole model among stages; the training function then calls `worker.train_step`.
 
     Examples:
         >>> from polyrhythm.partition.tensor_parallel.columns import Columns
@@ -29,11 +31,13 @@ class Cut:
     """
 
     names: Mapping[str, Style] = field(default_factory=dict)
+    pipeline: Pipelined | None = None
 
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes along which it divides."""
-        return tuple(dict.fromkeys(axis for style in self.names.values() for axis in style.along))
+        along = [axis for style in self.names.values() for axis in style.along]
+        return tuple(dict.fromkeys([*along, *(self.pipeline.along if self.pipeline else ())]))
 
     def apply(self, model: nn.Module, place: Place) -> None:
         """Replace the modules of `model` by those of the rank at `place`.

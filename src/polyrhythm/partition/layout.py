@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +12,13 @@ from torch import Tensor, nn
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.mesh import MeshShape, WorkerMesh
+from polyrhythm.core.protocols.partition import no_loss, train_step
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.axis_of_one import AxisOfOne
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.mesh import Mesh
+from polyrhythm.partition.pipeline.objective import Objective
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.port_axis import NoLedger, PortAxis
 from polyrhythm.partition.whole_state import gathered
@@ -66,22 +69,46 @@ class PartsOfWorker:
     def __init__(self, layout: Layout, place: Place, replica: Group, desk: Desk) -> None:
         self._layout, self._place, self._replica, self._desk = layout, place, replica, desk
         self._stages: list[Stage] = []
+        self._step: Callable[[Any, Any], Tensor] | None = None
+        self._names: list[str] = []
 
-    def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Any) -> None:
         """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's.
 
         Raises CompositionError for an optimizer that has taken steps: its state is of the whole parameters.
         """
         if optimizer.state:
             raise CompositionError("The optimizer has taken steps, and its state is of whole parameters: attach a new one.")
+        self._names += model.state_dict()
         self._begin_alike(model)
         self._layout.cut.apply(model, self._place)
         self._replace(optimizer, self._place.made)
+        self._step = self._stepped(model, optimizer, loss)
         for name, zero in self._layout.zero.items():
             if self._place.axis(name).size > 1:
                 stages, shards = zero.shard(model, self._place.axis(name))
                 self._stages.extend(stages)
                 self._replace(optimizer, lambda each, shards=shards: shards.get(id(each)))  # type: ignore[misc]
+
+    def _stepped(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Any) -> Callable[[Any, Any], Tensor] | None:
+        pipeline = self._layout.cut.pipeline
+        if pipeline is None:
+            return None if loss is None else train_step(model, loss)
+        if loss is None:
+            raise CompositionError(
+                "The model is cut into stages, and the last one computes the loss: give worker.attach(model, optimizer, loss=function), "
+                "and call worker.train_step(inputs, targets) in the place of the forward and the backward pass."
+            )
+        made = pipeline.local(model, self._place, loss if isinstance(loss, Objective) else Objective(loss))
+        kept = {id(parameter) for parameter in model.parameters()}
+        self._replace(optimizer, lambda each: each if id(each) in kept else None)
+        return made.step
+
+    def train_step(self, inputs: Any, targets: Any) -> Tensor:
+        """Add the gradients of a batch to the parameters, and return its loss. Raises WorkloadError where no loss was given."""
+        if self._step is None:
+            raise no_loss()
+        return self._step(inputs, targets)
 
     def _begin_alike(self, model: nn.Module) -> None:
         """Give the workers with the parts of one model the weights of the first of them."""
@@ -104,4 +131,6 @@ class PartsOfWorker:
 
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies on the CPU of the whole model's parameters and buffers, at the first worker of its replica; none at the others."""
-        return gathered(state, self._replica, self._desk)
+        found = gathered(state, self._replica, self._desk)
+        order = {name: place for place, name in enumerate(self._names)}
+        return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))

@@ -15,7 +15,7 @@ from polyrhythm.partition.placement import placement_of
 from polyrhythm.process_group.messages.calls import IssuedCall
 from polyrhythm.process_group.messages.desk import Desk
 
-_TOPIC = "whole"
+_TOPIC, _DONE = "whole", "whole/done"
 
 
 def gathered(state: Mapping[str, Tensor], replica: Group, desk: Desk) -> dict[str, Tensor]:
@@ -39,12 +39,14 @@ def gathered(state: Mapping[str, Tensor], replica: Group, desk: Desk) -> dict[st
 async def _send(pieces: Mapping[str, Piece], own: Mapping[str, Tensor], replica: Group, desk: Desk) -> None:
     text = msgspec.json.encode({name: (piece.whole, piece.spans) for name, piece in pieces.items()}).decode()
     await desk.port.send(replica.first, Message(_TOPIC, text=text, tensors=tuple(own.values())))
+    await desk.port.receive(_DONE, replica.first)  # a worker that has ended would be waited for in vain
 
 
 async def _receive(member: str, desk: Desk) -> tuple[dict[str, Piece], dict[str, Tensor]]:
     delivery = await desk.port.receive(_TOPIC, member)
     assert delivery is not None, "it is waited for without a limit"
     message = delivery.message
+    await desk.port.send(member, Message(_DONE))
     described = msgspec.json.decode(message.text, type=dict[str, tuple[tuple[int, ...], tuple[tuple[tuple[int, int], ...], ...]]])
     pieces = {name: Piece(*each) for name, each in described.items()}
     return pieces, dict(zip(pieces, message.tensors, strict=True))

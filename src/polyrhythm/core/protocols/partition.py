@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.mesh import FLAT, MeshShape, WorkerMesh
+from polyrhythm.errors import WorkloadError
 
+Loss = Callable[[Any, Any], Tensor]
+"""The mean loss of a batch from outputs and targets."""
 _DIVIDED = "_polyrhythm_divided_over"
 
 
@@ -31,8 +34,11 @@ def divided_over(parameter: Tensor) -> tuple[str, ...]:
 class LocalParts(Protocol):
     """The parts of models that one worker holds."""
 
-    def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's."""
+    def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Loss | None) -> None:
+        """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's; `loss` is its mean loss."""
+
+    def train_step(self, inputs: Any, targets: Any) -> Tensor:
+        """Add the gradients of a batch to the parameters, and return its loss. Raises WorkloadError where no loss was given."""
 
     def complete(self) -> None:
         """Complete the gradients of this worker's parts: the optimizer's step begins."""
@@ -71,8 +77,18 @@ WHOLE = WholeModel()
 class Undivided:
     """A worker's side where nothing is divided."""
 
-    def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self) -> None:
+        self._step: Callable[[Any, Any], Tensor] | None = None
+
+    def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Loss | None) -> None:
         """Leave them as they are."""
+        self._step = None if loss is None else train_step(model, loss)
+
+    def train_step(self, inputs: Any, targets: Any) -> Tensor:
+        """The forward and the backward pass."""
+        if self._step is None:
+            raise no_loss()
+        return self._step(inputs, targets)
 
     def complete(self) -> None:
         """They are complete."""
@@ -80,3 +96,23 @@ class Undivided:
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies of them."""
         return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
+
+
+def train_step(model: nn.Module, loss: Any) -> Callable[[Any, Any], Tensor]:
+    """The forward and the backward pass of `model` by a mean loss, or an object that has one as its `loss`."""
+    function: Loss = getattr(loss, "loss", loss)
+
+    def step(inputs: Any, targets: Any) -> Tensor:
+        found = function(model(inputs), targets)
+        found.backward()  # type: ignore[no-untyped-call]
+        return found.detach()
+
+    return step
+
+
+def no_loss() -> WorkloadError:
+    """The error of `train_step` without a loss."""
+    return WorkloadError(
+        "worker.train_step computes a loss that it was not given: give it, worker.attach(model, optimizer, loss=function), a function of "
+        "outputs and targets."
+    )

@@ -15,7 +15,7 @@ from polyrhythm.core.catalogue import DenseRows
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import WorkerContext
-from polyrhythm.core.protocols.partition import WHOLE, Partition
+from polyrhythm.core.protocols.partition import WHOLE, Loss, Partition
 from polyrhythm.core.protocols.row_kind import RowKind
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.tables.shape import TableShape
@@ -84,7 +84,13 @@ class Worker(ObservedWorker):
         self.has_result = plan.mesh.replicas(name).is_first
 
     def attach(
-        self, model: Model, optimizer: Optimizer, *, clip_norm: float | None = None, name: str | None = None
+        self,
+        model: Model,
+        optimizer: Optimizer,
+        *,
+        clip_norm: float | None = None,
+        name: str | None = None,
+        loss: Loss | None = None,
     ) -> tuple[Model, Optimizer]:
         """Make `optimizer.step()` exchange by the strategy, and give every worker the weights of worker 0.
 
@@ -93,13 +99,16 @@ class Worker(ObservedWorker):
         without a gradient at every worker keeps none if the codec sends gradients unchanged; otherwise it counts as zero. Frozen parameters
         and buffers are copied from worker 0 and not exchanged; the strategy's `buffers` say what becomes of buffers in the end.
 
+        Where a mesh divides the model, its modules and the optimizer's parameters are replaced by this worker's. `loss` is a function of
+        outputs and targets that gives the mean over a batch, for `train_step`.
+
         May be called again before the first step, for another model or another optimizer of the same model. `name` is then the prefix of
         its weights in the result; by default the number of the call. Every trainable parameter must be in one of the optimizers. Raises
         CompositionError for a model or optimizer that the strategy does not support, WorkloadError when training has started.
         """
         self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
         refuse_attached(model, optimizer, name)
-        self._local.localize(model, optimizer)
+        self._local.localize(model, optimizer, loss)
         self._state.expect_replica()
         attach_whole(self._models, model, optimizer, norm_bound(clip_norm), name, self._steps.train)
         if self._state.resume_replica() and self._strategy.shares_memory:
@@ -107,6 +116,14 @@ class Worker(ObservedWorker):
             self._crew.uninterrupted(self._models.replicas[-1].wait_for_memory) if self._context.port.changed else self.barrier()
         self._checkpointing.last = max(self._checkpointing.last, self.clock)
         return model, optimizer
+
+    def train_step(self, inputs: Any, targets: Any) -> Tensor:
+        """Add the gradients of a batch to the parameters, by the `loss` that was given at attaching, and return its mean loss.
+
+        It is the forward and the backward pass on every mesh, also where the model is cut into stages, whose workers all call it with the
+        same batch; zero the gradients before, and step after it. Raises WorkloadError without a loss.
+        """
+        return self._local.train_step(inputs, targets)
 
     def constrain(self, function: Callable[[Any], object], model: nn.Module | None = None) -> None:
         """Have weights satisfy something after every update: `worker.constrain(clip)`, where `clip(model)` writes to the parameters.
