@@ -14,9 +14,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.partition.convolution import Image, SpatialConv, SpatialMean, SpatialNorm, SpatialPool, WholeImages, spatial_cut
+from polyrhythm.partition.convolution import (
+    Image,
+    SpatialConv,
+    SpatialDropout,
+    SpatialMean,
+    SpatialNorm,
+    SpatialPool,
+    WholeImages,
+    spatial_cut,
+)
 from polyrhythm.partition.convolution.window import Window
 from polyrhythm.partition.place import Place
+from polyrhythm.partition.tensor_parallel.dropout import DropByPlace
 
 from .ranks import close, on_ranks
 from .styled import counted, divide, put_together, trained
@@ -290,6 +300,7 @@ class Hidden(nn.Module):
         (lambda x: x.flip(3), "flip"),
         (lambda x: torch.cat([x, x], 2), "cat"),
         (nn.GroupNorm(1, 3), "GroupNorm"),
+        (nn.Dropout2d(0.2), "Dropout2d"),
         (nn.ConvTranspose2d(3, 3, 3), "ConvTranspose2d"),
         (nn.LocalResponseNorm(2), "LocalResponseNorm|aten"),
     ],
@@ -300,7 +311,7 @@ def test_a_cut_sees_what_a_model_does_between_its_modules(hidden: Any, why: str)
 
 
 def test_a_cut_lets_elementwise_operations_pass_and_knows_where_images_end() -> None:
-    for hidden in (F.gelu, nn.Dropout(0.2), nn.SiLU(), lambda x: torch.cat([x, 2 * x], 1), nn.AdaptiveAvgPool2d(3)):
+    for hidden in (F.gelu, nn.SiLU(), lambda x: torch.cat([x, 2 * x], 1), nn.AdaptiveAvgPool2d(3)):
         assert len(spatial_cut(Hidden(hidden), (1, 3, 12, 12))) == 2
     assert isinstance(spatial_cut(Hidden(nn.AdaptiveAvgPool2d(3)), (1, 3, 12, 12))["hidden"], WholeImages)
     with pytest.raises(CompositionError, match="never end"):
@@ -309,3 +320,21 @@ def test_a_cut_lets_elementwise_operations_pass_and_knows_where_images_end() -> 
     twice = nn.Sequential(shared, shared, nn.Flatten())
     with pytest.raises(CompositionError, match="two sizes"):
         spatial_cut(twice, (1, 3, 12, 12))
+
+
+def test_a_dropout_on_parts_of_images_is_that_of_one_device() -> None:
+    image, drop = Image(7, 5), nn.Dropout(0.4)
+    assert isinstance(spatial_cut(Hidden(nn.Dropout(0.2)), (1, 3, 12, 12))["hidden"], SpatialDropout)
+    assert "nn.Dropout" in SpatialDropout(image).refusal(nn.Dropout2d(), counted({"h": 1, "w": 1}, {"h": 0, "w": 0}))
+    value = images(7, 5)
+
+    def program(place: Place, rank: int) -> Any:
+        local = SpatialDropout(image).local(nn.Dropout(0.4), "drop", place)
+        return [image.join(local(image.part(value, place)), place) for _ in range(2)]
+
+    whole = DropByPlace().local(drop, "drop", counted({}, {}))
+    expected = [whole(value) for _ in range(2)]
+    assert 0 < (expected[0] == 0).sum() < value.numel()
+    for found in on_ranks(program, h=3, w=2):
+        for one, other in zip(found, expected, strict=True):
+            close(one, other, 0, 0)

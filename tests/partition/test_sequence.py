@@ -20,6 +20,7 @@ from polyrhythm.partition.sequence import (
     RingAttention,
     RingSelfAttention,
     TokenColumns,
+    TokenDropout,
     TokenRows,
     Tokens,
     Tokenwise,
@@ -27,6 +28,7 @@ from polyrhythm.partition.sequence import (
 )
 from polyrhythm.partition.sequence.blocks import visible
 from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
+from polyrhythm.partition.tensor_parallel.dropout import DropByPlace
 
 from .ranks import close, on_ranks
 from .styled import counted, divide, put_together, trained
@@ -150,6 +152,9 @@ def test_blocks_cover_what_is_seen_and_nothing_else(causal: bool, order: Any) ->
             mine, theirs = (torch.tensor([k for span in each for k in range(*span)]) for each in (own, other))
             seen = torch.full((len(mine), len(theirs)), -torch.inf)
             for block in visible(own, other, causal):
+                masked = block.masked(torch.zeros(seen[block.queries, block.keys].shape))
+                assert (masked == 0).any(0).all(), "each key is seen"
+                assert (masked == 0).any(1).all(), "each query sees one"
                 seen[block.queries, block.keys] = block.masked(torch.zeros(seen[block.queries, block.keys].shape))
             expected = mine[:, None] >= theirs if causal else torch.ones_like(seen, dtype=torch.bool)
             assert torch.equal(seen == 0, expected)
@@ -345,3 +350,19 @@ def test_a_module_with_equal_weights_can_be_moved_to_another_type() -> None:
     local.get_buffer("scale").fill_(5.0)
     assert local(torch.ones(3, dtype=torch.float64)).tolist() == [5.0] * 3
     assert list(local.state_dict()) == ["weight", "scale"]
+
+
+@pytest.mark.parametrize("order", [Consecutive(), HeadTail()])
+def test_a_dropout_on_some_tokens_is_that_of_one_device(order: Any) -> None:
+    tokens, value = Tokens(11, "cp", order), torch.ones(2, 11, 3)
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.4))
+    assert "a style for 1" in Tokenwise(tokens).refusal(model, counted({"cp": 2}, {"cp": 0}))
+
+    def program(place: Place, rank: int) -> Any:
+        local = TokenDropout(tokens).local(nn.Dropout(0.4), "drop", place)
+        return tokens.join(local(tokens.part(value, place.axis("cp"), 1)), place.axis("cp"), 1)
+
+    expected = DropByPlace().local(nn.Dropout(0.4), "drop", counted({}, {}))(value)
+    assert 0 < (expected == 0).sum() < value.numel()
+    for found in on_ranks(program, cp=3):
+        close(found, expected, 0, 0)

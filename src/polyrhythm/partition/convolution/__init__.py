@@ -3,6 +3,7 @@
 from polyrhythm.partition.convolution.channels import Channels
 from polyrhythm.partition.convolution.cut import spatial_cut
 from polyrhythm.partition.convolution.distribution import ImageBatch, Distribution
+from polyrhythm.partition.convolution.dropout import SpatialDropout
 from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages
 from polyrhythm.partition.convolution.entrance import from_whole
 from polyrhythm.partition.convolution.filters import ChannelNorm, StationaryW, StationaryX, StationaryY, WholeChannels, stationary
@@ -23,6 +24,7 @@ __all__ = [
     "LocallyConnected2d",
     "Rates",
     "SpatialConv",
+    "SpatialDropout",
     "SpatialMean",
     "SpatialNorm",
     "SpatialPool",

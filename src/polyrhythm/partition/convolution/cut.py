@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.partition.convolution.dropout import SpatialDropout
 from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages
 from polyrhythm.partition.convolution.image import Image
 from polyrhythm.partition.convolution.locally_connected import LocallyConnected, LocallyConnected2d
@@ -26,7 +28,7 @@ _WINDOWS: dict[type[nn.Module], Callable[[Image], Style]] = {
     nn.AvgPool2d: SpatialPool,
     LocallyConnected2d: LocallyConnected,
 }
-_ON_PARTS = ("detach", "clone", "alias", "native_dropout", "_to_copy", "empty_like", "bernoulli_", "rand_like")
+_ON_PARTS = ("detach", "clone", "alias", "_to_copy", "empty_like")
 """Operations that do the same on parts of images, besides those on single elements."""
 
 
@@ -79,6 +81,10 @@ class _Watch(TorchDispatchMode):
             return SpatialMean(image) if module.output_size in (1, (1, 1)) else WholeImages(image)
         if isinstance(module, nn.Flatten):
             return WholeImages(image)
+        if isinstance(module, _DropoutNd) and not isinstance(module, nn.Dropout):
+            raise CompositionError(f"{name} is a {type(module).__name__}, which does not drop single elements: use nn.Dropout.")
+        if isinstance(module, nn.Dropout):
+            return SpatialDropout(image)
         if type(module) in _WINDOWS:
             return _WINDOWS[type(module)](image)
         if list(module.parameters(recurse=False)):

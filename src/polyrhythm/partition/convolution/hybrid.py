@@ -21,6 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.convolution.cut import spatial_cut
 from polyrhythm.partition.convolution.distribution import Distribution, ImageBatch, Redistributed, redistributed, way
+from polyrhythm.partition.convolution.dropout import SpatialDropout
 from polyrhythm.partition.convolution.ends import SpatialMean, WholeImages, WholeSamples
 from polyrhythm.partition.convolution.entrance import DistributedBatch
 from polyrhythm.partition.convolution.norm import SpatialNorm
@@ -102,6 +103,11 @@ class HybridCut:
                 f"Blocks that follow each other can be divided in turn, and this is {type(model).__name__}: give nn.Sequential."
             )
         self._cut = spatial_cut(model, shape)
+        dropped = [name for name, style in self._cut.items() if isinstance(style, SpatialDropout)]
+        if dropped:
+            raise CompositionError(
+                f"{dropped[0]} drops elements of images that are divided by samples in turn: do so after the images end."
+            )
         ends = [name for name, style in self._cut.items() if isinstance(style, SpatialMean | WholeImages)]
         self._end = ends[0]
         names = [name for name, _ in model.named_children()]

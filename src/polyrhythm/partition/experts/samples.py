@@ -21,8 +21,8 @@ class Samplewise:
     """Keep a module whole, and give each rank of `axis` some of the samples that are the same at all of them; its outputs are put together.
 
     Samples are along the first dimension of what the module is given and of what it returns, but for scalars, such as an auxiliary loss.
-    `inside` are the styles of the modules within it that need other samples, such as `Experts("ep")`: each replaces those that it does not
-    refuse.
+    `inside` are the styles of the modules within it that need other samples, such as `Experts("ep")`, and of dropouts: each replaces those
+    that it does not refuse.
     """
 
     axis: str = "ep"
@@ -34,7 +34,7 @@ class Samplewise:
 
     def refusal(self, module: nn.Module, place: Place) -> str:
         equal = EqualWeights((self.axis,), self.inside)
-        return equal.unanswered(module, place, (MixtureOfExperts,)) or equal.refusal(module, place)
+        return equal.unanswered(module, place, (nn.Dropout, MixtureOfExperts)) or equal.refusal(module, place)
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
         local = EqualWeights((self.axis,), self.inside).local(module, name, place)

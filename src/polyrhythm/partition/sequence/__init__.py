@@ -2,6 +2,7 @@
 
 from polyrhythm.partition.sequence.all_to_all import AllToAllAttention
 from polyrhythm.partition.sequence.attention import DotProductAttention
+from polyrhythm.partition.sequence.dropout import TokenDropout
 from polyrhythm.partition.sequence.edges import TokenColumns, Tokenwise, TokenRows
 from polyrhythm.partition.sequence.ring import RingAttention, ring_attention
 from polyrhythm.partition.sequence.rows_of_scores import RingSelfAttention
@@ -15,6 +16,7 @@ __all__ = [
     "RingAttention",
     "RingSelfAttention",
     "TokenColumns",
+    "TokenDropout",
     "TokenRows",
     "Tokens",
     "Tokenwise",

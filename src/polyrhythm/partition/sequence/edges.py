@@ -24,7 +24,7 @@ from polyrhythm.partition.sequence.tokens import Tokens
 from polyrhythm.partition.style import Style
 from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
 
-_ACROSS_TOKENS = (DotProductAttention, MixtureOfExperts, _InstanceNorm, nn.MultiheadAttention, nn.RNNBase, _ConvNd)
+_ACROSS_TOKENS = (nn.Dropout, DotProductAttention, MixtureOfExperts, _InstanceNorm, nn.MultiheadAttention, nn.RNNBase, _ConvNd)
 
 
 @dataclass(frozen=True, slots=True)
