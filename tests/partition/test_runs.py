@@ -210,3 +210,53 @@ def test_stages_train_as_whole_models(on: Any, mesh: pr.Mesh, names: Any, strate
 def test_stages_need_a_loss() -> None:
     with pytest.raises(CompositionError, match="the last one computes the loss"):
         pr.run(train, mesh=pr.Mesh(pp=2), cut=pr.Cut(pipeline=Pipelined()), on=pr.Simulator())
+
+
+LAYOUTS = [
+    (pr.Mesh(tp=2), {"2": Columns(), "4": Rows()}, None, {}),
+    (pr.Mesh(dp=2, tp=2), {"2": Columns(), "4": Rows()}, None, {"dp": Zero(2)}),
+    (pr.Mesh(dp=2), {}, None, {"dp": Zero(3)}),
+    (pr.Mesh(pp=2, tp=2), {"2": Columns(), "4": Rows()}, Pipelined(micro_batches=2), {}),
+]
+
+
+def train_clipped(worker: pr.Worker) -> None:
+    model = Chain()
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    model, optimizer = worker.attach(model, optimizer, loss=F.cross_entropy)
+    worker.evaluate(lambda whole: {"loss": F.cross_entropy(whole(samples()[0]), samples()[1])})
+    for x, y in worker.batches(samples(), batch_size=96 // worker.replicas):
+        for _ in range(4):
+            optimizer.zero_grad()
+            worker.train_step(x, y)
+            worker.report(norm=worker.clip_gradients(0.1))
+            optimizer.step()
+            worker.count(1)
+
+
+@pytest.mark.parametrize(("mesh", "names", "pipeline", "strategy"), LAYOUTS)
+def test_norms_and_evaluations_are_of_the_whole_model(mesh: pr.Mesh, names: Any, pipeline: Any, strategy: Any) -> None:
+    run = pr.run(train_clipped, mesh=mesh, cut=pr.Cut(names, pipeline=pipeline), strategy=strategy or "allreduce", on=pr.Simulator())
+    whole = pr.run(train_clipped, workers=1, on=pr.Simulator())
+    close(run.weights, whole.weights)
+    for name in ("norm", "loss"):
+        assert run.summary.final[name] == pytest.approx(whole.summary.final[name], rel=1e-4)
+
+
+def test_clipping_by_the_norm_of_a_part_is_refused() -> None:
+    def at_attaching(worker: pr.Worker) -> None:
+        model = Net()
+        worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), clip_norm=1.0)
+
+    def by_torch(worker: pr.Worker) -> None:
+        model = Net()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.5))
+        for x, y in worker.batches(samples(), batch_size=8):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            optimizer.step()
+
+    for function, message in ((at_attaching, "by the norm of one worker's part"), (by_torch, "undivided weights")):
+        with pytest.raises(CompositionError, match=message):
+            pr.run(function, mesh=pr.Mesh(tp=2), cut=CUT, on=pr.Simulator())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,14 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.mesh import MeshShape, WorkerMesh
 from polyrhythm.core.protocols.partition import no_loss, train_step
 from polyrhythm.errors import CompositionError
+from polyrhythm.partition.alike import AlikeInReplica
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.axis_of_one import AxisOfOne
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.mesh import Mesh
+from polyrhythm.partition.norm import clip_gradients
 from polyrhythm.partition.pipeline.objective import Objective
+from polyrhythm.partition.pipeline.pipelined import without_memory
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.port_axis import NoLedger, PortAxis
 from polyrhythm.partition.whole_state import gathered
@@ -60,14 +63,16 @@ class Layout:
         axes: dict[str, Axis] = {}
         for axis, size in self.mesh.axes:
             axes[axis] = AxisOfOne(axis) if size == 1 else PortAxis(axis, mesh.group(name, axis), desk)
-        return PartsOfWorker(self, Place(axes, mesh.seed), mesh.replica(name), desk)
+        return PartsOfWorker(self, Place(axes, mesh.seed), mesh.replica(name), desk, context)
 
 
 class PartsOfWorker:
     """The parts that one worker holds, at `place`; `replica` are the workers with the parts of one model, who talk through `desk`."""
 
-    def __init__(self, layout: Layout, place: Place, replica: Group, desk: Desk) -> None:
+    def __init__(self, layout: Layout, place: Place, replica: Group, desk: Desk, context: WorkerContext) -> None:
         self._layout, self._place, self._replica, self._desk = layout, place, replica, desk
+        self._alike = AlikeInReplica(context, replica)
+        self._skeletons: dict[int, nn.Module] = {}
         self._stages: list[Stage] = []
         self._step: Callable[[Any, Any], Tensor] | None = None
         self._names: list[str] = []
@@ -80,6 +85,9 @@ class PartsOfWorker:
         if optimizer.state:
             raise CompositionError("The optimizer has taken steps, and its state is of whole parameters: attach a new one.")
         self._names += model.state_dict()
+        if id(model) not in self._skeletons:
+            self._skeletons[id(model)] = without_memory(model)
+            self._alike.models.append(model)
         self._begin_alike(model)
         self._layout.cut.apply(model, self._place)
         self._replace(optimizer, self._place.made)
@@ -124,10 +132,33 @@ class PartsOfWorker:
         for group in optimizer.param_groups:
             group["params"] = [own for each in group["params"] if (own := by(each)) is not None]
 
+    def refuse_clipping(self, norm: float | None) -> None:
+        """Raises CompositionError for a norm: it would be that of this worker's part."""
+        if norm is not None and self._replica.size > 1:
+            raise CompositionError(
+                "clip_norm of a model in parts would clip by the norm of one worker's part: leave it out, and call worker.clip_gradients "
+                "between backward() and step()."
+            )
+
+    def clip(self, models: Sequence[nn.Module], norm: float) -> float:
+        """Scale all gradients so that their norm is at most `norm`; returns what it was."""
+        return clip_gradients([parameter for model in models for parameter in model.parameters()], norm, self._place.axes)
+
+    def whole_models(self, models: Sequence[nn.Module]) -> list[nn.Module]:
+        """The whole models with the weights of this replica, at its first worker; none at the others."""
+        found = []
+        for model in models:
+            state = gathered(model.state_dict(keep_vars=True), self._replica, self._desk)
+            if state:
+                found.append(self._skeletons[id(model)].to_empty(device="cpu"))
+                found[-1].load_state_dict(state)
+        return found
+
     def complete(self) -> None:
         """Complete the gradients of this worker's parts: the optimizer's step begins."""
         for stage in self._stages:
             stage.complete()
+        self._alike.step()
 
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies on the CPU of the whole model's parameters and buffers, at the first worker of its replica; none at the others."""

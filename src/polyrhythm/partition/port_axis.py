@@ -108,14 +108,14 @@ class PortAxis:
             self._between(self.index, target, self._sent[target]), text=call.signature, tensors=(value.detach().reshape(-1).clone(),)
         )
         since = self._desk.port.now()
-        self._desk.perform(self._blocked(call, self._send(self._group.members[target], message)), call)
+        self._desk.perform(self._blocked(call, lambda: self._send(self._group.members[target], message)), call)
         self._desk.record(call, wire_bytes(message), since)
         return Arrived(value)
 
     def receive_from(self, source: int, shape: Sequence[int], like: Tensor) -> Pending:
         self._awaited[source] += 1
         topic, call = self._between(source, self.index, self._awaited[source]), self._call(f"receive from {source}", like.new_empty(0))
-        return _Coming(lambda: self._desk.perform(self._blocked(call, self._receive(topic, source)), call).view(tuple(shape)))
+        return _Coming(lambda: self._desk.perform(self._blocked(call, lambda: self._receive(topic, source)), call).view(tuple(shape)))
 
     def _between(self, source: int, target: int, number: int) -> str:
         return f"axis/{self._group.name or self.name}/{source}>{target}/{number}"
@@ -144,7 +144,7 @@ class PortAxis:
         self._desk.issue(call)
         tally, since = BytesSent(), self._desk.port.now()
         party = Party(self._desk.port, self._group.members, self.index, f"axis/{call.group}/{self._issued}", call, tally)
-        result = self._desk.perform(self._blocked(call, doing(party)), call)
+        result = self._desk.perform(self._blocked(call, lambda: doing(party)), call)
         self._desk.record(call, tally.nbytes, since)
         return result
 
@@ -152,9 +152,10 @@ class PortAxis:
         shape = f"{str(of.dtype).removeprefix('torch.')} {list(of.shape)}" if of.numel() else ""
         return IssuedCall(kind, shape, self._group.name or self.name, self._group.members, self._issued, line_of_caller(), self.name)
 
-    async def _blocked(self, call: IssuedCall, doing: Coroutine[Effect[Any], Any, T]) -> T:
+    async def _blocked(self, call: IssuedCall, begin: Callable[[], Coroutine[Effect[Any], Any, T]]) -> T:
+        """What `begin` makes, which is made when it runs: a program that has been stopped does not wait for it any more."""
         self._desk.block(call)
-        return await doing
+        return await begin()
 
 
 class _Coming:

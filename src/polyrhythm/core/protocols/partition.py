@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -39,6 +39,15 @@ class LocalParts(Protocol):
 
     def train_step(self, inputs: Any, targets: Any) -> Tensor:
         """Add the gradients of a batch to the parameters, and return its loss. Raises WorkloadError where no loss was given."""
+
+    def refuse_clipping(self, norm: float | None) -> None:
+        """Raise CompositionError where merged gradients cannot be clipped to a norm."""
+
+    def clip(self, models: Sequence[nn.Module], norm: float) -> float:
+        """Scale all gradients so that their norm is at most `norm`; returns what it was."""
+
+    def whole_models(self, models: Sequence[nn.Module]) -> list[nn.Module]:
+        """The whole models with the weights of this replica, at its first worker; none at the others. All of its workers call it."""
 
     def complete(self) -> None:
         """Complete the gradients of this worker's parts: the optimizer's step begins."""
@@ -89,6 +98,18 @@ class Undivided:
         if self._step is None:
             raise no_loss()
         return self._step(inputs, targets)
+
+    def refuse_clipping(self, norm: float | None) -> None:
+        """They can."""
+
+    def clip(self, models: Sequence[nn.Module], norm: float) -> float:
+        """By torch."""
+        parameters = {id(each): each for model in models for each in model.parameters()}
+        return nn.utils.clip_grad_norm_(parameters.values(), norm).item()
+
+    def whole_models(self, models: Sequence[nn.Module]) -> list[nn.Module]:
+        """The models themselves."""
+        return list(models)
 
     def complete(self) -> None:
         """They are complete."""

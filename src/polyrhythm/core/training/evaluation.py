@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import nn
+
 from polyrhythm.core.kernel.events import Evaluated
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
@@ -46,6 +48,8 @@ class Evaluation:
     moments: Moments = every_moment
     seconds: float = 0.0
     began: float = 0.0
+    whole: Callable[[Sequence[nn.Module]], list[nn.Module]] | None = None
+    """Puts models in parts together, at the first worker of a replica."""
     _followed: list[Followed] = field(default_factory=list)
     _steps: list[tuple[float, int, int]] = field(default_factory=list)
     _agreed: bool = False
@@ -134,6 +138,8 @@ class Evaluation:
         """Evaluate the kept copies and the final weights, at worker 0; returns the metrics of the final weights."""
         if self.function is None:
             return {}
+        if self.plan.mesh.cut:
+            return self._finish_in_parts(self.function)
         port, ended = self.context.port, self.context.port.now()
         if not self.group.is_first:
             for scope, snapshots in self._own():
@@ -145,9 +151,24 @@ class Evaluation:
         self.seconds = port.now() - ended
         return final
 
+    def _finish_in_parts(self, function: Evaluate) -> dict[str, float]:
+        """Evaluate the final weights of a model in parts, of which no copies are kept, at the first worker."""
+        if not self.group.is_first:
+            return {}
+        assert self.whole is not None, "models are in parts"
+        port, ended = self.context.port, self.context.port.now()
+        models = self.whole(list({id(model): model for each in self._followed for model in each.models}.values()))
+        if not models:
+            return {}
+        with untouched(models):
+            final = self.context.free(lambda: _checked(function(*models), ended))
+        self.seconds = port.now() - ended
+        self._record(ended, ended, final)
+        return final
+
     def _want(self) -> None:
         for each in self._followed:
-            each.want(self.function is not None, self.context.port.name, self._holders())
+            each.want(self.function is not None and not self.plan.mesh.cut, self.context.port.name, self._holders())
             each.look(self.context.port.now())  # the state before the first forward pass
 
     def _holders(self) -> Sequence[str]:

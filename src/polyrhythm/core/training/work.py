@@ -129,7 +129,8 @@ def make_job(
         whole.port.details = timeline
         context = context_of_part(whole, plan.mesh)
         joins = context.port.name not in plan.mesh.members
-        own = Worker(context, *(admitted(context, plan, checkpoints) if joins else (plan, checkpoints)), crew=crew, partition=partition)
+        local = partition.at(whole, plan.mesh)
+        own = Worker(context, *(admitted(context, plan, checkpoints) if joins else (plan, checkpoints)), crew=crew, local=local)
         try:
             with _explained(own, context.port.name if joins else ""):
                 train(own)

@@ -15,7 +15,7 @@ from polyrhythm.core.catalogue import DenseRows
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import WorkerContext
-from polyrhythm.core.protocols.partition import WHOLE, Loss, Partition
+from polyrhythm.core.protocols.partition import LocalParts, Loss, Undivided
 from polyrhythm.core.protocols.row_kind import RowKind
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.tables.shape import TableShape
@@ -55,7 +55,7 @@ class Worker(ObservedWorker):
         checkpoints: CheckpointPlan | None = None,
         leave: Leave = no_leaving,
         crew: Crew = FIXED,
-        partition: Partition = WHOLE,
+        local: LocalParts | None = None,
     ) -> None:
         plan = plan.at(context.port.name)
         self.seed = plan.mesh.seed
@@ -66,10 +66,11 @@ class Worker(ObservedWorker):
         chosen = checkpoints or CheckpointPlan()
         context.port.incarnation = chosen.incarnation
         self._place(plan)
-        self._local = partition.at(context, plan.mesh)
+        self._local = Undivided() if local is None else local
         parts = assembled(context, plan, chosen, WorkerHooks(self._place, self._between, self.count))
         self._models, self._tables, self._state, self._steps = parts.models, parts.tables, parts.state, parts.steps
         self._steps.complete = self._local.complete
+        self._models.evaluation.whole = self._local.whole_models
         self._together, self._data, self._checkpointing, self._crew = parts.together, parts.data, parts.checkpointing, parts.crew
         if not crew.fixed and self._group.is_first:  # the others have the same code
             self._state.position.repeated = warn_of_plain_epochs
@@ -108,6 +109,7 @@ class Worker(ObservedWorker):
         """
         self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
         refuse_attached(model, optimizer, name)
+        self._local.refuse_clipping(clip_norm)
         self._local.localize(model, optimizer, loss)
         self._state.expect_replica()
         attach_whole(self._models, model, optimizer, norm_bound(clip_norm), name, self._steps.train)
@@ -124,6 +126,14 @@ class Worker(ObservedWorker):
         same batch; zero the gradients before, and step after it. Raises WorkloadError without a loss.
         """
         return self._local.train_step(inputs, targets)
+
+    def clip_gradients(self, norm: float) -> float:
+        """Scale all gradients so that the norm of the whole model's is at most `norm`, and return what it was.
+
+        Call it between the backward pass and the step, at every worker: of a model in parts each element counts once, whoever has it. The
+        gradients are those of this replica, before an exchange with others.
+        """
+        return self._local.clip([replica.model for replica in self._models.replicas], _positive_norm(norm))
 
     def constrain(self, function: Callable[[Any], object], model: nn.Module | None = None) -> None:
         """Have weights satisfy something after every update: `worker.constrain(clip)`, where `clip(model)` writes to the parameters.
@@ -247,6 +257,8 @@ class Worker(ObservedWorker):
         averaged over the workers where buffers are. Snapshots take 1 GB at most for each call of `attach`: times are left out to fit.
         `moments` may choose among the times: it gets their number and a function that evaluates at one of these places.
 
+        Of a model in parts the final weights alone are evaluated, of the whole model at worker 0.
+
         Every worker must call it. Raises WorkloadError after training has started, CompositionError at the first step if only some call it.
         """
         self._models.evaluation.request(function, moments, self._models.checked)
@@ -312,3 +324,10 @@ class Worker(ObservedWorker):
         """The final parameters and buffers by name, on the CPU, and at worker 0 the tables; calls `finish`."""
         self.finish()
         return self._local.whole(self._models.weights()) | self._tables.weights()
+
+
+def _positive_norm(norm: float) -> float:
+    found = norm_bound(norm)
+    if found is None:
+        raise WorkloadError("worker.clip_gradients was given no norm: give a number above 0.")
+    return found
