@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from polyrhythm.partition.pipeline.objective import Objective
+from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import Pipelined
 from polyrhythm.partition.pipeline.step import Step
 from polyrhythm.partition.place import Place
@@ -61,7 +61,7 @@ def sample(step: int, rows: int = ROWS) -> tuple[Tensor, Tensor]:
     return inputs, targets
 
 
-OBJECTIVE = Objective(mean)
+OBJECTIVE = MeanLoss(mean)
 
 
 def alone(model: nn.Module, steps: int, rate: float = 0.1) -> list[float]:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from polyrhythm.partition.counted_axis import CountedAxis
 from polyrhythm.partition.pipeline.balance import GivenStages
+from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.memory import KeepActivations, Recompute
-from polyrhythm.partition.pipeline.objective import Objective
 from polyrhythm.partition.pipeline.pipelined import Pipelined, without_memory
 from polyrhythm.partition.pipeline.schedules import GPipe, Interleaved, OneForwardOneBackward, ZeroBubble
 from polyrhythm.partition.pipeline.step import Step
@@ -81,7 +81,7 @@ def test_a_loss_that_leaves_targets_out_is_the_mean_over_the_others() -> None:
     model = Language(4, False)
     expected = mean(model(inputs), targets)
     expected.backward()
-    objective = Objective(mean, lambda of: int((of != -100).sum()))
+    objective = MeanLoss(mean, lambda of: int((of != -100).sum()))
 
     def program(place: Place, rank: int) -> Any:
         pipeline = Pipelined(micro_batches=5).local(Language(4, False), place, objective)
@@ -104,7 +104,7 @@ class Noisy(nn.Sequential):
 
 def noisy(pipelined: Pipelined, ranks: int) -> tuple[list[float], Tensor]:
     def program(place: Place, rank: int) -> Any:
-        pipeline = pipelined.local(Noisy(), place, Objective(F.mse_loss))
+        pipeline = pipelined.local(Noisy(), place, MeanLoss(F.mse_loss))
         losses = [pipeline.step(torch.arange(24.0).view(6, 4) / (step + 20), torch.ones(6, 2)).item() for step in range(3)]
         buffers = dict(pipeline.module.named_buffers())
         pipeline.module.eval()
@@ -157,7 +157,7 @@ def test_tuples_cross_cuts_and_what_is_frozen_or_unused_stays_without_gradient(s
     F.mse_loss(value, torch.ones(5)).backward()
 
     def program(place: Place, rank: int) -> Any:
-        pipeline = Pipelined(micro_batches=3, schedule=schedule).local(Pairs(), place, Objective(F.mse_loss))
+        pipeline = Pipelined(micro_batches=3, schedule=schedule).local(Pairs(), place, MeanLoss(F.mse_loss))
         pipeline.step(inputs, torch.ones(5))
         return pipeline.outputs(inputs), {name: each.grad for name, each in pipeline.module.named_parameters()}
 
@@ -184,7 +184,7 @@ def test_layers_of_a_stage_may_be_divided_along_another_axis() -> None:
         for number, block in enumerate(model):
             block[0] = Columns().local(block[0], f"{number}.0", place)
             block[2] = Rows().local(block[2], f"{number}.2", place)
-        pipeline = Pipelined(micro_batches=2, schedule=ZeroBubble()).local(model, place, Objective(F.mse_loss))
+        pipeline = Pipelined(micro_batches=2, schedule=ZeroBubble()).local(model, place, MeanLoss(F.mse_loss))
         return pipeline.step(inputs, inputs), dict(pipeline.module.named_parameters())
 
     for loss, parameters in on_ranks(program, pp=3, tp=2):

@@ -12,17 +12,17 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.partition.pipeline.actions import Backward, BackwardInput, BackwardWeight, Forward
 from polyrhythm.partition.pipeline.schedule import PipelineSchedule, unrolled
 from polyrhythm.partition.pipeline.schedules import GPipe, Interleaved, OneForwardOneBackward, ZeroBubble, in_flight_for
-from polyrhythm.partition.pipeline.timetable import Durations, Hop, Timetable, timetable
+from polyrhythm.partition.pipeline.timetable import Durations, StageLink, Timetable, timetable
 
 SCHEDULES: tuple[Any, ...] = (GPipe(), OneForwardOneBackward(), Interleaved(1), Interleaved(2), Interleaved(3), ZeroBubble())
 SIZES = list(product((1, 2, 3, 4, 5, 8), range(1, 13)))
 STAGE = Durations(forward=1, backward=2, weight=1)
 
 
-def table(schedule: PipelineSchedule, ranks: int, micro_batches: int, hop: Hop | None = None) -> Timetable:
+def table(schedule: PipelineSchedule, ranks: int, micro_batches: int, link: StageLink | None = None) -> Timetable:
     lists = [schedule.actions(rank, ranks, micro_batches) for rank in range(ranks)]
     stages = ranks * schedule.chunks
-    return timetable(lists, schedule.chunks, [STAGE] * stages, [hop or Hop()] * (stages - 1))
+    return timetable(lists, schedule.chunks, [STAGE] * stages, [link or StageLink()] * (stages - 1))
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
@@ -76,20 +76,20 @@ def test_a_skewed_stage_bounds_the_speed_up_by_its_share() -> None:
 @pytest.mark.parametrize("latency", [0.0, 0.5, 2.0, 10.0])
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_enough_micro_batches_in_flight_hide_the_latency_of_links(latency: float, ranks: int) -> None:
-    hop, micro_batches = Hop(latency, transfer=0.5), 64
-    kept = in_flight_for([STAGE] * ranks, [hop] * (ranks - 1))
+    link, micro_batches = StageLink(latency, transfer=0.5), 64
+    kept = in_flight_for([STAGE] * ranks, [link] * (ranks - 1))
     late = OneForwardOneBackward(kept)
     assert not late.refusal(ranks, micro_batches)
-    once = (ranks - 1) * (3 + 2 * (latency + hop.transfer))  # a micro-batch to the last stage and back, without the first one's work
-    assert table(late, ranks, micro_batches, hop).seconds == pytest.approx(once + 3 * micro_batches)
+    once = (ranks - 1) * (3 + 2 * (latency + link.transfer))  # a micro-batch to the last stage and back, without the first one's work
+    assert table(late, ranks, micro_batches, link).seconds == pytest.approx(once + 3 * micro_batches)
     if latency >= 2.0:
-        assert table(OneForwardOneBackward(), ranks, micro_batches, hop).seconds > 1.2 * (once + 3 * micro_batches)
+        assert table(OneForwardOneBackward(), ranks, micro_batches, link).seconds > 1.2 * (once + 3 * micro_batches)
     if latency == 0.0 and ranks == 2:
         assert kept == (1 + math.ceil((3 + 1) / 3), 1)
 
 
 def test_stages_without_latency_have_as_many_in_flight_as_ever() -> None:
-    assert in_flight_for([STAGE] * 4, [Hop()] * 3) == (4, 3, 2, 1)
+    assert in_flight_for([STAGE] * 4, [StageLink()] * 3) == (4, 3, 2, 1)
 
 
 def test_a_rank_that_would_wait_for_a_later_one_is_refused() -> None:

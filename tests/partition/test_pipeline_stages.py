@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.partition.counted_axis import CountedAxis
-from polyrhythm.partition.pipeline.actions import Grid
+from polyrhythm.partition.pipeline.actions import StageGrid
 from polyrhythm.partition.pipeline.balance import BalancedStages, GivenStages
-from polyrhythm.partition.pipeline.objective import Objective
+from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import Pipelined, step_costs, step_nbytes, step_values, without_memory
 from polyrhythm.partition.pipeline.schedules import GPipe, Interleaved, OneForwardOneBackward
 from polyrhythm.partition.pipeline.stage import stages_at
@@ -67,7 +67,7 @@ def test_a_parameter_of_no_step_is_refused() -> None:
 def test_stages_have_the_names_of_the_whole_and_nothing_of_others() -> None:
     names = [name for name, _ in Language(5, False).named_parameters()]
     for chunks in (1, 2):
-        grid, sizes = Grid(5 // chunks, chunks), {1: (1, 1, 1, 1, 1), 2: (1, 1, 1, 2)}[chunks]
+        grid, sizes = StageGrid(5 // chunks, chunks), {1: (1, 1, 1, 1, 1), 2: (1, 1, 1, 2)}[chunks]
         parts = [stages_at(Language(5, False), sizes, rank, grid, "pp") for rank in range(grid.ranks)]
         found = [name for part in parts for name, _ in part.model.named_parameters()]
         assert sorted(found) == sorted(names)
@@ -76,7 +76,7 @@ def test_stages_have_the_names_of_the_whole_and_nothing_of_others() -> None:
 
 
 def test_the_first_that_holds_a_tied_parameter_is_its_owner() -> None:
-    parts = [stages_at(Language(4, True), (2, 1, 1), rank, Grid(3), "pp") for rank in range(3)]
+    parts = [stages_at(Language(4, True), (2, 1, 1), rank, StageGrid(3), "pp") for rank in range(3)]
     copies = {name: placement_of(each).copy_of for part in parts for name, each in part.model.named_parameters()}
     assert {name for name, owner in copies.items() if owner} == {"score.weight"}
     assert copies["score.weight"] == "embedding.weight"
@@ -85,7 +85,7 @@ def test_the_first_that_holds_a_tied_parameter_is_its_owner() -> None:
         [],
         [("score.weight", (0, 2))],
     ]
-    whole = stages_at(Language(4, True), (2, 1, 1), 0, Grid(1, 3), "pp")
+    whole = stages_at(Language(4, True), (2, 1, 1), 0, StageGrid(1, 3), "pp")
     assert not whole.tied
     assert not any(placement_of(each).copy_of or placement_of(each).axes for each in whole.model.parameters())
 
@@ -93,7 +93,7 @@ def test_the_first_that_holds_a_tied_parameter_is_its_owner() -> None:
 def test_a_module_that_stands_twice_is_tied() -> None:
     shared = nn.Linear(2, 2)
     [first, second] = [
-        stages_at(model, (1, 2), rank, Grid(2), "pp")
+        stages_at(model, (1, 2), rank, StageGrid(2), "pp")
         for rank, model in enumerate([nn.Sequential(shared, nn.ReLU(), shared)] * 1 + [nn.Sequential(shared, nn.ReLU(), shared)])
     ]
     assert [tied.name for tied in first.tied] == ["0.weight", "0.bias"]
@@ -102,7 +102,7 @@ def test_a_module_that_stands_twice_is_tied() -> None:
 
 def test_what_is_divided_after_the_cut_stays_at_its_stage() -> None:
     place = Place({"pp": CountedAxis("pp", 2, 1), "tp": CountedAxis("tp", 2, 0)})
-    model: Any = stages_at(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 4)), (1, 1), 1, Grid(2), "pp").model
+    model: Any = stages_at(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 4)), (1, 1), 1, StageGrid(2), "pp").model
     model[1] = Columns().local(model[1], "1", place)
     assert placement_of(model[1].weight).axes == ("tp", "pp")
 
@@ -112,7 +112,7 @@ def test_what_another_stage_has_is_not_used_in_silence() -> None:
         def sequence(self) -> list[Step]:
             return [Step(lambda x: self[1](x), ("0",)), Step(self[1], ("1",))]
 
-    [step] = stages_at(Wrong(nn.Linear(1, 1), nn.Linear(1, 1)), (1, 1), 0, Grid(2), "pp").chunks[0]
+    [step] = stages_at(Wrong(nn.Linear(1, 1), nn.Linear(1, 1)), (1, 1), 0, StageGrid(2), "pp").chunks[0]
     with pytest.raises(WorkloadError, match="1 is used in a stage that does not have it"):
         step.step.function(torch.ones(1))
 
@@ -190,7 +190,7 @@ def test_a_gpt_evaluates_and_answers_as_in_one_process() -> None:
 
     def program(place: Place, rank: int) -> Any:
         costs = step_costs(gpt(), symbols)
-        pipeline = Pipelined(micro_batches=2, schedule=GPipe(), division=BalancedStages(costs)).local(gpt(), place, Objective(loss))
+        pipeline = Pipelined(micro_batches=2, schedule=GPipe(), division=BalancedStages(costs)).local(gpt(), place, MeanLoss(loss))
         found = [pipeline.evaluate(symbols, symbols), pipeline.outputs(symbols), pipeline.outputs(symbols[:1])]
         assert all(each.grad is None for each in pipeline.module.parameters())
         return found

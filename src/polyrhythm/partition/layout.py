@@ -20,7 +20,7 @@ from polyrhythm.partition.axis_of_one import AxisOfOne
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.mesh import Mesh
 from polyrhythm.partition.norm import clip_gradients
-from polyrhythm.partition.pipeline.objective import Objective
+from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import without_memory
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.port_axis import NoLedger, PortAxis
@@ -107,7 +107,7 @@ class PartsOfWorker:
                 "The model is cut into stages, and the last one computes the loss: give worker.attach(model, optimizer, loss=function), "
                 "and call worker.train_step(inputs, targets) in the place of the forward and the backward pass."
             )
-        made = pipeline.local(model, self._place, loss if isinstance(loss, Objective) else Objective(loss))
+        made = pipeline.local(model, self._place, loss if isinstance(loss, MeanLoss) else MeanLoss(loss))
         kept = {id(parameter) for parameter in model.parameters()}
         self._replace(optimizer, lambda each: each if id(each) in kept else None)
         return made.step

@@ -2,29 +2,33 @@
 
 from polyrhythm.partition.pipeline.balance import BalancedStages, GivenStages
 from polyrhythm.partition.pipeline.boundary import Exact
+from polyrhythm.partition.pipeline.delayed import DelayByDepth, DelayedPipeline, SameDelay
 from polyrhythm.partition.pipeline.engine import Pipeline
 from polyrhythm.partition.pipeline.memory import KeepActivations, Recompute
-from polyrhythm.partition.pipeline.objective import Objective
+from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import Pipelined, step_costs, step_nbytes
 from polyrhythm.partition.pipeline.schedule import unrolled
 from polyrhythm.partition.pipeline.schedules import GPipe, Interleaved, OneForwardOneBackward, ZeroBubble, in_flight_for
 from polyrhythm.partition.pipeline.step import Step
-from polyrhythm.partition.pipeline.timetable import Durations, Hop, timetable
+from polyrhythm.partition.pipeline.timetable import Durations, StageLink, timetable
 
 __all__ = [
     "BalancedStages",
+    "DelayByDepth",
+    "DelayedPipeline",
     "Durations",
     "Exact",
     "GPipe",
     "GivenStages",
-    "Hop",
     "Interleaved",
     "KeepActivations",
-    "Objective",
+    "MeanLoss",
     "OneForwardOneBackward",
     "Pipeline",
     "Pipelined",
     "Recompute",
+    "SameDelay",
+    "StageLink",
     "Step",
     "ZeroBubble",
     "in_flight_for",

@@ -57,7 +57,7 @@ Actions = Sequence[Action]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class StageMessage:
     """What is sent for one micro-batch to `stage`: its input, or with `gradient` the gradient of its output."""
 
     stage: int
@@ -66,7 +66,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class StageGrid:
     """`ranks` with `chunks` stages each: stage `s` is chunk s // ranks of rank s % ranks."""
 
     ranks: int
@@ -85,18 +85,18 @@ class Grid:
         """The rank that has a stage."""
         return stage % self.ranks
 
-    def sent(self, rank: int, action: Action) -> Iterator[Message]:
+    def sent(self, rank: int, action: Action) -> Iterator[StageMessage]:
         """The messages that an action of a rank makes."""
         to = self.stage(rank, action.chunk) + action.moves
         if action.moves and 0 <= to < self.stages:
-            yield Message(to, action.micro, gradient=action.moves < 0)
+            yield StageMessage(to, action.micro, gradient=action.moves < 0)
 
-    def needed(self, rank: int, action: Action) -> Iterator[Message]:
+    def needed(self, rank: int, action: Action) -> Iterator[StageMessage]:
         """The messages that an action of a rank waits for."""
         stage = self.stage(rank, action.chunk)
         if action.moves and 0 <= stage - action.moves < self.stages:
-            yield Message(stage, action.micro, gradient=action.moves < 0)
+            yield StageMessage(stage, action.micro, gradient=action.moves < 0)
 
-    def source(self, message: Message) -> int:
+    def source(self, message: StageMessage) -> int:
         """The rank that sends a message."""
         return self.rank(message.stage + (1 if message.gradient else -1))

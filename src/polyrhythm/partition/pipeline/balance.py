@@ -11,7 +11,7 @@ from typing import Protocol
 from polyrhythm.errors import CompositionError
 
 
-class Division(Protocol):
+class StageDivision(Protocol):
     """How many steps each stage has."""
 
     def sizes(self, steps: int, stages: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyrhythm.partition.pipeline.actions import Actions, Grid, Message
+from polyrhythm.partition.pipeline.actions import Actions, StageGrid, StageMessage
 from polyrhythm.partition.pipeline.batch import Batch
 from polyrhythm.partition.pipeline.boundary import Boundary, Encoding
 from polyrhythm.partition.pipeline.mail import Mail
@@ -18,14 +18,14 @@ from polyrhythm.partition.pipeline.values import Outline, tensors_of
 class Cuts:
     """The cuts of the stages of `rank`; cut c is between the stages c and c + 1."""
 
-    def __init__(self, grid: Grid, rank: int, mail: Mail, boundary: Boundary, seed: int) -> None:
+    def __init__(self, grid: StageGrid, rank: int, mail: Mail, boundary: Boundary, seed: int) -> None:
         self._grid, self._rank, self.mail = grid, rank, mail
         near = [cut for cut in range(grid.stages - 1) if rank in (grid.rank(cut), grid.rank(cut + 1))]
         self.activations: dict[int, Encoding] = {cut: boundary.activations(cut, seed) for cut in near}
         self.gradients: dict[int, Encoding] = {cut: boundary.gradients(cut, seed) for cut in near}
 
     def expect(self, batch: Batch, source: int, actions: Actions) -> None:
-        """Note what another rank will send to this one in these actions, of which negative micro-batches belong to earlier batches."""
+        """Note what another rank will send to this one in these actions for micro-batches of `batch`."""
         for action in actions:
             for message in self._grid.sent(source, action):
                 if self._grid.rank(message.stage) == self._rank:
@@ -34,7 +34,7 @@ class Cuts:
 
     def send_value(self, batch: Batch, micro: int, stage: int, value: Any) -> None:
         """Send what `stage` made to the stage after it."""
-        message, target = Message(stage + 1, micro), self._grid.rank(stage + 1)
+        message, target = StageMessage(stage + 1, micro), self._grid.rank(stage + 1)
         self.mail.tell((stage + 1, batch.signature(micro)), value, target)
         wires = self.activations[stage].pack(tensors_of(value), batch.crossing(micro))
         self.mail.send((batch.kind, batch.number, message), wires, target)
@@ -42,12 +42,12 @@ class Cuts:
     def take_value(self, batch: Batch, micro: int, stage: int) -> Any:
         """What the stage before `stage` made."""
         source = self._grid.rank(stage - 1)
-        wires = self.mail.take((batch.kind, batch.number, Message(stage, micro)), source)
+        wires = self.mail.take((batch.kind, batch.number, StageMessage(stage, micro)), source)
         outline = self.mail.outline((stage, batch.signature(micro)), source)
         tensors = self.activations[stage - 1].unpack(wires, outline, batch.crossing(micro))
         return tensors[0] if outline.bare else tensors
 
-    def _receive_value(self, batch: Batch, message: Message) -> tuple[Tensor, ...]:
+    def _receive_value(self, batch: Batch, message: StageMessage) -> tuple[Tensor, ...]:
         source = self._grid.rank(message.stage - 1)
         outline = self.mail.outline((message.stage, batch.signature(message.micro)), source)
         return self.mail.receive(source, self.activations[message.stage - 1].wires(outline))
@@ -57,19 +57,19 @@ class Cuts:
         wanted = [each for each in inputs if each.requires_grad]
         found = tuple(torch.zeros_like(each) if each.grad is None else each.grad for each in wanted)
         wires = self.gradients[stage - 1].pack(found, batch.crossing(micro))
-        self.mail.send((batch.kind, batch.number, Message(stage - 1, micro, gradient=True)), wires, self._grid.rank(stage - 1))
+        self.mail.send((batch.kind, batch.number, StageMessage(stage - 1, micro, gradient=True)), wires, self._grid.rank(stage - 1))
 
     def take_gradient(self, batch: Batch, micro: int, stage: int) -> tuple[Tensor, ...]:
         """The gradients of the outputs of `stage` that can have any."""
-        message = Message(stage, micro, gradient=True)
+        message = StageMessage(stage, micro, gradient=True)
         wires = self.mail.take((batch.kind, batch.number, message), self._grid.rank(stage + 1))
         return self.gradients[stage].unpack(wires, self._of_gradients(batch, message), batch.crossing(micro))
 
-    def _receive_gradient(self, batch: Batch, message: Message) -> tuple[Tensor, ...]:
+    def _receive_gradient(self, batch: Batch, message: StageMessage) -> tuple[Tensor, ...]:
         wires = self.gradients[message.stage].wires(self._of_gradients(batch, message))
         return self.mail.receive(self._grid.rank(message.stage + 1), wires)
 
-    def _of_gradients(self, batch: Batch, message: Message) -> Outline:
+    def _of_gradients(self, batch: Batch, message: StageMessage) -> Outline:
         source = self._grid.rank(message.stage + 1)
         sent = self.mail.outline((message.stage + 1, batch.signature(message.micro)), source)
         found = [(shape, kind) for shape, kind in zip(sent.shapes, sent.types, strict=True) if kind.is_floating_point or kind.is_complex]

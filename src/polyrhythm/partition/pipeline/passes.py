@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from polyrhythm.core.rng import seed_everything, unmoved
-from polyrhythm.partition.pipeline.actions import Action, Backward, BackwardInput, BackwardWeight, Forward, Grid
+from polyrhythm.partition.pipeline.actions import Action, Backward, BackwardInput, BackwardWeight, Forward, StageGrid
 from polyrhythm.partition.pipeline.batch import Batch
 from polyrhythm.partition.pipeline.cuts import Cuts
+from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.memory import Live, Rematerialization
-from polyrhythm.partition.pipeline.objective import Objective
 from polyrhythm.partition.pipeline.split_backward import Split
 from polyrhythm.partition.pipeline.stage import Stages
 
@@ -24,22 +24,22 @@ Key = tuple[str, int, int, int]
 class Passes:
     """Forward and backward passes, and what is kept between them."""
 
-    def __init__(self, stages: Stages, cuts: Cuts, grid: Grid, rank: int, memory: Rematerialization) -> None:
+    def __init__(self, stages: Stages, cuts: Cuts, grid: StageGrid, rank: int, memory: Rematerialization) -> None:
         self._stages, self._cuts, self._grid, self._rank, self._memory = stages, cuts, grid, rank, memory
         self._live: dict[Key, Live] = {}
         self._splits: dict[Key, Split] = {}
-        self._do: dict[type[Action], Callable[[Batch, Any, Objective, int], None]] = {
+        self._do: dict[type[Action], Callable[[Batch, Any, MeanLoss, int], None]] = {
             Forward: self._forward,
             Backward: self._backward,
             BackwardInput: self._backward_input,
             BackwardWeight: self._backward_weight,
         }
 
-    def do(self, batch: Batch, action: Action, objective: Objective, seed: int) -> None:
+    def do(self, batch: Batch, action: Action, objective: MeanLoss, seed: int) -> None:
         """Do one action for a micro-batch of `batch`."""
         self._do[type(action)](batch, action, objective, seed)
 
-    def forward_only(self, batch: Batch, action: Action, objective: Objective | None) -> None:
+    def forward_only(self, batch: Batch, action: Action, objective: MeanLoss | None) -> None:
         """Do a forward pass that no backward pass follows; without an `objective` the last stage makes the model's output."""
         stage = self._grid.stage(self._rank, action.chunk)
         with torch.no_grad():
@@ -52,7 +52,7 @@ class Passes:
     def _input(self, batch: Batch, micro: int, stage: int) -> Any:
         return batch.part(micro)[0] if stage == 0 else self._cuts.take_value(batch, micro, stage)
 
-    def _run(self, batch: Batch, micro: int, chunk: int, objective: Objective | None, seed: int, value: Any) -> Any:
+    def _run(self, batch: Batch, micro: int, chunk: int, objective: MeanLoss | None, seed: int, value: Any) -> Any:
         for each in self._stages.chunks[chunk]:
             with unmoved():  # in whatever stage and order a step is done, and when it is done again, it draws the same
                 seed_everything(seed, "pipeline", batch.number, each.number, micro)
@@ -61,7 +61,7 @@ class Passes:
             return objective.of_part(value, batch.part(micro)[1], batch.targets)
         return value
 
-    def _forward(self, batch: Batch, action: Forward, objective: Objective, seed: int) -> None:
+    def _forward(self, batch: Batch, action: Forward, objective: MeanLoss, seed: int) -> None:
         key = batch.kind, batch.number, action.micro, action.chunk
         stage = self._grid.stage(self._rank, action.chunk)
         run = partial(self._run, batch, action.micro, action.chunk, objective, seed)
@@ -74,7 +74,7 @@ class Passes:
         else:
             batch.made[action.micro] = live.output
 
-    def _backward(self, batch: Batch, action: Backward | BackwardInput, objective: Objective, seed: int) -> None:
+    def _backward(self, batch: Batch, action: Backward | BackwardInput, objective: MeanLoss, seed: int) -> None:
         stage = self._grid.stage(self._rank, action.chunk)
         inputs, outputs = self._live.pop((batch.kind, batch.number, action.micro, action.chunk)).graph()
         if stage + 1 == self._grid.stages:
@@ -87,10 +87,10 @@ class Passes:
         if stage > 0:
             self._cuts.send_gradient(batch, action.micro, stage, inputs)
 
-    def _backward_input(self, batch: Batch, action: BackwardInput, objective: Objective, seed: int) -> None:
+    def _backward_input(self, batch: Batch, action: BackwardInput, objective: MeanLoss, seed: int) -> None:
         self._backward(batch, action, objective, seed)
 
-    def _backward_weight(self, batch: Batch, action: BackwardWeight, objective: Objective, seed: int) -> None:
+    def _backward_weight(self, batch: Batch, action: BackwardWeight, objective: MeanLoss, seed: int) -> None:
         self._splits.pop((batch.kind, batch.number, action.micro, action.chunk)).weights()
 
     def split(self, batch: Batch, action: Action) -> None:

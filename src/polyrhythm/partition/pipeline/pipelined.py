@@ -13,15 +13,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import near_equal, starts
-from polyrhythm.partition.pipeline.actions import Grid
-from polyrhythm.partition.pipeline.balance import BalancedStages, Division
+from polyrhythm.partition.pipeline.actions import StageGrid
+from polyrhythm.partition.pipeline.balance import BalancedStages, StageDivision
 from polyrhythm.partition.pipeline.boundary import Boundary, Exact
 from polyrhythm.partition.pipeline.engine import Pipeline, Way
+from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.memory import KeepActivations, Rematerialization
-from polyrhythm.partition.pipeline.objective import Objective
 from polyrhythm.partition.pipeline.schedule import PipelineSchedule
 from polyrhythm.partition.pipeline.schedules import OneForwardOneBackward
-from polyrhythm.partition.pipeline.stage import stages_at
+from polyrhythm.partition.pipeline.stage import shared, stages_at
 from polyrhythm.partition.pipeline.step import steps_of
 from polyrhythm.partition.pipeline.values import mapped, outline_of, part_of, rows_of
 from polyrhythm.partition.place import Place
@@ -37,7 +37,7 @@ class Pipelined:
     axis: str = "pp"
     micro_batches: int = 4
     schedule: PipelineSchedule = field(default_factory=OneForwardOneBackward)
-    division: Division = field(default_factory=BalancedStages)
+    division: StageDivision = field(default_factory=BalancedStages)
     memory: Rematerialization = field(default_factory=KeepActivations)
     boundary: Boundary = field(default_factory=Exact)
 
@@ -53,12 +53,18 @@ class Pipelined:
         if refused := self.schedule.refusal(size, self.micro_batches):
             return refused
         try:
-            self.division.sizes(len(steps_of(model)), size * self.schedule.chunks)
+            sizes = self.division.sizes(len(steps_of(model)), size * self.schedule.chunks)
         except CompositionError as error:
             return str(error)
+        tied = shared(model, steps_of(model), sizes, StageGrid(size, self.schedule.chunks))
+        if tied and self.schedule.delay_of(0, size, self.micro_batches):
+            return (
+                f"{' and '.join(tied[0])} are one weight at several stages, whose gradients would come at different times: give each its "
+                "own, use a schedule without a delay, or a division that has them in one stage."
+            )
         return ""
 
-    def local(self, model: nn.Module, place: Place, objective: Objective, inputs: Any = None) -> Pipeline:
+    def local(self, model: nn.Module, place: Place, objective: MeanLoss, inputs: Any = None) -> Pipeline:
         """The rank's stages of the model, which loses its other submodules, and the training steps with the other ranks.
 
         With example `inputs` of a whole batch, which may be on the device "meta", outlines of what crosses the cuts are known; otherwise
@@ -67,7 +73,7 @@ class Pipelined:
         if refused := self.refusal(model, place):
             raise CompositionError(refused)
         axis = place.axis(self.axis)
-        grid = Grid(axis.size, self.schedule.chunks)
+        grid = StageGrid(axis.size, self.schedule.chunks)
         sizes = self.division.sizes(len(steps_of(model)), grid.stages)
         device = next((each.device for each in model.parameters()), torch.device("cpu"))
         parts = [] if inputs is None else _parts(inputs, self.micro_batches)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
+from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.pipeline.actions import Action, Actions
+from polyrhythm.partition.pipeline.stage import Stages
+from polyrhythm.partition.pipeline.weights import Weights
 
 
 class PipelineSchedule(Protocol):
@@ -24,8 +27,11 @@ class PipelineSchedule(Protocol):
     def live(self, rank: int, ranks: int, micro_batches: int) -> int:
         """The largest number of micro-batches, times chunks, whose activations the rank keeps at once."""
 
-    def delay(self, rank: int, ranks: int, micro_batches: int) -> int:
+    def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         """How many training steps are between the weights that a gradient is of, and its use; 0 where all wait for all in each step."""
+
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+        """With which weights the rank passes batches through its stages."""
 
 
 def unrolled(schedule: PipelineSchedule, ranks: int, micro_batches: int, steps: int) -> list[list[Action]]:
@@ -33,7 +39,7 @@ def unrolled(schedule: PipelineSchedule, ranks: int, micro_batches: int, steps: 
     found: list[list[Action]] = []
     for rank in range(ranks):
         once = schedule.actions(rank, ranks, micro_batches)
-        last = steps + max([schedule.delay(each, ranks, micro_batches) for each in range(ranks)])
+        last = steps + max([schedule.delay_of(each, ranks, micro_batches) for each in range(ranks)])
         all_of_them = (replace(action, micro=action.micro + step * micro_batches) for step in range(last) for action in once)
         found.append([action for action in all_of_them if 0 <= action.micro < steps * micro_batches])
     return found

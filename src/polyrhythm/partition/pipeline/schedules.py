@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.pipeline.actions import Action, Actions, Backward, BackwardInput, BackwardWeight, Forward
-from polyrhythm.partition.pipeline.timetable import Durations, Hop
+from polyrhythm.partition.pipeline.stage import Stages
+from polyrhythm.partition.pipeline.timetable import Durations, StageLink
+from polyrhythm.partition.pipeline.weights import CurrentWeights, Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +31,11 @@ class GPipe:
     def live(self, rank: int, ranks: int, micro_batches: int) -> int:
         return micro_batches
 
-    def delay(self, rank: int, ranks: int, micro_batches: int) -> int:
+    def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
+
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+        return CurrentWeights(stages, axis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +68,11 @@ class OneForwardOneBackward:
     def live(self, rank: int, ranks: int, micro_batches: int) -> int:
         return min(micro_batches, ranks - rank if self.in_flight is None else self.in_flight[rank])
 
-    def delay(self, rank: int, ranks: int, micro_batches: int) -> int:
+    def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
+
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+        return CurrentWeights(stages, axis)
 
 
 def alternating(warmup: int, micro_batches: int) -> list[Action]:
@@ -74,7 +83,7 @@ def alternating(warmup: int, micro_batches: int) -> list[Action]:
     return [*found, *map(Backward, range(micro_batches - warmup, micro_batches))]
 
 
-def in_flight_for(durations: Sequence[Durations], hops: Sequence[Hop]) -> tuple[int, ...]:
+def in_flight_for(durations: Sequence[Durations], links: Sequence[StageLink]) -> tuple[int, ...]:
     """For each rank the micro-batches in flight that keep it busy: those of the next rank, and what the way there and back takes.
 
     Between two ranks the way is a whole number of micro-batches, since each rank does one forward and one backward pass in turn: it is not
@@ -82,8 +91,8 @@ def in_flight_for(durations: Sequence[Durations], hops: Sequence[Hop]) -> tuple[
     """
     period = max(each.forward + each.backward for each in durations)
     found = [1]
-    for later, hop in zip(reversed(durations[1:]), reversed(hops), strict=True):
-        way = later.forward + later.backward + 2 * (hop.latency + hop.transfer)
+    for later, link in zip(reversed(durations[1:]), reversed(links), strict=True):
+        way = later.forward + later.backward + 2 * (link.latency + link.transfer)
         found.append(found[-1] + max(0, math.ceil(way / period - 1e-9)))
     return tuple(reversed(found))
 
@@ -121,8 +130,11 @@ class Interleaved:
         whole = -(-micro_batches // ranks) * ranks * self.chunks
         return min(self.chunks * micro_batches, self._warmup(rank, ranks, whole) + 1)
 
-    def delay(self, rank: int, ranks: int, micro_batches: int) -> int:
+    def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
+
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+        return CurrentWeights(stages, axis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,5 +169,8 @@ class ZeroBubble:
     def live(self, rank: int, ranks: int, micro_batches: int) -> int:
         return min(micro_batches, ranks)
 
-    def delay(self, rank: int, ranks: int, micro_batches: int) -> int:
+    def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
+
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+        return CurrentWeights(stages, axis)

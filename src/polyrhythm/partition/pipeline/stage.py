@@ -10,7 +10,7 @@ from torch import nn
 
 from polyrhythm.errors import WorkloadError
 from polyrhythm.partition.axis import starts
-from polyrhythm.partition.pipeline.actions import Grid
+from polyrhythm.partition.pipeline.actions import StageGrid
 from polyrhythm.partition.pipeline.step import Step, steps_of, within
 from polyrhythm.partition.placement import placed, placement_of
 
@@ -40,41 +40,52 @@ class Stages:
     tied: tuple[Tied, ...]
 
 
-def stages_at(model: nn.Module, sizes: Sequence[int], rank: int, grid: Grid, axis: str) -> Stages:
+def stages_at(model: nn.Module, sizes: Sequence[int], rank: int, grid: StageGrid, axis: str) -> Stages:
     """The stages of `rank`, of so many steps as `sizes` says for each stage. The model loses what this rank has no use for.
 
     Parameters are placed at the stages of `axis`; the others than the first that hold a tied one have copies.
     """
     steps = steps_of(model)
-    parts = [range(start, start + size) for start, size in zip(starts(sizes), sizes, strict=True)]
-    names = [
-        [name for part in parts[each :: grid.ranks] for number in part for name in steps[number].modules] for each in range(grid.ranks)
-    ]
-    tied, owners = _tied(model, names, rank)
-    _without_others(model, "", names[rank])
+    tied, owners = _tied_at(rank, shared(model, steps, sizes, grid))
+    _without_others(model, "", used_at(steps, sizes, grid)[rank])
     if grid.ranks > 1:
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             before = placement_of(parameter)
-            copy_of = owners.get(id(parameter), "")
-            placed(parameter, replace(before, axes=(*before.axes, axis), copy_of=copy_of))
+            placed(parameter, replace(before, axes=(*before.axes, axis), copy_of=owners.get(name, "")))
+    parts = [range(start, start + size) for start, size in zip(starts(sizes), sizes, strict=True)]
     own = (parts[grid.stage(rank, chunk)] for chunk in range(grid.chunks))
     return Stages(model, tuple(tuple(Numbered(number, steps[number]) for number in part) for part in own), tied)
 
 
-def _tied(model: nn.Module, names: list[list[str]], rank: int) -> tuple[tuple[Tied, ...], dict[int, str]]:
-    """What this rank shares with others; and for copies, by the parameter's id, the name of what they are copies of."""
+def shared(model: nn.Module, steps: Sequence[Step], sizes: Sequence[int], grid: StageGrid) -> list[dict[str, list[int]]]:
+    """The parameters that more than one rank has: for each of its names the ranks that have it so."""
+    used = used_at(steps, sizes, grid)
     every: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         every.setdefault(id(parameter), []).append(name)
+    found = [
+        {name: [rank for rank, names in enumerate(used) if any(within(name, each) for each in names)] for name in names}
+        for names in every.values()
+    ]
+    return [names for names in found if len({rank for ranks in names.values() for rank in ranks}) > 1]
+
+
+def used_at(steps: Sequence[Step], sizes: Sequence[int], grid: StageGrid) -> list[list[str]]:
+    """The modules that each rank's steps name."""
+    parts = [steps[start : start + size] for start, size in zip(starts(sizes), sizes, strict=True)]
+    return [[name for part in parts[rank :: grid.ranks] for step in part for name in step.modules] for rank in range(grid.ranks)]
+
+
+def _tied_at(rank: int, every: Sequence[dict[str, list[int]]]) -> tuple[tuple[Tied, ...], dict[str, str]]:
+    """What the rank shares with others; and where it has a copy, by that one's name the owner's."""
     tied, owners = [], {}
-    for key, aliases in every.items():
-        at = {alias: [each for each, used in enumerate(names) if any(within(alias, name) for name in used)] for alias in aliases}
-        holders = sorted({each for ranks in at.values() for each in ranks})
-        if rank not in holders or len(holders) == 1:
-            continue
-        tied.append(Tied(next(alias for alias in aliases if rank in at[alias]), tuple(holders)))
-        if rank != holders[0]:
-            owners[key] = next(alias for alias in aliases if holders[0] in at[alias])
+    for names in every:
+        holders = sorted({each for ranks in names.values() for each in ranks})
+        if rank in holders:
+            own = next(name for name, ranks in names.items() if rank in ranks)
+            tied.append(Tied(own, tuple(holders)))
+            if rank != holders[0]:
+                owners[own] = next(name for name, ranks in names.items() if holders[0] in ranks)
     return tuple(tied), owners
 
 

@@ -31,7 +31,7 @@ def steps_of(model: nn.Module) -> list[Step]:
     if sequence is not None:
         found = [_by_name(model, step) for step in sequence()]
     elif _plain(model):
-        found = [Step(Named(model, name), (name,)) for name in _flat(model, "")]
+        found = [Step(_Named(model, name), (name,)) for name in _flat(model, "")]
     else:
         raise CompositionError(
             f"{type(model).__name__} is no nn.Sequential and has no method sequence(), so a pipeline cannot cut it: give it one that "
@@ -49,7 +49,7 @@ def within(name: str, module: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class _Named:
     """The submodule that has this name when it is called: a rank may have put its own in the place of the model's."""
 
     model: nn.Module
@@ -62,7 +62,7 @@ class Named:
 def _by_name(model: nn.Module, step: Step) -> Step:
     for name in step.modules:
         if dict(model.named_modules(remove_duplicate=False)).get(name) is step.function:
-            return Step(Named(model, name), step.modules)
+            return Step(_Named(model, name), step.modules)
     return step
 
 

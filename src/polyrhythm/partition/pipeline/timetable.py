@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.partition.pipeline.actions import Action, Actions, Backward, BackwardInput, BackwardWeight, Forward, Grid, Message
+from polyrhythm.partition.pipeline.actions import Action, Actions, Backward, BackwardInput, BackwardWeight, Forward, StageGrid, StageMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Durations:
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class StageLink:
     """The line between two stages: the seconds of `transfer`, in which it is taken, and of `latency`, in which the next may follow."""
 
     latency: float = 0.0
@@ -83,22 +83,22 @@ def timetable(
     lists: Sequence[Actions],
     chunks: int = 1,
     durations: Sequence[Durations] = (),
-    hops: Sequence[Hop] = (),
+    links: Sequence[StageLink] = (),
     buffers: float = math.inf,
 ) -> Timetable:
-    """The timetable of the ranks' lists, for the `durations` of each stage and the `hops` between two stages.
+    """The timetable of the ranks' lists, for the `durations` of each stage and the `links` between two stages.
 
     A message that its receiver has not used takes one of the `buffers` of the line from one rank to another; a rank whose message finds
     none waits. Raises CompositionError for lists that are not legal: a pass that is missing, done twice or before its forward pass, a
     message that nobody sends, or ranks that wait for each other.
     """
-    grid = Grid(len(lists), chunks)
+    grid = StageGrid(len(lists), chunks)
     _check_passes(grid, lists)
     run = _Run(
         grid,
         lists,
         durations or [Durations()] * grid.stages,
-        hops or [Hop()] * (grid.stages - 1),
+        links or [StageLink()] * (grid.stages - 1),
         buffers,
     )
     while any(run.go(rank) for rank in range(grid.ranks)):
@@ -108,7 +108,7 @@ def timetable(
     return Timetable(grid.ranks, tuple(run.timed))
 
 
-def _check_passes(grid: Grid, lists: Sequence[Actions]) -> None:
+def _check_passes(grid: StageGrid, lists: Sequence[Actions]) -> None:
     """Every stage has the same micro-batches, and each of them once forward, and once or in two parts backward."""
     micros = {action.micro for action in lists[0]}
     for rank, actions in enumerate(lists):
@@ -129,13 +129,13 @@ def _check_passes(grid: Grid, lists: Sequence[Actions]) -> None:
 class _Run:
     """Lists that are being done."""
 
-    grid: Grid
+    grid: StageGrid
     lists: Sequence[Actions]
     durations: Sequence[Durations]
-    hops: Sequence[Hop]
+    links: Sequence[StageLink]
     buffers: float
     timed: list[Timed] = field(default_factory=list)
-    arrived: dict[Message, float] = field(default_factory=dict)
+    arrived: dict[StageMessage, float] = field(default_factory=dict)
     line_free: defaultdict[tuple[int, bool], float] = field(default_factory=lambda: defaultdict(float))
     sent: Counter[tuple[int, int]] = field(default_factory=Counter)
     used: defaultdict[tuple[int, int], list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -179,13 +179,13 @@ class _Run:
             raise CompositionError(f"Stage {stage} does {action} before its {before.__name__}: list it after.")
         self.done.add((stage, type(action), action.micro))
 
-    def _send(self, rank: int, stage: int, message: Message, end: float) -> None:
+    def _send(self, rank: int, stage: int, message: StageMessage, end: float) -> None:
         target = self.grid.rank(message.stage)
         if target == rank:
             self.arrived[message] = end
             return
-        hop = self.hops[min(stage, message.stage)]
+        link = self.links[min(stage, message.stage)]
         line = min(stage, message.stage), message.gradient
-        self.line_free[line] = max(self.line_free[line], end) + hop.transfer
-        self.arrived[message] = self.line_free[line] + hop.latency
+        self.line_free[line] = max(self.line_free[line], end) + link.transfer
+        self.arrived[message] = self.line_free[line] + link.latency
         self.sent[rank, target] += 1

@@ -12,7 +12,7 @@ from polyrhythm.partition.pipeline.values import rows_of, tensors_of
 
 
 @dataclass(frozen=True, slots=True)
-class Objective:
+class MeanLoss:
     """`loss(outputs, targets)` is a mean over what `count(targets)` counts, by default the samples.
 
     A loss that leaves some out, such as `cross_entropy` with `ignore_index`, needs a `count` of the others. A loss that compares samples of
