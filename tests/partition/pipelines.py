@@ -89,6 +89,8 @@ def piped(pipelined: Pipelined, model: nn.Module, place: Place, steps: int, rate
         losses.append(pipeline.step(*sample(step)).item())
         if optimizer is not None:
             optimizer.step()
+    for loss in pipeline.remaining():
+        losses.append(loss.item())
     return losses, {name: (value.detach(), placement_of(value)) for name, value in pipeline.module.named_parameters()}
 
 

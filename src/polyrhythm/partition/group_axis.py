@@ -14,6 +14,8 @@ from polyrhythm.partition.axis import Counts, Pending, Sizes
 _GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name before 2.13
 _SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 _NARROW = (torch.bfloat16, torch.float16)
+_UNDER_WAY = 1
+"""The tag of what may be under way while other operations are done."""
 
 
 class GroupAxis:
@@ -93,11 +95,11 @@ class GroupAxis:
     def send_to(self, value: Tensor, target: int) -> Pending:
         self.counts.add("send_to", value.numel(), value)
         sent = value.detach().contiguous()
-        return _Moving(sent, dist.isend(sent, group=self.group, group_dst=target))
+        return _Moving(sent, dist.isend(sent, group=self.group, group_dst=target, tag=_UNDER_WAY))
 
     def receive_from(self, source: int, shape: Sequence[int], like: Tensor) -> Pending:
         room = like.new_empty(tuple(shape))
-        return _Moving(room, dist.irecv(room, group=self.group, group_src=source))
+        return _Moving(room, dist.irecv(room, group=self.group, group_src=source, tag=_UNDER_WAY))
 
     def _at_once(self, to: dict[int, Tensor], shapes: dict[int, Sequence[int]], like: Tensor) -> dict[int, Tensor]:
         found = {source: like.new_empty(tuple(shape)) for source, shape in shapes.items()}

@@ -1,6 +1,11 @@
 """Pipelines: the steps of a model are divided among ranks, through which the parts of a batch go one after another."""
 
 from polyrhythm.partition.pipeline.balance import BalancedStages, GivenStages
+from polyrhythm.partition.pipeline.boundaries.bottleneck import Bottleneck
+from polyrhythm.partition.pipeline.boundaries.delta import Delta
+from polyrhythm.partition.pipeline.boundaries.in_place import BoundaryInPlace
+from polyrhythm.partition.pipeline.boundaries.quantized import Activations
+from polyrhythm.partition.pipeline.boundaries.subspace import Subspace
 from polyrhythm.partition.pipeline.boundary import Exact
 from polyrhythm.partition.pipeline.delayed import DelayByDepth, DelayedPipeline, SameDelay
 from polyrhythm.partition.pipeline.engine import Pipeline
@@ -13,9 +18,13 @@ from polyrhythm.partition.pipeline.step import Step
 from polyrhythm.partition.pipeline.timetable import Durations, StageLink, timetable
 
 __all__ = [
+    "Activations",
     "BalancedStages",
+    "Bottleneck",
+    "BoundaryInPlace",
     "DelayByDepth",
     "DelayedPipeline",
+    "Delta",
     "Durations",
     "Exact",
     "GPipe",
@@ -30,6 +39,7 @@ __all__ = [
     "SameDelay",
     "StageLink",
     "Step",
+    "Subspace",
     "ZeroBubble",
     "in_flight_for",
     "step_costs",

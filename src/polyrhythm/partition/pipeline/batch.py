@@ -58,7 +58,7 @@ class Batch:
         """What the ends of a cut know of a micro-batch."""
         start = starts(self.sizes)[micro]
         ids = None if self.ids is None else tuple(self.ids[start : start + self.sizes[micro]])
-        return Crossing(self.number, micro, ids)
+        return Crossing(self.kind, self.number, micro, ids)
 
     def loss(self) -> Tensor | None:
         """What the micro-batches add to the loss, added up; None where the last stage is elsewhere."""

@@ -13,17 +13,23 @@ from polyrhythm.partition.pipeline.values import Outline
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Which value it is: of a training step, a micro-batch of it, and the samples' `ids` if they have any; both ends know it."""
+    """Which value it is: a micro-batch of a batch of a kind, "step" for those that train, and the samples' `ids` if they have some."""
 
-    step: int
+    kind: str
+    number: int
     micro: int
     ids: tuple[Hashable, ...] | None = None
 
+    @property
+    def trains(self) -> bool:
+        """Whether it belongs to a training step."""
+        return self.kind == "step"
+
 
 class Encoding(Protocol):
-    """One direction of one cut, with its state at one end; the other end has one too, which is told the same."""
+    """One direction of one cut, with its state at one end. The other end has one too, which is told the same in the same order."""
 
-    def wires(self, outline: Outline) -> Outline:
+    def wires(self, outline: Outline, crossing: Crossing) -> Outline:
         """The outline of what is sent for tensors of that outline."""
 
     def pack(self, tensors: tuple[Tensor, ...], crossing: Crossing) -> tuple[Tensor, ...]:
@@ -31,6 +37,13 @@ class Encoding(Protocol):
 
     def unpack(self, wires: tuple[Tensor, ...], outline: Outline, crossing: Crossing) -> tuple[Tensor, ...]:
         """The tensors, or what is like them, from what was sent."""
+
+    def error(self) -> float:
+        """The squared error of what this end has sent in the last training step, relative to its square."""
+
+    @property
+    def kept(self) -> int:
+        """The bytes that this end remembers."""
 
 
 class Boundary(Protocol):
@@ -40,11 +53,14 @@ class Boundary(Protocol):
     def approximate(self) -> bool:
         """Whether a pipeline with it computes something else than one process."""
 
+    def refusal(self) -> str:
+        """Why its settings cannot be, with a remedy; "" if they can."""
+
     def activations(self, cut: int, seed: int) -> Encoding:
-        """The way of what the forward pass sends over the cut of that number."""
+        """One end of the way of what the forward pass sends over the cut of that number."""
 
     def gradients(self, cut: int, seed: int) -> Encoding:
-        """The way back."""
+        """One end of the way back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +70,9 @@ class Exact:
     @property
     def approximate(self) -> bool:
         return False
+
+    def refusal(self) -> str:
+        return ""
 
     def activations(self, cut: int, seed: int) -> Encoding:
         return AsTheyAre()
@@ -65,7 +84,9 @@ class Exact:
 class AsTheyAre:
     """The `Encoding` that changes nothing."""
 
-    def wires(self, outline: Outline) -> Outline:
+    kept = 0
+
+    def wires(self, outline: Outline, crossing: Crossing) -> Outline:
         return outline
 
     def pack(self, tensors: tuple[Tensor, ...], crossing: Crossing) -> tuple[Tensor, ...]:
@@ -73,3 +94,6 @@ class AsTheyAre:
 
     def unpack(self, wires: tuple[Tensor, ...], outline: Outline, crossing: Crossing) -> tuple[Tensor, ...]:
         return wires
+
+    def error(self) -> float:
+        return 0.0

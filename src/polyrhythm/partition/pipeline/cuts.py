@@ -20,9 +20,23 @@ class Cuts:
 
     def __init__(self, grid: StageGrid, rank: int, mail: Mail, boundary: Boundary, seed: int) -> None:
         self._grid, self._rank, self.mail = grid, rank, mail
-        near = [cut for cut in range(grid.stages - 1) if rank in (grid.rank(cut), grid.rank(cut + 1))]
-        self.activations: dict[int, Encoding] = {cut: boundary.activations(cut, seed) for cut in near}
-        self.gradients: dict[int, Encoding] = {cut: boundary.gradients(cut, seed) for cut in near}
+        after = [cut for cut in range(grid.stages - 1) if grid.rank(cut) == rank]
+        before = [cut for cut in range(grid.stages - 1) if grid.rank(cut + 1) == rank]
+        self.values_out: dict[int, Encoding] = {cut: boundary.activations(cut, seed) for cut in after}
+        self.values_in: dict[int, Encoding] = {cut: boundary.activations(cut, seed) for cut in before}
+        self.gradients_out: dict[int, Encoding] = {cut: boundary.gradients(cut, seed) for cut in before}
+        self.gradients_in: dict[int, Encoding] = {cut: boundary.gradients(cut, seed) for cut in after}
+
+    def errors(self) -> dict[str, float]:
+        """The relative squared errors of what this rank has sent over each cut in the last training step."""
+        found = {f"activations over cut {cut}": each.error() for cut, each in self.values_out.items()}
+        return found | {f"gradients over cut {cut}": each.error() for cut, each in self.gradients_out.items()}
+
+    @property
+    def kept(self) -> int:
+        """The bytes that boundaries remember at this rank."""
+        ends = (self.values_out, self.values_in, self.gradients_out, self.gradients_in)
+        return sum(each.kept for encodings in ends for each in encodings.values())
 
     def expect(self, batch: Batch, source: int, actions: Actions) -> None:
         """Note what another rank will send to this one in these actions for micro-batches of `batch`."""
@@ -36,7 +50,7 @@ class Cuts:
         """Send what `stage` made to the stage after it."""
         message, target = StageMessage(stage + 1, micro), self._grid.rank(stage + 1)
         self.mail.tell((stage + 1, batch.signature(micro)), value, target)
-        wires = self.activations[stage].pack(tensors_of(value), batch.crossing(micro))
+        wires = self.values_out[stage].pack(tensors_of(value), batch.crossing(micro))
         self.mail.send((batch.kind, batch.number, message), wires, target)
 
     def take_value(self, batch: Batch, micro: int, stage: int) -> Any:
@@ -44,29 +58,29 @@ class Cuts:
         source = self._grid.rank(stage - 1)
         wires = self.mail.take((batch.kind, batch.number, StageMessage(stage, micro)), source)
         outline = self.mail.outline((stage, batch.signature(micro)), source)
-        tensors = self.activations[stage - 1].unpack(wires, outline, batch.crossing(micro))
+        tensors = self.values_in[stage - 1].unpack(wires, outline, batch.crossing(micro))
         return tensors[0] if outline.bare else tensors
 
     def _receive_value(self, batch: Batch, message: StageMessage) -> tuple[Tensor, ...]:
         source = self._grid.rank(message.stage - 1)
         outline = self.mail.outline((message.stage, batch.signature(message.micro)), source)
-        return self.mail.receive(source, self.activations[message.stage - 1].wires(outline))
+        return self.mail.receive(source, self.values_in[message.stage - 1].wires(outline, batch.crossing(message.micro)))
 
     def send_gradient(self, batch: Batch, micro: int, stage: int, inputs: tuple[Tensor, ...]) -> None:
         """Send the gradients of the inputs of `stage` to the stage before it; what has none gets zeros."""
         wanted = [each for each in inputs if each.requires_grad]
         found = tuple(torch.zeros_like(each) if each.grad is None else each.grad for each in wanted)
-        wires = self.gradients[stage - 1].pack(found, batch.crossing(micro))
+        wires = self.gradients_out[stage - 1].pack(found, batch.crossing(micro))
         self.mail.send((batch.kind, batch.number, StageMessage(stage - 1, micro, gradient=True)), wires, self._grid.rank(stage - 1))
 
     def take_gradient(self, batch: Batch, micro: int, stage: int) -> tuple[Tensor, ...]:
         """The gradients of the outputs of `stage` that can have any."""
         message = StageMessage(stage, micro, gradient=True)
         wires = self.mail.take((batch.kind, batch.number, message), self._grid.rank(stage + 1))
-        return self.gradients[stage].unpack(wires, self._of_gradients(batch, message), batch.crossing(micro))
+        return self.gradients_in[stage].unpack(wires, self._of_gradients(batch, message), batch.crossing(micro))
 
     def _receive_gradient(self, batch: Batch, message: StageMessage) -> tuple[Tensor, ...]:
-        wires = self.gradients[message.stage].wires(self._of_gradients(batch, message))
+        wires = self.gradients_in[message.stage].wires(self._of_gradients(batch, message), batch.crossing(message.micro))
         return self.mail.receive(self._grid.rank(message.stage + 1), wires)
 
     def _of_gradients(self, batch: Batch, message: StageMessage) -> Outline:

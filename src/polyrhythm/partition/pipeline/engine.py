@@ -43,7 +43,8 @@ class Pipeline:
     """The stages of one rank, and the training steps that it does with the others; `Pipelined.local` makes it.
 
     `module` is the model without the submodules of other ranks: its parameters go to the optimizer, which the caller runs after each step.
-    All ranks call the same methods with the same batches. `cuts` has the encodings of boundaries with their errors.
+    All ranks call the same methods with the same batches. `cuts.errors()` says what boundaries change, and
+    `cuts.kept` counts what they remember.
     """
 
     def __init__(self, stages: Stages, axis: Axis, way: Way, device: torch.device) -> None:

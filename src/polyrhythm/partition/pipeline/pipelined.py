@@ -50,7 +50,7 @@ class Pipelined:
         size = place.axis(self.axis).size
         if self.micro_batches < 1:
             return f"micro_batches={self.micro_batches} is no number of parts: give 1 or more."
-        if refused := self.schedule.refusal(size, self.micro_batches):
+        if refused := self.schedule.refusal(size, self.micro_batches) or self.boundary.refusal():
             return refused
         try:
             sizes = self.division.sizes(len(steps_of(model)), size * self.schedule.chunks)

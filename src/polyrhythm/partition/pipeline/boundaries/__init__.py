@@ -1,0 +1,1 @@
+"""Boundaries for slow lines: fewer bytes cross a cut, and a pipeline computes something else than one process."""
