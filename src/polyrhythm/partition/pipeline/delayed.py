@@ -11,7 +11,7 @@ from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.pipeline.actions import Action, Actions, Backward, Forward
 from polyrhythm.partition.pipeline.stage import Stages
 from polyrhythm.partition.pipeline.stashed_weights import StashedWeights
-from polyrhythm.partition.pipeline.weights import CurrentWeights, Weights
+from polyrhythm.partition.pipeline.weights import CurrentWeights, StageWeights
 
 
 class PipelineDelay(Protocol):
@@ -84,7 +84,7 @@ class DelayedPipeline:
         """The copies of the rank's weights that are kept from one step to the next; within a step there is one more."""
         return -(-self._lag(rank, ranks, micro_batches) // micro_batches) + (self.look_ahead > 0)
 
-    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> StageWeights:
         delay, lag = self.delay.of(axis.index, axis.size, micro_batches), self._lag(axis.index, axis.size, micro_batches)
         if not self.delay.of(0, axis.size, micro_batches) and not self.look_ahead:
             return CurrentWeights(stages, axis)

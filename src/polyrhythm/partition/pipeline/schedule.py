@@ -8,7 +8,7 @@ from typing import Protocol
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.pipeline.actions import Action, Actions
 from polyrhythm.partition.pipeline.stage import Stages
-from polyrhythm.partition.pipeline.weights import Weights
+from polyrhythm.partition.pipeline.weights import StageWeights
 
 
 class PipelineSchedule(Protocol):
@@ -30,7 +30,7 @@ class PipelineSchedule(Protocol):
     def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         """How many training steps are between the weights that a gradient is of, and its use; 0 where all wait for all in each step."""
 
-    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> StageWeights:
         """With which weights the rank passes batches through its stages."""
 
 

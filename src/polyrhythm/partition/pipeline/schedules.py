@@ -11,7 +11,7 @@ from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.pipeline.actions import Action, Actions, Backward, BackwardInput, BackwardWeight, Forward
 from polyrhythm.partition.pipeline.stage import Stages
 from polyrhythm.partition.pipeline.timetable import Durations, StageLink
-from polyrhythm.partition.pipeline.weights import CurrentWeights, Weights
+from polyrhythm.partition.pipeline.weights import CurrentWeights, StageWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class GPipe:
     def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
 
-    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> StageWeights:
         return CurrentWeights(stages, axis)
 
 
@@ -71,7 +71,7 @@ class OneForwardOneBackward:
     def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
 
-    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> StageWeights:
         return CurrentWeights(stages, axis)
 
 
@@ -133,7 +133,7 @@ class Interleaved:
     def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
 
-    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> StageWeights:
         return CurrentWeights(stages, axis)
 
 
@@ -172,5 +172,5 @@ class ZeroBubble:
     def delay_of(self, rank: int, ranks: int, micro_batches: int) -> int:
         return 0
 
-    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> Weights:
+    def weights(self, stages: Stages, axis: Axis, micro_batches: int) -> StageWeights:
         return CurrentWeights(stages, axis)

@@ -12,7 +12,7 @@ from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.pipeline.stage import Stages, Tied
 
 
-class Weights(Protocol):
+class StageWeights(Protocol):
     """The weights of one rank over the training steps."""
 
     def begin(self, step: int) -> None:
