@@ -195,7 +195,7 @@ def test_activations_of_different_parts_of_a_cube_do_not_meet() -> None:
         region = Cube().local(Odd(count), "", place)
         with pytest.raises(CompositionError, match="an odd number of layers meets one after an even number"):
             region(torch.zeros(8, 4))
-        assert not hasattr(marked(torch.zeros(2), region) + 1, "_polyrhythm_grid"), "followed no further"  # type: ignore[arg-type]
+        assert not hasattr(marked(torch.zeros(2), region) + 1, "_polyrhythm_mark"), "followed no further"  # type: ignore[arg-type]
     assert Cube().local(Odd(2), "", place)(torch.zeros(8, 4)).shape == (8, 4)
     for order in ("symbols", "numbers"):
         with pytest.raises(CompositionError, match="register layers in the order in which they are applied"):
@@ -229,3 +229,49 @@ def test_a_pass_that_is_done_again_drops_the_same(style: dict[str, Any]) -> None
 
     for mine, theirs in zip(gradients(True), gradients(False), strict=True):
         close(mine, theirs)
+
+
+class Calling(nn.Module):
+    """A layer, and then an operation on its output (samples, 3, features)."""
+
+    def __init__(self, operation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.operation, self.last = nn.Linear(4, 4), operation, nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.last(self.operation(self.layer(x)))
+        return y
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: x.softmax(-1),
+        lambda x: F.softmax(x, dim=2),
+        lambda x: x - x.mean(0),
+        lambda x: x - x.mean(),
+        lambda x: x - torch.amax(x, dim=(1, 2), keepdim=True),
+        lambda x: F.layer_norm(x, x.shape[-1:]),
+        lambda x: F.dropout(x, 0.1),
+        lambda x: torch.relu(x).cumsum(-1),
+    ],
+)
+def test_operations_over_samples_or_features_are_refused(operation: Callable[[Tensor], Tensor]) -> None:
+    with pytest.raises(CompositionError, match="over samples or features of which each rank has a part"):
+        Summa().local(Calling(operation), "", COUNTED)(torch.zeros(4, 3, 4))
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: x.softmax(1),
+        lambda x: x - x.mean(1, keepdim=True),
+        lambda x: torch.max(x, x.detach()),
+        lambda x: x.flatten(1).view_as(x),
+        lambda x: x.transpose(1, 2).softmax(-1).transpose(1, 2),
+        lambda x: F.layer_norm(x.unflatten(-1, (2, 1)), (1,)).flatten(-2),
+        lambda x: x.unflatten(-1, (2, 1)).softmax(-1).flatten(-2),
+    ],
+)
+def test_operations_within_samples_and_heads_are_not(operation: Callable[[Tensor], Tensor]) -> None:
+    assert Summa().local(Calling(operation), "", COUNTED)(torch.zeros(4, 3, 4)).shape == (4, 3, 4)

@@ -87,8 +87,8 @@ def divide(module: nn.Module, name: str, place: Place, layers: GridLayers) -> nn
     local = walk.replaced(module, "")
     boundary = _Boundary(layers.grid, walk.layers.grid, walk.known_features("the region's end"))
     local.register_forward_pre_hook(boundary.enter, with_kwargs=True)
-    if layers.after_linear().grid != layers.grid:
-        first = FirstPass(layers.grid)
+    if local not in walk.made:
+        first = FirstPass(layers.grid, walk.made)
         local.register_forward_pre_hook(first.begin, with_kwargs=True)
         local.register_forward_hook(first.end, always_call=True)
     local.register_forward_hook(boundary.leave)
@@ -101,6 +101,7 @@ class _Walk:
     def __init__(self, place: Place, layers: GridLayers, name: str) -> None:
         self.place, self.layers, self._name = place, layers, name
         self._features: Features | None = None
+        self.made: list[nn.Module] = []
 
     def known_features(self, where: str) -> Features:
         if self._features is None:
@@ -109,6 +110,15 @@ class _Walk:
 
     def replaced(self, module: nn.Module, path: str) -> nn.Module:
         """The rank's module in the place of the one at `path` of the region."""
+        layer = self._layer(module, path)
+        if layer is not None:
+            self.made.append(layer)
+            return layer
+        for own, child in module.named_children():
+            setattr(module, own, self.replaced(child, ".".join(filter(None, (path, own)))))
+        return module
+
+    def _layer(self, module: nn.Module, path: str) -> nn.Module | None:
         name = ".".join(filter(None, (self._name, path)))
         if isinstance(module, nn.Linear):
             self._features = Features(module.out_features, _groups(path, self.layers.groups))
@@ -123,9 +133,7 @@ class _Walk:
             features, grid = self.known_features(name), self.layers.grid
             placed = PlacedDropout(module.p, name, self.place.seed, lambda value: features.place(value, grid))
             return placed.train(module.training)
-        for own, child in module.named_children():
-            setattr(module, own, self.replaced(child, ".".join(filter(None, (path, own)))))
-        return module
+        return None
 
     def _norm(self, module: nn.LayerNorm, name: str) -> nn.Module:
         grid, features = self.layers.grid, Features(module.normalized_shape[0])
