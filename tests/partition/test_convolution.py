@@ -169,7 +169,7 @@ def loss_of(model: nn.Module, step: int, place: Place | None = None) -> Tensor:
     return F.cross_entropy(model(value if place is None else Image(*SIZE).part(value, place)), labels)
 
 
-@pytest.mark.parametrize(("mesh", "steps"), [*((mesh, STEPS) for mesh in MESHES[:3]), *((mesh, 4) for mesh in MESHES[3:])], ids=str)
+@pytest.mark.parametrize(("mesh", "steps"), [*((mesh, STEPS) for mesh in MESHES[:2]), *((mesh, 4) for mesh in MESHES[2:])], ids=str)
 def test_a_network_trains_on_parts_of_images_as_on_whole_ones(mesh: dict[str, int], steps: int) -> None:
     losses = trained(whole := Net(), loss_of, steps)
 
