@@ -218,3 +218,36 @@ def test_what_is_sent_is_counted_before_it_is_sent(ranks: int) -> None:
         assert axis.nbytes["send_to"] == steps * (ways * crossing + told)
         assert found[0] == axis.nbytes["send_to"]
         assert found[1] == axis.calls["send_to"]
+
+
+class Counted:
+    """Keeps activations, and counts for how many micro-batches at once."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    def forward(self, run: Any, value: Any, module: nn.Module) -> Any:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        made = KeepActivations().forward(run, value, module)
+
+        class Live:
+            output = made.output
+
+            def graph(live) -> Any:  # noqa: N805
+                self.now -= 1
+                return made.graph()
+
+        return Live()
+
+
+@pytest.mark.parametrize("schedule", [GPipe(), OneForwardOneBackward(), OneForwardOneBackward((5, 3, 1)), Interleaved(2)], ids=repr)
+def test_a_rank_keeps_as_many_micro_batches_as_its_schedule_says(schedule: Any) -> None:
+    def program(place: Place, rank: int) -> int:
+        memory = Counted()
+        pipeline = Pipelined(micro_batches=6, schedule=schedule, memory=memory).local(Language(6, False), place, OBJECTIVE)
+        pipeline.step(*sample(0))
+        assert memory.now == 0
+        return memory.most
+
+    assert on_ranks(program, pp=3) == [schedule.live(rank, 3, 6) for rank in range(3)]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from polyrhythm.core.streams import derive
 from polyrhythm.partition.piece import Piece, Span
 
 _WORDS = 4
@@ -60,3 +62,22 @@ class Stream:
             found.append(generator.random_raw(end - first * _WORDS)[start - first * _WORDS :])
             at = -(-end // _WORDS)
         return np.concatenate(found)
+
+
+@contextmanager
+def drawing(seed: int, *path: str | int) -> Iterator[None]:
+    """A context in which torch's own generators, on every device in use, draw the stream `path`; afterwards they go on as before.
+
+    Those of numpy and `random` are left alone, which makes it ten times as fast as `rng.unmoved`.
+    """
+    before = torch.default_generator.get_state()
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    torch.default_generator.manual_seed(value := derive(seed, *path))
+    if devices:
+        torch.cuda.manual_seed_all(value)
+    try:
+        yield
+    finally:
+        torch.default_generator.set_state(before)
+        if devices:
+            torch.cuda.set_rng_state_all(devices)

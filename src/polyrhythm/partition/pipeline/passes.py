@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from polyrhythm.core.rng import seed_everything, unmoved
 from polyrhythm.partition.pipeline.actions import Action, Backward, BackwardInput, BackwardWeight, Forward, StageGrid
 from polyrhythm.partition.pipeline.batch import Batch
 from polyrhythm.partition.pipeline.cuts import Cuts
@@ -16,6 +15,7 @@ from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.memory import Live, Rematerialization
 from polyrhythm.partition.pipeline.split_backward import Split
 from polyrhythm.partition.pipeline.stage import Stages
+from polyrhythm.partition.random_numbers import drawing
 
 Key = tuple[str, int, int, int]
 """The kind and number of a batch, the micro-batch, and the chunk."""
@@ -54,8 +54,8 @@ class Passes:
 
     def _run(self, batch: Batch, micro: int, chunk: int, objective: MeanLoss | None, seed: int, value: Any) -> Any:
         for each in self._stages.chunks[chunk]:
-            with unmoved():  # in whatever stage and order a step is done, and when it is done again, it draws the same
-                seed_everything(seed, "pipeline", batch.number, each.number, micro)
+            # in whatever stage and order a step is done, and when it is done again, it draws the same
+            with drawing(seed, "pipeline", batch.number, each.number, micro):
                 value = each.step.function(value)
         if objective is not None and self._grid.stage(self._rank, chunk) + 1 == self._grid.stages:
             return objective.of_part(value, batch.part(micro)[1], batch.targets)
