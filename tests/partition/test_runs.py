@@ -260,3 +260,19 @@ def test_clipping_by_the_norm_of_a_part_is_refused() -> None:
     for function, message in ((at_attaching, "by the norm of one worker's part"), (by_torch, "undivided weights")):
         with pytest.raises(CompositionError, match=message):
             pr.run(function, mesh=pr.Mesh(tp=2), cut=CUT, on=pr.Simulator())
+
+
+def train_built(worker: pr.Worker) -> None:
+    model = worker.build(Chain)
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    model, optimizer = worker.attach(model, optimizer, loss=F.cross_entropy)
+    for x, y in worker.batches(samples(), batch_size=96 // worker.replicas):
+        optimizer.zero_grad()
+        worker.train_step(x, y)
+        optimizer.step()
+
+
+@pytest.mark.parametrize(("mesh", "names", "pipeline", "strategy"), LAYOUTS)
+def test_models_that_are_built_in_parts_begin_as_on_one_device(mesh: pr.Mesh, names: Any, pipeline: Any, strategy: Any) -> None:
+    run = pr.run(train_built, mesh=mesh, cut=pr.Cut(names, pipeline=pipeline), strategy=strategy or "allreduce", on=pr.Simulator())
+    close(run.weights, pr.run(train_built, mesh=pr.Mesh(dp=1), on=pr.Simulator()).weights)

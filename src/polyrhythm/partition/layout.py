@@ -18,6 +18,8 @@ from polyrhythm.partition.alike import AlikeInReplica
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.axis_of_one import AxisOfOne
 from polyrhythm.partition.cut import Cut
+from polyrhythm.partition.deferred import Recording, build
+from polyrhythm.partition.material import materialise
 from polyrhythm.partition.mesh import Mesh
 from polyrhythm.partition.norm import clip_gradients
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
@@ -63,7 +65,7 @@ class Layout:
         axes: dict[str, Axis] = {}
         for axis, size in self.mesh.axes:
             axes[axis] = AxisOfOne(axis) if size == 1 else PortAxis(axis, mesh.group(name, axis), desk)
-        return PartsOfWorker(self, Place(axes, mesh.seed), mesh.replica(name), desk, context)
+        return PartsOfWorker(self, Place(axes, mesh.seed, device=context.device), mesh.replica(name), desk, context)
 
 
 class PartsOfWorker:
@@ -76,6 +78,14 @@ class PartsOfWorker:
         self._stages: list[Stage] = []
         self._step: Callable[[Any, Any], Tensor] | None = None
         self._names: list[str] = []
+        self._recordings: dict[int, Recording] = {}
+        self._context = context
+
+    def build(self, make: Callable[[], nn.Module]) -> nn.Module:
+        """The model that `make` returns, without memory until it is attached."""
+        model, recording = build(make)
+        self._recordings[id(model)] = recording
+        return model
 
     def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Any) -> None:
         """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's.
@@ -97,6 +107,8 @@ class PartsOfWorker:
                 stages, shards = zero.shard(model, self._place.axis(name))
                 self._stages.extend(stages)
                 self._replace(optimizer, lambda each, shards=shards: shards.get(id(each)))  # type: ignore[misc]
+        if (recording := self._recordings.pop(id(model), None)) is not None:
+            materialise(model, recording, self._place.seed, self._context.device)
 
     def _stepped(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Any) -> Callable[[Any, Any], Tensor] | None:
         pipeline = self._layout.cut.pipeline

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.piece import Piece
-from polyrhythm.partition.placement import Placement, placed, placement_of
+from polyrhythm.partition.placement import Placement, origin_of, originated, placed, placement_of
 
 Initial = Callable[[Tensor, str, Piece], Tensor]
 """What a piece of a parameter of that name begins with."""
@@ -21,13 +22,22 @@ def cut_out(parameter: Tensor, name: str, piece: Piece) -> Tensor:
     return piece.take(parameter.detach())
 
 
+def without_memory(parameter: Tensor, name: str, piece: Piece) -> Tensor:
+    """The piece of a parameter that has no values yet."""
+    return torch.empty(piece.shape, dtype=parameter.dtype, device="meta")
+
+
 @dataclass(frozen=True)
 class Place:
-    """The `axes` of the mesh by name, as this rank sees them. `seed` is the run's; `initial` gives pieces of parameters their values."""
+    """The `axes` of the mesh by name, as this rank sees them. `seed` is the run's; `initial` gives pieces of parameters their values.
+
+    Parameters without memory get it on `device`, when all of their model are divided.
+    """
 
     axes: Mapping[str, Axis]
     seed: int = 0
     initial: Initial = cut_out
+    device: str = "cpu"
     _made: dict[int, tuple[Tensor, nn.Parameter]] = field(default_factory=dict)
 
     def axis(self, name: str) -> Axis:
@@ -52,7 +62,9 @@ class Place:
             if made._polyrhythm_placement != chosen:  # type: ignore[attr-defined]
                 raise CompositionError(f"{name} is tied to a weight that is divided in another way: divide both modules by the same style.")
             return made
-        made = nn.Parameter(self.initial(whole, name, chosen.piece), whole.requires_grad)
+        initial = without_memory if whole.is_meta else self.initial
+        made = nn.Parameter(initial(whole, name, chosen.piece), whole.requires_grad)
+        originated(made, *origin_of(whole, name))
         self._made[id(whole)] = whole, placed(made, chosen)  # the whole is kept, so that no other gets its id
         return made
 

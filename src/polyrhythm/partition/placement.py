@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from polyrhythm.core.protocols.partition import divide_over
 from polyrhythm.partition.piece import Piece
 
-_PLACED = "_polyrhythm_placement"
+_PLACED, _ORIGIN = "_polyrhythm_placement", "_polyrhythm_origin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,17 @@ def placed(parameter: nn.Parameter, placement: Placement) -> nn.Parameter:
     setattr(parameter, _PLACED, placement)
     divide_over(parameter, placement.axes)
     return parameter
+
+
+def originated(parameter: nn.Parameter, whole: Tensor, name: str) -> None:
+    """Note of which whole tensor without memory, called `name` in its model, a parameter is a piece."""
+    setattr(parameter, _ORIGIN, (whole, name))
+
+
+def origin_of(parameter: Tensor, name: str) -> tuple[Tensor, str]:
+    """The whole tensor without memory of which `parameter` is a piece, and its name; itself and `name`, where no module has divided it."""
+    found: tuple[Tensor, str] = getattr(parameter, _ORIGIN, (parameter, name))
+    return found
 
 
 def placement_of(parameter: Tensor) -> Placement:

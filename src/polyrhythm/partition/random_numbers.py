@@ -34,6 +34,11 @@ class Stream:
     name: str
     step: int = 0
 
+    @property
+    def number(self) -> int:
+        """A number of 63 bits, for generators that need a seed."""
+        return int.from_bytes(self._digest()[16:24], "big") >> 1
+
     def uniform(self, piece: Piece) -> Tensor:
         """Numbers between 0 and 1, neither of which occurs, in float64 (piece.shape)."""
         if not piece.numel:
@@ -52,8 +57,11 @@ class Stream:
         rows = self._raw(piece.on(-1, (0, piece.whole[-1])).runs()).reshape(-1, piece.whole[-1])
         return np.concatenate([rows[:, start:end] for start, end in piece.spans[-1]], axis=1)
 
+    def _digest(self) -> bytes:
+        return hashlib.sha256(f"{self.seed}/{self.step}/{self.name}".encode()).digest()
+
     def _raw(self, runs: Sequence[Span]) -> NDArray[np.uint64]:
-        key = np.frombuffer(hashlib.sha256(f"{self.seed}/{self.step}/{self.name}".encode()).digest()[:16], dtype=np.uint64)
+        key = np.frombuffer(self._digest()[:16], dtype=np.uint64)
         generator = np.random.Philox(counter=0, key=key)
         found, at = [], 0
         for start, end in runs:

@@ -34,6 +34,9 @@ def divided_over(parameter: Tensor) -> tuple[str, ...]:
 class LocalParts(Protocol):
     """The parts of models that one worker holds."""
 
+    def build(self, make: Callable[[], nn.Module]) -> nn.Module:
+        """The model that `make` returns, of which this worker gets memory for its own part."""
+
     def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Loss | None) -> None:
         """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's; `loss` is its mean loss."""
 
@@ -86,8 +89,12 @@ WHOLE = WholeModel()
 class Undivided:
     """A worker's side where nothing is divided."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
         self._step: Callable[[Any, Any], Tensor] | None = None
+
+    def build(self, make: Callable[[], nn.Module]) -> nn.Module:
+        """What `make` returns."""
+        return make()
 
     def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Loss | None) -> None:
         """Leave them as they are."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -118,6 +118,14 @@ class Worker(ObservedWorker):
             self._crew.uninterrupted(self._models.replicas[-1].wait_for_memory) if self._context.port.changed else self.barrier()
         self._checkpointing.last = max(self._checkpointing.last, self.clock)
         return model, optimizer
+
+    def build(self, make: Callable[[], Model]) -> Model:
+        """The model that `make` returns, `worker.build(Net)`, of which a worker gets memory for its own part alone, when it is attached.
+
+        What it begins with depends on the run's seed and the names of its weights, and not on the mesh. Call it before attaching, at every
+        worker; until then the model is on the device "meta". Without a mesh it is `make()`.
+        """
+        return cast(Model, self._local.build(make))
 
     def train_step(self, inputs: Any, targets: Any) -> Tensor:
         """Add the gradients of a batch to the parameters, by the `loss` that was given at attaching, and return its mean loss.

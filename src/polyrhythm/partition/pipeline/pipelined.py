@@ -75,7 +75,7 @@ class Pipelined:
         axis = place.axis(self.axis)
         grid = StageGrid(axis.size, self.schedule.chunks)
         sizes = self.division.sizes(len(steps_of(model)), grid.stages)
-        device = next((each.device for each in model.parameters()), torch.device("cpu"))
+        device = next((each.device for each in model.parameters() if not each.is_meta), torch.device(place.device))
         parts = [] if inputs is None else _parts(inputs, self.micro_batches)
         outlines = [(outline_of(part), [outline_of(each) for each in step_values(model, part)]) for part in parts]
         stages = stages_at(model, sizes, axis.index, grid, self.axis)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.partition.axis import Axis, Sizes, near_equal, starts
-from polyrhythm.partition.placement import Placement, placed, placement_of
+from polyrhythm.partition.placement import Placement, origin_of, originated, placed, placement_of
 
 
 class ShardedParameter:
@@ -26,6 +26,8 @@ class ShardedParameter:
         start = starts(self.rows)[axis.index]
         end = start + self.rows[axis.index]
         self.shard = nn.Parameter(value[start:end].clone(), parameter.requires_grad)
+        if parameter.is_meta:
+            originated(self.shard, *origin_of(parameter, f"parameter {number}"))
         placed(self.shard, Placement(before.piece.rows(start, end), (*before.axes, axis.name)))
 
     def part(self, flat: Tensor, rank: int) -> Tensor:
