@@ -34,10 +34,10 @@ from elastic.schedules import Schedule, random_schedule, shrink
 from polyrhythm import systems
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
-from polyrhythm.hardware.faults import Crash, Cut, Drop, Exit, Fault, HoldGIL, Join, Leave, Newcomers, Segfault, Stall
+from polyrhythm.hardware.faults import Crash, Disconnect, Drop, Exit, Fault, HoldGIL, Join, Leave, Newcomers, Segfault, Stall
 
 WORKERS = 4
-FIXED: list[Any] = [Crash, Crash, Cut, Exit, HoldGIL, Segfault, Stall]
+FIXED: list[Any] = [Crash, Crash, Disconnect, Exit, HoldGIL, Segfault, Stall]
 CHANGING: list[Any] = [*FIXED, Join, Join, Leave, Leave]
 _STEPS, _TRIES = 14, 150
 

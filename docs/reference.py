@@ -50,6 +50,11 @@ PAGES = {
     "consistencies": ("Consistencies", "When a worker exchanges, and whether it waits.", "consistency"),
     "merges": ("Merges", "What the aggregated payload does to the model.", "merge"),
     "local": ("Local steps", "What a worker does of its own accord between two exchanges.", "local_rules"),
+    "partition": (
+        "Partitioning",
+        "What each worker holds of a model, on a mesh.",
+        "partition partition.cut partition.mesh",
+    ),
     "sources": ("Sources of data", "Data that divide themselves among workers.", "sources"),
     "loggers": ("Loggers", "Where the metrics of a run go, besides its record.", "loggers"),
     "tables": ("Tables", "Numbers that workers share by rows.", "core.tables.table tables"),

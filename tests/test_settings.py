@@ -31,7 +31,7 @@ ABSURD: dict[str, Any] = {
 MADE: dict[str, Any] = {
     "Crash": pr.hardware.Crash("worker/0", 1.0),
     "Stall": pr.hardware.Stall("worker/0", 1.0, 1.0),
-    "Cut": pr.hardware.Cut("a", "b", 1.0, 1.0),
+    "Disconnect": pr.hardware.Disconnect("a", "b", 1.0, 1.0),
     "Drop": pr.hardware.Drop(0.1),
     "Segfault": pr.hardware.Segfault("worker/0", 1.0),
     "Exit": pr.hardware.Exit("worker/0", at=1.0),

@@ -23,7 +23,7 @@ GIVEN: list[tuple[str, FaultSource]] = [
     ("hold-gil worker/1 duration 2 step 4", hardware.HoldGIL("worker/1", duration=2.0, step=4)),
     ("kill-while-writing", hardware.KillWhileWriting()),
     ("join at 3 site Tokyo", hardware.Join(3.0, site="Tokyo")),
-    ("cut site/Tokyo host/3 at 1", hardware.Cut("site/Tokyo", "host/3", 1.0)),
+    ("disconnect site/Tokyo host/3 at 1", hardware.Disconnect("site/Tokyo", "host/3", 1.0)),
     ("partition worker/0,worker/1 worker/2 server/0 at 3 for 2", hardware.Partition(SIDES, 3.0, 2.0)),
     ("drop 0.1 between worker/0,worker/1", hardware.Drop(0.1, ("worker/0", "worker/1"))),
     ("random-crashes rate-per-step 0.1 horizon 50", hardware.RandomCrashes(rate_per_step=0.1, horizon=50.0)),

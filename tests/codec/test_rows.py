@@ -7,14 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyrhythm.codec import Identity, Rows
+from polyrhythm.codec import Identity, TouchedRows
 from polyrhythm.core.tensors import NO_GRADIENT, Layout, without_gradient
 from polyrhythm.errors import CompositionError
 
 from .aggregation import CollectiveClient, alone, normal, payload, same_bits
 
 LAYOUT = Layout(("table", "bias", "cube"), ((50, 4), (6,), (8, 2, 3)))
-CODEC = Rows()
+CODEC = TouchedRows()
 
 
 def sparse(seed: int, share: float) -> torch.Tensor:
@@ -61,5 +61,5 @@ def test_a_parameter_without_a_gradient_costs_a_number() -> None:
 
 
 def test_more_rows_than_an_index_can_name_are_refused() -> None:
-    with pytest.raises(CompositionError, match="Rows names rows by 31 bits"):
+    with pytest.raises(CompositionError, match="TouchedRows names rows by 31 bits"):
         CODEC.initial(Layout(("table",), ((2**31 + 1, 4),)))

@@ -23,12 +23,12 @@ from polyrhythm.codec import (
     MomentumCorrection,
     RandomK,
     Relative,
-    Rows,
     SharedK,
     Significant,
     Threshold,
     TopK,
     TopKWarmup,
+    TouchedRows,
 )
 from polyrhythm.codec.kernels import native, portable
 from polyrhythm.codec.sparse.cosine_top_k import _mean
@@ -147,7 +147,7 @@ def test_shared_elements_are_drawn_from_the_seed_of_the_run_and_the_number_of_th
 
 def test_rows_of_no_matrix_are_numbered_by_whole_numbers_too() -> None:
     layout = Layout(("bias",), ((3,),))
-    packet = Rows().encode(torch.ones(3), layout, {}, alone(layout)).packet
+    packet = TouchedRows().encode(torch.ones(3), layout, {}, alone(layout)).packet
     assert [part.dtype for part in packet[:2]] == [torch.int64, torch.int32]
 
 

@@ -12,7 +12,20 @@ from dataclasses import fields, replace
 from typing import Any
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.hardware.faults import Crash, Cut, Drop, Exit, Fault, HoldGIL, Join, KillWhileWriting, Leave, Segfault, SlowDisk, Stall
+from polyrhythm.hardware.faults import (
+    Crash,
+    Disconnect,
+    Drop,
+    Exit,
+    Fault,
+    HoldGIL,
+    Join,
+    KillWhileWriting,
+    Leave,
+    Segfault,
+    SlowDisk,
+    Stall,
+)
 
 Schedule = tuple[Fault, ...]
 Fails = Callable[[Schedule], bool]
@@ -42,7 +55,7 @@ def _fault(draw: random.Random, actors: Sequence[str], horizon: float, kind: typ
         KillWhileWriting: lambda: KillWhileWriting(worker, draw.randint(1, 3)),
         Leave: lambda: Leave(worker, notice=lasting, **when),
         Join: lambda: Join(**when),
-        Cut: lambda: Cut(*draw.sample(list(actors), 2), duration=lasting, **when),
+        Disconnect: lambda: Disconnect(*draw.sample(list(actors), 2), duration=lasting, **when),
         Drop: lambda: Drop(round(draw.random(), 6), duration=lasting, **when),
     }
     return made[kind]()

@@ -9,7 +9,7 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.errors import StateLostError, WorkerFailed
-from polyrhythm.hardware.faults import Crash, Cut, Exit, Fault, HoldGIL, Join, Leave, Segfault, Stall
+from polyrhythm.hardware.faults import Crash, Disconnect, Exit, Fault, HoldGIL, Join, Leave, Segfault, Stall
 
 Crew = pr.Crew
 KEPT = Crew(1, 4, replace=False)
@@ -64,7 +64,7 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, Any]]] = [
     ("li-ps", KEPT, "counted", (Crash("worker/2", step=2),), {"detection": 0.0026}),
     ("li-ps", Crew(2, 4, start=2, wait=0.0), "range", (Join(step=1), Crash("server/1", at=0.0)), {"detection": 0.001294}),
     ("li-ps", KEPT, "counted", (Crash("server/1", at=0.002532), Exit("worker/0", 195, at=0.00324)), {}),
-    ("bigdl", KEPT, "counted", (Cut("worker/1", "server/0", at=0.002, duration=0.002), Crash("worker/0", at=0.003)), {}),
+    ("bigdl", KEPT, "counted", (Disconnect("worker/1", "server/0", at=0.002, duration=0.002), Crash("worker/0", at=0.003)), {}),
     # parameters changed their exchange with the number of workers
     ("poseidon", Crew(2, 4, start=2, wait=0.0), "calls", (Crash("worker/1", step=1),), {"seed": 2018, "startup": 0.002541}),
     # one that had taken no step sent what another had left, without a learning rate
@@ -74,7 +74,7 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, Any]]] = [
         "strom",
         Crew(2, 4, batch="global"),
         "plain",
-        (Cut("worker/1", "worker/3", duration=1.0, step=1), Crash("worker/0", at=0.01), HoldGIL("worker/0", at=0.0, duration=0.003)),
+        (Disconnect("worker/1", "worker/3", duration=1.0, step=1), Crash("worker/0", at=0.01), HoldGIL("worker/0", at=0.0, duration=0.003)),
         {"seed": 2012, "startup": 0.002851},
     ),
     # a newcomer that was interrupted before it began left batches of its first deal out
@@ -127,7 +127,7 @@ FOUND: list[tuple[str, Any, str, tuple[Fault, ...], dict[str, Any]]] = [
         (
             Leave("worker/0", at=0.003556, notice=1.0),
             Crash("worker/2", at=0.004489),
-            Cut("worker/3", "worker/1", duration=0.001738, step=1),
+            Disconnect("worker/3", "worker/1", duration=0.001738, step=1),
         ),
         {},
     ),

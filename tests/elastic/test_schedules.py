@@ -16,14 +16,27 @@ from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import rank_of, worker
 from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import PolyrhythmError
-from polyrhythm.hardware.faults import Crash, Cut, Drop, Exit, Fault, HoldGIL, Join, KillWhileWriting, Leave, Segfault, SlowDisk, Stall
+from polyrhythm.hardware.faults import (
+    Crash,
+    Disconnect,
+    Drop,
+    Exit,
+    Fault,
+    HoldGIL,
+    Join,
+    KillWhileWriting,
+    Leave,
+    Segfault,
+    SlowDisk,
+    Stall,
+)
 from polyrhythm.hardware.faults.fault import begins
 
 from .schedules import Schedule, random_schedule, refute, shrink
 
 ACTORS = [worker(rank) for rank in range(4)]
-EVERY: list[Any] = [Crash, Cut, Drop, Exit, HoldGIL, Join, KillWhileWriting, Leave, Segfault, SlowDisk, Stall]
-HERE: list[Any] = [Crash, Cut, Drop, Exit, HoldGIL, Segfault, Stall]
+EVERY: list[Any] = [Crash, Disconnect, Drop, Exit, HoldGIL, Join, KillWhileWriting, Leave, Segfault, SlowDisk, Stall]
+HERE: list[Any] = [Crash, Disconnect, Drop, Exit, HoldGIL, Segfault, Stall]
 """Those that a run with a fixed number of workers and without checkpoints can have."""
 STEPS = 8
 

@@ -13,7 +13,7 @@ from polyrhythm.core.kernel.view import View, next_name
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.hardware.faults import (
     Crash,
-    Cut,
+    Disconnect,
     Drop,
     Fault,
     Join,
@@ -38,7 +38,7 @@ ACTORS = [*(f"worker/{rank}" for rank in range(200)), "server/0"]
 
 
 def test_a_schedule_is_sorted_by_time_and_keeps_the_order_given_within_an_instant() -> None:
-    late, first, second = Crash("worker/1", 5.0), Stall("worker/2", 1.0, 2.0), Cut("site/a", "host/3", 1.0, 9.0)
+    late, first, second = Crash("worker/1", 5.0), Stall("worker/2", 1.0, 2.0), Disconnect("site/a", "host/3", 1.0, 9.0)
     drop = Drop(0.1, ("worker/0", "server/0"))
     assert schedule([late, first, second, drop], 0, ACTORS) == [drop, first, second, late]
 
@@ -80,7 +80,7 @@ def test_a_rate_of_zero_gives_nothing_and_a_role_chooses() -> None:
 
 
 def test_strangers_are_refused() -> None:
-    for fault in (Crash("worker/200", 1.0), Cut("worker/1", "servr/0", 1.0, 1.0), Drop(0.5, ("worker/0", "nobody/1"))):
+    for fault in (Crash("worker/200", 1.0), Disconnect("worker/1", "servr/0", 1.0, 1.0), Drop(0.5, ("worker/0", "nobody/1"))):
         with pytest.raises(UnknownNameError, match="No actor is called"):
             schedule([fault], 0, ACTORS)
     with pytest.raises(UnknownNameError, match=r"from worker/0 to server/0\.$"):
@@ -120,7 +120,7 @@ def test_rates_by_step_give_steps_below_the_horizon() -> None:
 
 def test_a_partition_cuts_every_pair_of_sides() -> None:
     found = schedule([Partition((("worker/0", "worker/1"), ("worker/2",), ("server/0",)), 1.0, 2.0)], 0, ACTORS)
-    pairs = [{fault.a, fault.b} for fault in found if isinstance(fault, Cut)]
+    pairs = [{fault.a, fault.b} for fault in found if isinstance(fault, Disconnect)]
     assert len(pairs) == 5
     assert {"worker/0", "worker/1"} not in pairs
     with pytest.raises(CompositionError, match="a place on two of them"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -276,3 +276,55 @@ def train_built(worker: pr.Worker) -> None:
 def test_models_that_are_built_in_parts_begin_as_on_one_device(mesh: pr.Mesh, names: Any, pipeline: Any, strategy: Any) -> None:
     run = pr.run(train_built, mesh=mesh, cut=pr.Cut(names, pipeline=pipeline), strategy=strategy or "allreduce", on=pr.Simulator())
     close(run.weights, pr.run(train_built, mesh=pr.Mesh(dp=1), on=pr.Simulator()).weights)
+
+
+def train_saving(worker: pr.Worker, until: int) -> None:
+    model = Chain()
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    model, optimizer = worker.attach(model, optimizer, loss=F.cross_entropy)
+    for epoch in worker.epochs(until):
+        for x, y in worker.batches(samples(), batch_size=24 // worker.replicas):
+            optimizer.zero_grad()
+            worker.train_step(x, y)
+            optimizer.step()
+        if epoch < until - 1:
+            worker.save()
+
+
+TP = {"2": Columns(), "4": Rows()}
+RELAID = [
+    [
+        (pr.Mesh(tp=4), TP, None, {}),
+        (pr.Mesh(tp=3), TP, None, {}),
+        (pr.Mesh(pp=2), {}, Pipelined(micro_batches=2), {}),
+        (pr.Mesh(dp=1), {}, None, {}),
+    ],
+    [
+        (pr.Mesh(dp=2, tp=2), TP, None, {}),
+        (pr.Mesh(dp=2), {}, None, {"dp": Zero(3)}),
+        (pr.Mesh(dp=2, pp=2), {}, Pipelined(micro_batches=2), {}),
+    ],
+    [(pr.Mesh(dp=4), {}, None, {"dp": Zero(2)}), (pr.Mesh(dp=3), {}, None, {"dp": Zero(1)}), (pr.Mesh(dp=1, tp=2), TP, None, {})],
+]
+
+
+@pytest.mark.parametrize("layouts", RELAID)
+def test_a_checkpoint_is_resumed_on_other_meshes(layouts: list[Any], tmp_path: Any) -> None:
+    """The optimizer's state goes with the weights; batches of all workers together are the same."""
+    runs = []
+    for number, (mesh, names, pipeline, strategy) in enumerate(layouts):
+        runs.append(
+            pr.run(
+                partial(train_saving, until=number + 2),
+                mesh=mesh,
+                cut=pr.Cut(names, pipeline=pipeline),
+                strategy=strategy or "allreduce",
+                on=pr.Simulator(),
+                checkpoints=pr.Checkpoints(tmp_path / "saved", resume=number > 0, override=["data"] if number else ()),
+            )
+        )
+    whole = pr.run(
+        partial(train_saving, until=len(layouts) + 1), mesh=pr.Mesh(dp=1), on=pr.Simulator(), checkpoints=pr.Checkpoints(tmp_path / "other")
+    )
+    close(runs[-1].weights, whole.weights)
+    assert runs[-1].summary.samples == whole.summary.samples

@@ -12,7 +12,7 @@ from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, DeadlockError, UnknownNameError, WorkerFailed
 from polyrhythm.hardware.devices import Device
-from polyrhythm.hardware.faults import Crash, Cut, Drop, Stall
+from polyrhythm.hardware.faults import Crash, Disconnect, Drop, Stall
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
 
@@ -186,14 +186,14 @@ def test_a_stall_delays_computing_and_handling() -> None:
 def test_a_cut_holds_bytes_back_and_lets_them_go_on() -> None:
     seen: list[tuple[float, float]] = []
     size = wire_bytes(note(0, text="-" * 1000)) / 1000
-    cut = Cut("worker/0", "worker/1", at=0.25, duration=10.0)
+    cut = Disconnect("worker/0", "worker/1", at=0.25, duration=10.0)
     play(job(sends(1, text="-" * 1000), hears(seen, 30.0)), Simulator(network=PLAIN, faults=(cut,)))
     assert seen == [(pytest.approx(size + 0.5 + 10.0), 0.0)]
 
 
 def test_a_cut_of_an_instant_network_is_refused() -> None:
     with pytest.raises(CompositionError, match=r"Instant\(\) has no links that could be cut"):
-        Simulator(network=INSTANT, faults=(Cut("worker/0", "worker/1", 0.0, 1.0),))
+        Simulator(network=INSTANT, faults=(Disconnect("worker/0", "worker/1", 0.0, 1.0),))
 
 
 def test_messages_are_dropped_with_the_seeded_probability_and_still_counted() -> None:
@@ -211,9 +211,9 @@ def test_messages_are_dropped_with_the_seeded_probability_and_still_counted() ->
 
 
 @pytest.mark.parametrize(
-    "fault", [Cut("site/Tokio", "site/Ireland", 1.0, 1.0), Drop(0.5, between=("host/2", "worker/0")), Crash("host/0", 1.0)]
+    "fault", [Disconnect("site/Tokio", "site/Ireland", 1.0, 1.0), Drop(0.5, between=("host/2", "worker/0")), Crash("host/0", 1.0)]
 )
-def test_a_fault_at_a_place_that_does_not_exist_is_refused(fault: Cut | Drop | Crash) -> None:
+def test_a_fault_at_a_place_that_does_not_exist_is_refused(fault: Disconnect | Drop | Crash) -> None:
     with pytest.raises(UnknownNameError, match=r"No .* is called '(site/Tokio|host/2|host/0)'"):
         play(job(silent, silent), Simulator(network="wan-3", faults=(fault,)))
 

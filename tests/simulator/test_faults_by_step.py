@@ -18,7 +18,20 @@ from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.simulator.fault_injection import FaultInjection
 from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, WorkerFailed
-from polyrhythm.hardware.faults import Crash, Cut, Drop, Exit, Fault, HoldGIL, Join, KillWhileWriting, Leave, Segfault, SlowDisk, Stall
+from polyrhythm.hardware.faults import (
+    Crash,
+    Disconnect,
+    Drop,
+    Exit,
+    Fault,
+    HoldGIL,
+    Join,
+    KillWhileWriting,
+    Leave,
+    Segfault,
+    SlowDisk,
+    Stall,
+)
 
 from .scenes import PLAIN, Program, job, note, play
 
@@ -121,7 +134,7 @@ def test_cuts_and_losses_begin_after_a_step_of_the_first_worker() -> None:
         return seen
 
     assert [number for _, number in heard(Drop(1.0, step=2, duration=2.5))] == [1, 2, 6]
-    times = {number: time for time, number in heard(Cut("first", "worker/1", step=2, duration=2.5))}
+    times = {number: time for time, number in heard(Disconnect("first", "worker/1", step=2, duration=2.5))}
     assert [times[1], times[2], times[6]] == [0.5, 1.5, 5.5]
     assert all(5.0 <= times[number] <= 5.1 for number in (3, 4, 5))
 

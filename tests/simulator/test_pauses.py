@@ -16,7 +16,7 @@ from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, DeadlockError
 from polyrhythm.hardware import network as networks
 from polyrhythm.hardware.congestion import Bbr, Fair
-from polyrhythm.hardware.faults import Cut
+from polyrhythm.hardware.faults import Disconnect
 from polyrhythm.hardware.network import Network, Site
 from polyrhythm.hardware.network_json import network_json
 from polyrhythm.tools.measuring.links import survey_job
@@ -145,7 +145,9 @@ def test_a_pause_within_a_cut_is_none() -> None:
 
 def test_a_cut_without_an_end_is_still_a_deadlock() -> None:
     survey = survey_job(2)
-    simulator = Simulator(network=replace(networks.load("slow"), congestion=Bbr()), faults=[Cut("worker/0", "worker/1", 0.1, math.inf)])
+    simulator = Simulator(
+        network=replace(networks.load("slow"), congestion=Bbr()), faults=[Disconnect("worker/0", "worker/1", 0.1, math.inf)]
+    )
     with pytest.raises(DeadlockError):
         simulator.execute(survey, lambda event: None)
 

@@ -24,7 +24,7 @@ from polyrhythm.core.protocols.merge import AnyContribution, Direction
 from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.responses import AdoptWeights, ApplyContributions, MixWeights, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
-from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
+from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, SampleStream, Source, unfollowed
 from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import (
     DIFFERENCES,
@@ -118,7 +118,7 @@ class Everything:
         """The same for all."""
         return _Whole()
 
-    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
+    def stream(self, stream: SampleStream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """Not needed here."""
         raise AssertionError
 
@@ -318,7 +318,7 @@ class InProportion:
         """One worker's."""
         return _Shares(self.shares, deals.group)
 
-    def stream(self, stream: Stream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
+    def stream(self, stream: SampleStream, group: Group, number: int, batch_size: int) -> Iterator[Batch]:
         """Not needed here."""
         raise AssertionError
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from polyrhythm.codec import Identity, Rows
+from polyrhythm.codec import Identity, TouchedRows
 from polyrhythm.consistency import Asynchronous, Bounded, Intervals, LocalSteps
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.traits import Payload
@@ -61,7 +61,7 @@ def trains(sparse: bool = True, optimizer: str = "sgd", make: Any = None, twice:
 
 
 def selected(topology: Any = None, codec: Any = None, **pieces: Any) -> Strategy:
-    exchange = Exchange(topology=topology or AllReduce(), codec=codec or Rows(), **pieces)
+    exchange = Exchange(topology=topology or AllReduce(), codec=codec or TouchedRows(), **pieces)
     return Strategy(selected=[(Modules("Embedding"), exchange)])
 
 
@@ -70,8 +70,8 @@ def went(train: Any, strategy: Strategy, workers: int = 3, on: Any = VIRTUAL) ->
 
 
 def test_the_payload_is_chosen_by_the_codec() -> None:
-    assert Exchange(codec=Rows()).payload is Payload.ROWS
-    assert Exchange(consistency=LocalSteps(2), codec=Rows()).payload is Payload.UPDATE
+    assert Exchange(codec=TouchedRows()).payload is Payload.ROWS
+    assert Exchange(consistency=LocalSteps(2), codec=TouchedRows()).payload is Payload.UPDATE
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
@@ -95,7 +95,7 @@ def test_both_runtimes_give_the_same_bits_and_bytes(topology: Any, workers: int)
 
 def test_sixteen_virtual_workers() -> None:
     topology = Server(2, responses=ChangedRows())
-    one, other = (went(trains(sparse=False), selected(topology, codec), 16).summary for codec in (Rows(), Identity()))
+    one, other = (went(trains(sparse=False), selected(topology, codec), 16).summary for codec in (TouchedRows(), Identity()))
     assert one.weights_sha256 == other.weights_sha256
 
 
@@ -105,7 +105,7 @@ def test_sparse_gradients_add_up_over_several_backward_passes() -> None:
 
 
 def test_inside_groups_rows_are_exchanged_too() -> None:
-    levels = Hierarchical(inner=Exchange(codec=Rows()), outer=Exchange(codec=Rows()), groups=2)
+    levels = Hierarchical(inner=Exchange(codec=TouchedRows()), outer=Exchange(codec=TouchedRows()), groups=2)
     one, other = (went(trains(sparse), Strategy(selected=[(Modules("Embedding"), levels)]), 4) for sparse in (True, False))
     assert one.summary.weights_sha256 == other.summary.weights_sha256
 
@@ -117,7 +117,9 @@ def test_out_of_step_workers_send_rows_too(rule: Any) -> None:
 
 @pytest.mark.parametrize("strategy", [Strategy(), Strategy(topology=Server())], ids=["collective", "served"])
 def test_elsewhere_a_sparse_gradient_is_refused_with_the_exchange_that_takes_it(strategy: Strategy) -> None:
-    with pytest.raises(CompositionError, match=r"sparse=False, or select it for an exchange of rows, as in .*Exchange\(codec=Rows\(\)\)"):
+    with pytest.raises(
+        CompositionError, match=r"sparse=False, or select it for an exchange of rows, as in .*Exchange\(codec=TouchedRows\(\)\)"
+    ):
         went(trains(), strategy)
 
 

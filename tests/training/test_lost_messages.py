@@ -9,7 +9,7 @@ import pytest
 from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.core.training.run import run
 from polyrhythm.errors import DeadlockError, RunError
-from polyrhythm.hardware.faults import Cut, Drop, Fault
+from polyrhythm.hardware.faults import Disconnect, Drop, Fault
 from polyrhythm.systems import SYSTEMS as CATALOGUE
 from polyrhythm.systems import resolve
 
@@ -39,7 +39,7 @@ def test_a_lost_message_is_reported_before_who_waits_for_it(system: str, at: flo
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_line_that_stays_cut_is_reported_before_who_waits(system: str) -> None:
-    text = ends(system, Cut("host/0", "host/1", at=0.03, duration=math.inf))
+    text = ends(system, Disconnect("host/0", "host/1", at=0.03, duration=math.inf))
     assert not text or "because host/0 has been cut off from host/1 since 0.03 s: " in text, text
 
 

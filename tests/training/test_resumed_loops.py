@@ -202,11 +202,11 @@ def with_own_batches(worker: pr.Worker) -> None:
 
 
 def over_a_stream(worker: pr.Worker) -> None:
-    class Stream(IterableDataset[Tensor]):
+    class SampleStream(IterableDataset[Tensor]):
         def __iter__(self) -> Iterator[Tensor]:
             yield from DATA
 
-    steps, stream = Steps(worker), Stream()
+    steps, stream = Steps(worker), SampleStream()
     for _ in range(4):
         for x in steps.batches(stream, steps=3):
             steps.take(x)

@@ -26,7 +26,7 @@ from polyrhythm.codec.low_rank.low_rank import LowRank as LowRank
 from polyrhythm.codec.wrappers.striped import Striped as Striped
 from polyrhythm.codec.wrappers.warmup import Warmup as Warmup
 from polyrhythm.codec.wrappers.per_tensor import PerTensor as PerTensor
-from polyrhythm.codec.rows import Rows as Rows
+from polyrhythm.codec.rows import TouchedRows as TouchedRows
 from polyrhythm.codec.low_rank.sufficient_factors import SufficientFactors as SufficientFactors
 from polyrhythm.codec.few_bits.two_bit import TwoBit as TwoBit
 from polyrhythm.codec.few_bits.unit_signs import UnitSigns as UnitSigns
@@ -83,7 +83,7 @@ MEMBERS: tuple[Codec, ...] = (
     PerTensor(ErrorFeedback(Relative(0.5))),
     ErrorFeedback(PerTensor(LowRank(1), rest=TopK(0.5), smallest=8)),
     Warmup(1, PerTensor(ErrorFeedback(TopK(0.2)))),
-    PerTensor(Rows(), rest=Cast(torch.float16)),
+    PerTensor(TouchedRows(), rest=Cast(torch.float16)),
     GapCoded(Threshold(0.5)),
     ErrorFeedback(TwoBit(0.5)),
     ErrorFeedback(UnitSigns(0.0)),

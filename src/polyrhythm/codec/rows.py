@@ -21,7 +21,7 @@ _ABSENT = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(WithoutResidual):
+class TouchedRows(WithoutResidual):
     """The rows that are not zero of each tensor of two or more dimensions, with an int32 index each; other tensors as they are.
 
     For embeddings, of which a batch touches a few rows; gradients may be sparse (`nn.Embedding(sparse=True)`). Lossless, bit for bit.
@@ -35,7 +35,9 @@ class Rows(WithoutResidual):
     def initial(self, layout: Layout) -> State:
         """No state. Raises CompositionError for a tensor of more than 2³¹ rows."""
         if max(row_counts(layout), default=0) > MOST_ROWS:
-            raise CompositionError(f"Rows names rows by 31 bits, and a tensor has more than {MOST_ROWS:,}: cut it over several servers.")
+            raise CompositionError(
+                f"TouchedRows names rows by 31 bits, and a tensor has more than {MOST_ROWS:,}: cut it over several servers."
+            )
         return {}
 
     def encode(self, value: Tensor, layout: Layout, state: State, context: ExchangeContext) -> Encoded:

@@ -6,7 +6,7 @@ The command line and the planner make them from presets and files, and users in 
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.faults import (
     Crash,
-    Cut,
+    Disconnect,
     DatagramFaults,
     Drop,
     Exit,
@@ -29,9 +29,9 @@ from polyrhythm.hardware.network import Network
 
 __all__ = [
     "Crash",
-    "Cut",
     "DatagramFaults",
     "Device",
+    "Disconnect",
     "Drop",
     "Exit",
     "Fleet",

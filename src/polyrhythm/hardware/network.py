@@ -82,7 +82,7 @@ class Network:
             if not rate >= _LEAST_RATE:
                 raise CompositionError(
                     f"A shared bandwidth of the network {self.name!r} is {rate} bytes per second, which is not above zero, or is less than "
-                    "one byte per second. Give one byte per second or more; to interrupt a link use Cut."
+                    "one byte per second. Give one byte per second or more; to interrupt a link use Disconnect."
                 )
         _check_hosts(self.name, [host for host, _ in self.accesses])
         if not 0 <= self.loss < 1:

@@ -65,7 +65,9 @@ def timetable(network: Network, workers: int) -> list[BandwidthChange]:
                 )
             bandwidth = units.bandwidth(rate)
             if not 0 < bandwidth < math.inf:
-                raise CompositionError(f"The network {network.name!r} has a change to {rate!r}: give a bandwidth above zero, or use a Cut.")
+                raise CompositionError(
+                    f"The network {network.name!r} has a change to {rate!r}: give a bandwidth above zero, or use a Disconnect."
+                )
             place = f"host/{entry.host}" if entry.host is not None else f"site/{names[key.source]}"
             changes.append(BandwidthChange(at, key, bandwidth, place))
     return sorted(changes)

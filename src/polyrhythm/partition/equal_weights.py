@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 from torch.func import functional_call
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from polyrhythm.partition.axis import Axis
+from polyrhythm.partition.kinds import BATCH_NORMS
 from polyrhythm.partition.moves import replicate_together
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.style import Style
@@ -34,7 +34,7 @@ class EqualWeights:
         return self.axes
 
     def refusal(self, module: nn.Module, place: Place) -> str:
-        return self.unanswered(module, place, (_BatchNorm,))
+        return self.unanswered(module, place, BATCH_NORMS)
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
         asking = dict(self._asking(module, place))

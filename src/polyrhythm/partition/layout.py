@@ -13,6 +13,8 @@ from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.mesh import MeshShape, WorkerMesh
 from polyrhythm.core.protocols.partition import no_loss, train_step
+from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.alike import AlikeInReplica
 from polyrhythm.partition.axis import Axis
@@ -26,15 +28,16 @@ from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import without_memory
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.port_axis import NoLedger, PortAxis
+from polyrhythm.partition.relaid import held, relaid
 from polyrhythm.partition.whole_state import gathered
-from polyrhythm.partition.zero.stages import Stage
+from polyrhythm.partition.zero.stages import ShardedUnit
 from polyrhythm.partition.zero.zero import Zero
 from polyrhythm.process_group.messages.desk import Desk
 
 
 @dataclass(frozen=True)
-class Layout:
-    """A `core.protocols.Partition`: models are cut by `cut` over those axes of `mesh` that it names; along the others are replicas.
+class MeshLayout:
+    """A `core.protocols.ModelPartition`: models are cut by `cut` over those axes of `mesh` that it names; along the others are replicas.
 
     Along the axes of `zero` these share their state. Raises CompositionError for axes that the mesh has not.
     """
@@ -71,11 +74,11 @@ class Layout:
 class PartsOfWorker:
     """The parts that one worker holds, at `place`; `replica` are the workers with the parts of one model, who talk through `desk`."""
 
-    def __init__(self, layout: Layout, place: Place, replica: Group, desk: Desk, context: WorkerContext) -> None:
+    def __init__(self, layout: MeshLayout, place: Place, replica: Group, desk: Desk, context: WorkerContext) -> None:
         self._layout, self._place, self._replica, self._desk = layout, place, replica, desk
         self._alike = AlikeInReplica(context, replica)
         self._skeletons: dict[int, nn.Module] = {}
-        self._stages: list[Stage] = []
+        self._stages: list[ShardedUnit] = []
         self._step: Callable[[Any, Any], Tensor] | None = None
         self._names: list[str] = []
         self._recordings: dict[int, Recording] = {}
@@ -155,6 +158,14 @@ class PartsOfWorker:
     def clip(self, models: Sequence[nn.Module], norm: float) -> float:
         """Scale all gradients so that their norm is at most `norm`; returns what it was."""
         return clip_gradients([parameter for model in models for parameter in model.parameters()], norm, self._place.axes)
+
+    def held(self, replica: Replica) -> StateTree:
+        """What this worker has of a replica, for a checkpoint that a worker of another mesh may resume."""
+        return held(replica)
+
+    def relaid(self, replica: Replica, former: Sequence[tuple[StateTree, StateTree]]) -> StateTree:
+        """The state of `replica` from those that workers of another mesh have exported, each with what it held."""
+        return relaid(replica, former)
 
     def whole_models(self, models: Sequence[nn.Module]) -> list[nn.Module]:
         """The whole models with the weights of this replica, at its first worker; none at the others."""

@@ -13,7 +13,7 @@ from polyrhythm.core.protocols.deal import chosen
 from polyrhythm.core.protocols.deal_rules import InRounds
 from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
-from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
+from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, SampleStream, Source, unfollowed
 from polyrhythm.shuffle.dealing import check, count
 from polyrhythm.shuffle.sharded import ShardBatches
 from polyrhythm.shuffle.streaming import dealt_stream
@@ -38,7 +38,7 @@ class GlobalShuffle:
         """One worker's feed of one data set."""
         return _Dealt(deals)
 
-    def stream(self, stream: Stream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
+    def stream(self, stream: SampleStream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
         """One worker's batches of a pass: every worker reads the whole stream, and takes its part of each P · b samples.
 
         The stream draws the same numbers from global generators at every worker, and does not change the random numbers of the training.

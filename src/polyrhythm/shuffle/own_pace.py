@@ -13,7 +13,7 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.controller import ControlledSetting, Controls
 from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
-from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
+from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, SampleStream, Source, unfollowed
 from polyrhythm.shuffle.dealing import check, count
 from polyrhythm.shuffle.global_shuffle import GlobalShuffle
 from polyrhythm.shuffle.sharded import ShardBatches
@@ -39,7 +39,7 @@ class OwnPace:
         """One worker's feed of one data set."""
         return _Drawn(deals, controls)
 
-    def stream(self, stream: Stream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
+    def stream(self, stream: SampleStream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
         return GlobalShuffle().stream(stream, deals, batch_size, first)
 
     def sharded(self, source: ShardedSource, deals: Deals, totals: BackgroundSums, batch_size: int) -> ShardBatches:

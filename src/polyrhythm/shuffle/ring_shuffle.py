@@ -17,7 +17,7 @@ from polyrhythm.core.protocols.deal import EndedDeal, chosen
 from polyrhythm.core.protocols.deal_rules import InRounds
 from polyrhythm.core.protocols.deals import Deals, DealtShare, PassDeals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
-from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, Source, Stream, unfollowed
+from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, SampleStream, Source, unfollowed
 from polyrhythm.errors import DataError
 from polyrhythm.shuffle.dealing import check, count
 
@@ -46,7 +46,7 @@ class RingShuffle:
         """One worker's feed of one data set."""
         return _Travelling(deals, port, perform, follow)
 
-    def stream(self, stream: Stream, deals: PassDeals, batch_size: int, first: int = 0) -> NoReturn:
+    def stream(self, stream: SampleStream, deals: PassDeals, batch_size: int, first: int = 0) -> NoReturn:
         """Raises DataError: the samples of a stream are not kept."""
         raise DataError(
             "RingShuffle distributes samples once and then sends them around a ring, which is impossible for a stream without a length: "

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from polyrhythm.core import rng
 from polyrhythm.core.protocols.deal_rules import AsRead
 from polyrhythm.core.protocols.deals import PassDeals
-from polyrhythm.core.protocols.shuffle import Batch, Stream
+from polyrhythm.core.protocols.shuffle import Batch, SampleStream
 from polyrhythm.core.protocols.stream_rounds import OpenedStream, StreamReader, read_rounds
 from polyrhythm.errors import DataError
 from polyrhythm.shuffle.dealing import check_size, reading
 
 
-def dealt_stream(stream: Stream, deals: PassDeals, batch_size: int, first: int) -> Iterator[Batch]:
+def dealt_stream(stream: SampleStream, deals: PassDeals, batch_size: int, first: int) -> Iterator[Batch]:
     """One worker's batches of a pass through `stream`. Raises DataError for a stream of fewer samples than workers.
 
     After a change, a stream that can be read again is, as far as samples are needed that were passed. From an iterator those of the last
@@ -36,7 +36,7 @@ def dealt_stream(stream: Stream, deals: PassDeals, batch_size: int, first: int) 
         raise DataError(_too_short(reader.position, deals.group.size, batch_size, stream.drop_last))
 
 
-def _opened(stream: Stream, seed: int) -> OpenedStream:
+def _opened(stream: SampleStream, seed: int) -> OpenedStream:
     apart = rng.Apart(seed)
     return stream.elements(seed), lambda: apart
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.codec import Rows, SufficientFactors
+from polyrhythm.codec import SufficientFactors, TouchedRows
 from polyrhythm.core.strategy import Exchange, Strategy
 from polyrhythm.parameters import CheaperAsFactors, Modules, Optionally
 from polyrhythm.systems.declaration import Family, system
@@ -38,5 +38,5 @@ def parallax(servers: int = 1) -> Strategy:
     and gets the rows that changed. What is dense goes over a ring. Both in lockstep. Where the optimizer moves rows that have no
     gradient, as Adam and momentum do, all rows come back. The paper also partitions embeddings by measurement: here `servers` says how.
     """
-    rows = Exchange(topology=Server(servers, responses=ChangedRows()), codec=Rows())
+    rows = Exchange(topology=Server(servers, responses=ChangedRows()), codec=TouchedRows())
     return Strategy(name="parallax", selected=[(Optionally(Modules("Embedding", "EmbeddingBag")), rows)], topology=AllReduce(Ring()))

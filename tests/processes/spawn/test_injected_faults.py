@@ -23,8 +23,8 @@ from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, DeadlockError, WorkerFailed
 from polyrhythm.hardware.faults import (
     Crash,
-    Cut,
     DatagramFaults,
+    Disconnect,
     Drop,
     Exit,
     Fault,
@@ -150,7 +150,9 @@ def test_the_same_messages_are_lost_as_in_virtual_time(fault: Drop) -> None:
     assert real[0].messages_sent == virtual[0].messages_sent
 
 
-@pytest.mark.parametrize("fault", [Cut("worker/0", "worker/1", step=5, duration=0.5), Partition((("worker/1",), ("worker/0",)), 0.05, 0.5)])
+@pytest.mark.parametrize(
+    "fault", [Disconnect("worker/0", "worker/1", step=5, duration=0.5), Partition((("worker/1",), ("worker/0",)), 0.05, 0.5)]
+)
 def test_a_cut_holds_messages_and_loses_none(fault: Any) -> None:
     result = play(sends(2.0), fault, workers=2)[0].results["worker/1"]
     assert result is not None
@@ -170,7 +172,7 @@ def test_what_waits_for_a_connection_that_stays_cut_is_deadlocked() -> None:
         context.perform(exchange())
 
     with pytest.raises(DeadlockError, match="waits for 'x' from worker/"):
-        play(waits, Cut("worker/0", "worker/1", at=0.0), workers=2, survives=False)
+        play(waits, Disconnect("worker/0", "worker/1", at=0.0), workers=2, survives=False)
 
 
 def train(worker: pr.Worker) -> None:
@@ -231,7 +233,10 @@ def test_who_has_notice_gets_sigterm_and_is_killed_at_its_end() -> None:
     ("fault", "message"),
     [
         (Join(1.0), r"faults has a Join, and this run's crew is fixed: give workers=\(2, 8\)"),
-        (Cut("host/0", "worker/1", 1.0), "is about host/0, and real processes are all on this host: name actors, or give pr.Simulator"),
+        (
+            Disconnect("host/0", "worker/1", 1.0),
+            "is about host/0, and real processes are all on this host: name actors, or give pr.Simulator",
+        ),
         (DatagramFaults(0.5, between=("site/Rome", "worker/0")), "is about site/Rome"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.processes.transport.byte_stream import Piece
+from polyrhythm.core.processes.transport.byte_stream import BytePiece
 from polyrhythm.core.processes.transport.decoder import Decoder
 from polyrhythm.core.processes.transport.handshake import Credentials, Session, answer, call
 from polyrhythm.core.processes.transport.sealed import Sealed
@@ -150,7 +150,7 @@ def open_records(seed: int, count: int) -> int:
     tape, into, messages = Tape(), memoryview(bytearray(1 << 16)), (b"x" * 30, b"y" * 50)
     sender = Sealed(tape, Session("worker/1", 0, bytes(32), bytes(32)))  # type: ignore[arg-type]
     for message in messages:
-        sender.send(deque([Piece(memoryview(message))]))
+        sender.send(deque([BytePiece(memoryview(message))]))
     sealed, tape.data = tape.data, b""
     fresh, forged = Sealed(tape, Session("worker/0", 0, bytes(32), bytes(32))), 0  # type: ignore[arg-type]
     for data in Mutations(seed, [sealed])(count):

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from polyrhythm.core.processes.transport.byte_stream import Piece
+from polyrhythm.core.processes.transport.byte_stream import BytePiece
 from polyrhythm.core.processes.transport.handshake import Session
 from polyrhythm.core.processes.transport.sealed import RECORD, Sealed
 from polyrhythm.errors import TamperedError, WireError
@@ -31,7 +31,7 @@ class Line:
         return [self._sealed(message) for message in messages]
 
     def _sealed(self, message: bytes) -> bytes:
-        pieces, come = deque([Piece(memoryview(message))]), b""
+        pieces, come = deque([BytePiece(memoryview(message))]), b""
         while pieces or self.sender.unsent:
             self.sender.send(pieces)
             come += self._sockets[0][1].recv(1 << 20)
@@ -74,7 +74,7 @@ def test_what_is_sealed_opens_to_the_same_bytes_however_it_is_read(line: Line, s
 
 
 def test_small_pieces_share_a_record_and_nothing_of_them_can_be_seen(line: Line) -> None:
-    pieces = deque(Piece(memoryview(b"secret words")) for _ in range(100))
+    pieces = deque(BytePiece(memoryview(b"secret words")) for _ in range(100))
     assert line.sender.send(pieces) == 1200
     sealed = line._sockets[0][1].recv(1 << 20)
     assert len(sealed) == 1200 + 20

@@ -26,7 +26,7 @@ _ARMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ValuePlace:
     """The network and the device on which steps are timed, and a worker's batch size."""
 
     network: str | Network
@@ -39,8 +39,8 @@ class Place:
         return simulate_timing(DigitsMlp(batch_size=self.batch), workers=_WORKERS, strategy=strategy, steps=20, on=on).outcome.time
 
 
-_SENDING = Place(Network.uniform("100 Mbit/s", "100 Mbit/s", "50 us"), "cpu-core", 16)
-_COMPUTING = Place("lan", "raspberry-pi-4", 176)
+_SENDING = ValuePlace(Network.uniform("100 Mbit/s", "100 Mbit/s", "50 us"), "cpu-core", 16)
+_COMPUTING = ValuePlace("lan", "raspberry-pi-4", 176)
 
 
 def job(trial: ArmTrial, rate: float) -> Teacher:

@@ -29,6 +29,17 @@ class Continuation:
     left: tuple[StateTree, ...] = ()
     positions: Mapping[str, StateTree] = field(default_factory=dict)
     donor: Donor | None = None
+    former: tuple[StateTree, ...] = ()
+    """The states of all workers that wrote it, where their models were in other parts."""
+
+    @staticmethod
+    def relaid(checkpoint: Checkpoint, first: bool) -> Continuation:
+        """That of a worker whose models are in other parts than at those that wrote it; the `first` counts the samples of all."""
+        states = {each: checkpoint.read(each) for each in checkpoint.manifest.members}
+        counting = {name: state for name, state in states.items() if state["counts"]}
+        positions = {name: state["position"] for name, state in counting.items()}
+        former = tuple(states.values())
+        return Continuation(former[0], True, False, tuple(counting.values()) if first else (), positions, former=former)
 
     @staticmethod
     def among(checkpoint: Checkpoint, name: str, members: Sequence[str]) -> Continuation:
@@ -43,7 +54,7 @@ class Continuation:
     @property
     def counted(self) -> list[StateTree]:
         """The states whose samples this worker counts: its own, and those of workers that have left."""
-        return [self.state, *self.left] if self.own else []
+        return [self.state, *self.left] if self.own else list(self.left)
 
     def _donor(self, part: Part) -> Donor | None:
         donor = self.donor
@@ -51,7 +62,9 @@ class Continuation:
 
     def give(self, each: CommonState, part: Part) -> None:
         """Have `each` continue from its part of the state."""
-        if self.changed:
+        if self.former:
+            each.take_over(part(self.state), False)
+        elif self.changed:
             each.take_over(part(self.state), self.own, [part(other) for other in self.left], self._donor(part))
         else:
             each.restore(part(self.state))

@@ -33,8 +33,8 @@ class CheckpointPlan:
     Without a store none are written. `grace` is how many seconds a run that is asked to stop may take to write a last one. `override` names
     settings of which a resumed run takes its own; so many `restarts` may take no further step; `circumstances` are recorded in each
     checkpoint. `handed` is the state that a worker which joins a run under way was given by a survivor, in the view of that `epoch`.
-    `changed` is true where other workers, or other groups of them, have written the checkpoint that is resumed, and `origin` is where the
-    run continues from it: the checkpoint itself is deleted when later ones are there.
+    `changed` is true where other workers, or other groups of them, have written the checkpoint that is resumed, and `relaid` where their
+    models were in other parts; `origin` is where the run continues from it: the checkpoint itself is deleted when later ones are there.
     """
 
     store: CheckpointStore | None = None
@@ -47,6 +47,7 @@ class CheckpointPlan:
     handed: StateTree = None
     epoch: int = 0
     changed: bool = False
+    relaid: bool = False
     origin: RunOrigin = RunOrigin()  # noqa: RUF009 (a frozen value)
 
     @property
@@ -75,6 +76,8 @@ class CheckpointPlan:
             return Continuation(self.handed, changed=True, own=False)
         if self.resumed is None:
             return None
+        if self.relaid:
+            return Continuation.relaid(self.resumed, name == members[0])
         return Continuation.among(self.resumed, name, members) if self.changed else Continuation(self.resumed.read(name))
 
 

@@ -49,6 +49,12 @@ class LocalParts(Protocol):
     def clip(self, models: Sequence[nn.Module], norm: float) -> float:
         """Scale all gradients so that their norm is at most `norm`; returns what it was."""
 
+    def held(self, replica: Any) -> Any:
+        """What this worker has of a `Replica`, for a checkpoint that a worker of another mesh may resume; None where nothing is divided."""
+
+    def relaid(self, replica: Any, former: Sequence[tuple[Any, Any]]) -> Any:
+        """The state of a `Replica` from those that workers of another mesh have exported, each with what it held."""
+
     def whole_models(self, models: Sequence[nn.Module]) -> list[nn.Module]:
         """The whole models with the weights of this replica, at its first worker; none at the others. All of its workers call it."""
 
@@ -62,7 +68,7 @@ class LocalParts(Protocol):
         """
 
 
-class Partition(Protocol):
+class ModelPartition(Protocol):
     """A partition of models over the axes of a mesh. Settings are frozen."""
 
     @property
@@ -113,6 +119,13 @@ class Undivided:
         """By torch."""
         parameters = {id(each): each for model in models for each in model.parameters()}
         return nn.utils.clip_grad_norm_(parameters.values(), norm).item()
+
+    def held(self, replica: Any) -> Any:
+        """None: nothing is divided."""
+
+    def relaid(self, replica: Any, former: Sequence[tuple[Any, Any]]) -> Any:
+        """Not called: checkpoints of whole models are taken over by each worker."""
+        raise AssertionError("nothing is divided")
 
     def whole_models(self, models: Sequence[nn.Module]) -> list[nn.Module]:
         """The models themselves."""

@@ -57,7 +57,7 @@ class Source(Protocol):
         """One batch of the samples of each of `parts`; random draws in other processes come from `seed`."""
 
 
-class Stream(Protocol):
+class SampleStream(Protocol):
     """Samples that come one after the other, of unknown number: the same at every worker."""
 
     @property
@@ -115,7 +115,7 @@ class Shuffle(Protocol):
         Where samples travel, `follow` requests notices of lost workers.
         """
 
-    def stream(self, stream: Stream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
+    def stream(self, stream: SampleStream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
         """One worker's batches of one read of a stream: equally many at every worker. Raises DataError if samples cannot stream."""
 
     def sharded(self, source: ShardedSource, deals: Deals, totals: BackgroundSums, batch_size: int) -> ShardFeed:

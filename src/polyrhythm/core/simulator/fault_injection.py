@@ -14,8 +14,8 @@ from polyrhythm.core.simulator.scheduler import Scheduler
 from polyrhythm.errors import WorkerFailed, unknown
 from polyrhythm.hardware.faults import (
     Crash,
-    Cut,
     DatagramFaults,
+    Disconnect,
     Drop,
     Exit,
     Fault,
@@ -62,7 +62,7 @@ class FaultInjection:
             Stall: self._stall,
             HoldGIL: self._hold,
             SlowDisk: self._slow,
-            Cut: self._cut,
+            Disconnect: self._cut,
             Leave: self._leave,
             Join: self._join,
         }
@@ -176,7 +176,7 @@ class FaultInjection:
             self._record(fault.actor, fault.what)
             self._disks.setdefault(fault.actor, []).append((self._scheduler.queue.now + fault.duration, fault.seconds))
 
-    def _cut(self, fault: Cut) -> None:
+    def _cut(self, fault: Disconnect) -> None:
         self._record(fault.a, fault.what)
         self._scheduler.faults.cut(fault, self._scheduler.queue.now)
         self._block(fault.a, fault.b, fault.duration)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from polyrhythm.core.kernel.waiting import awaited
-from polyrhythm.hardware.faults import Cut
+from polyrhythm.hardware.faults import Disconnect
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class FaultLog:
         self.lost += 1
         self.first = self.first or f"{awaited(topic, sender)} to {receiver} at {now:.9g} s"
 
-    def cut(self, fault: Cut, now: float) -> None:
+    def cut(self, fault: Disconnect, now: float) -> None:
         """The line of `fault` is cut from now on, for as long as it says."""
         if fault.duration == math.inf:
             self.cuts.append(f"{fault.a} has been cut off from {fault.b} since {now:.9g} s")

@@ -96,7 +96,7 @@ class Simulator:
         if self.carrier not in CARRIERS:
             raise CompositionError(f"Simulator(carrier={self.carrier!r}) is no way to run ranks: give {' or '.join(map(repr, CARRIERS))}.")
         network = self._network()
-        if network is None and any(isinstance(fault, hazards.Cut | hazards.RandomCuts | hazards.Partition) for fault in self.faults):
+        if network is None and any(isinstance(fault, hazards.Disconnect | hazards.RandomCuts | hazards.Partition) for fault in self.faults):
             raise CompositionError("The network Instant() has no links that could be cut. Give another network, or no cuts.")
         if network is not None and isinstance(self.collectives, ClosedForm):
             unseen = {"changes in time": network.changes, "has a shared medium": network.shares_media, "has jitter": network.varies}

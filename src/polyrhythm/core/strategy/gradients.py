@@ -146,6 +146,6 @@ def _dense(grad: Tensor) -> Tensor:
     if grad.layout != torch.strided:
         raise CompositionError(
             "A gradient is sparse, but this exchange needs dense gradients: build the embedding with sparse=False, or select it for an "
-            'exchange of rows, as in selected=[(Modules("Embedding"), Exchange(codec=Rows()))].'
+            'exchange of rows, as in selected=[(Modules("Embedding"), Exchange(codec=TouchedRows()))].'
         )
     return grad.detach() if grad.requires_grad else grad

@@ -19,7 +19,7 @@ from polyrhythm.core.checkpoints.store import CheckpointStore, find
 from polyrhythm.core.kernel.group import workers
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
-from polyrhythm.core.training.circumstances import changes, moved, promise
+from polyrhythm.core.training.circumstances import LAYOUT, changes, moved, promise
 from polyrhythm.core.training.resumed_by_others import resumed_by_others
 from polyrhythm.errors import CheckpointError
 
@@ -68,8 +68,12 @@ def planned(plan: StrategyPlan, wanted: Checkpoints, here: Mapping[str, str] = M
     chosen = CheckpointPlan(store, wanted.moments, resumed, grace, frozenset(wanted.override), wanted.restarts, here)
     if resumed is None:
         return chosen
-    changed, found = _changed(resumed, manifest_of(plan, 0, 0.0, chosen)), resumed.manifest
-    return replace(chosen, changed=changed, origin=RunOrigin(found.step, found.seconds, found.changes + changed))
+    found = resumed.manifest
+    relaid = found.circumstances.get(LAYOUT) != here.get(LAYOUT)
+    if relaid and LAYOUT not in found.circumstances:
+        raise CheckpointError(f"{resumed.path} is of a run without a mesh, and this one has one: begin it with mesh=pr.Mesh(dp=...), too.")
+    changed = _changed(resumed, manifest_of(plan, 0, 0.0, chosen)) or relaid
+    return replace(chosen, changed=changed, relaid=relaid, origin=RunOrigin(found.step, found.seconds, found.changes + changed))
 
 
 def under_way(wanted: Checkpoints, here: Mapping[str, str]) -> CheckpointPlan:

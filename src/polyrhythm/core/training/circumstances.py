@@ -16,7 +16,7 @@ import torch
 from polyrhythm.core.job_files.settings import Configured
 from polyrhythm.core.strategy.strategy import Strategy
 
-SCRIPT, RUNTIME = "file of the training function", "runtime"
+SCRIPT, RUNTIME, LAYOUT = "file of the training function", "runtime", "the layout"
 ENDS_ALIKE = "A resumed run ends with the bits of one that was not broken off."
 ENDS_OTHERWISE = (
     "results depend on the order in which messages arrive, so a resumed run loses no contribution and counts none twice, but does not end "
@@ -42,16 +42,18 @@ def circumstances(train: Any, runtime: str) -> dict[str, str]:
 
 
 def moved(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
-    """A sentence about another runtime or network in which the run continues; none if it is the same."""
+    """Sentences about another runtime or network in which the run continues, and other parts of its model; none for the same."""
     before, now = there.get(RUNTIME, ""), here.get(RUNTIME, "")
-    return [f"The checkpoint was written by {before}, and the run goes on in {now}."] if before and now and before != now else []
+    parts = [f"The model is in the parts of {here[LAYOUT]} now."] if there.get(LAYOUT, "") != here.get(LAYOUT, "") else []
+    elsewhere = [f"The checkpoint was written by {before}, and the run goes on in {now}."] if before and now and before != now else []
+    return [*parts, *elsewhere]
 
 
 def changes(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]:
     """A sentence for each other circumstance that differs."""
     found = []
     for name in there:
-        if name == RUNTIME or name not in here or there[name] == here[name]:
+        if name in (RUNTIME, LAYOUT) or name not in here or there[name] == here[name]:
             continue
         if name == SCRIPT:
             before, now = (each[name].partition(",")[0] for each in (there, here))

@@ -7,12 +7,12 @@ from math import prod
 
 from polyrhythm import systems
 from polyrhythm.core.catalogue import OfSize
-from polyrhythm.core.protocols.partition import WHOLE, Partition
+from polyrhythm.core.protocols.partition import WHOLE, ModelPartition
 from polyrhythm.core.strategy.hierarchy.hierarchical import Hierarchical
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.cut import Cut
-from polyrhythm.partition.layout import Layout
+from polyrhythm.partition.layout import MeshLayout
 from polyrhythm.partition.mesh import Mesh
 from polyrhythm.partition.zero.zero import Zero
 
@@ -20,7 +20,7 @@ Strategies = str | Strategy | Zero | Mapping[str, str | Strategy | Zero]
 """One strategy among all replicas, or one for each data axis; `Zero` for replicas that share their state."""
 
 
-def given_partition(mesh: Mesh | None, cut: Cut | None, strategy: Strategies, workers: object) -> tuple[Partition, object]:
+def given_partition(mesh: Mesh | None, cut: Cut | None, strategy: Strategies, workers: object) -> tuple[ModelPartition, object]:
     """The partition, and the number of workers: that of the mesh, if there is one. Raises CompositionError where they do not fit."""
     if mesh is None and isinstance(strategy, Zero):
         mesh, workers = Mesh(dp=-1), 2 if workers is None else workers
@@ -35,7 +35,7 @@ def given_partition(mesh: Mesh | None, cut: Cut | None, strategy: Strategies, wo
     if (number := workers or mesh.workers) is None:
         raise CompositionError(f"{mesh!r} has as many workers as there are: say how many, with workers=8.")
     chosen = Cut() if cut is None else cut
-    return Layout(mesh.sized(number), chosen, _zero(strategy, [name for name in mesh.names if name not in chosen.axes])), number
+    return MeshLayout(mesh.sized(number), chosen, _zero(strategy, [name for name in mesh.names if name not in chosen.axes])), number
 
 
 def _zero(strategy: Strategies, data: list[str]) -> dict[str, Zero]:
@@ -50,7 +50,7 @@ def _zero(strategy: Strategies, data: list[str]) -> dict[str, Zero]:
     return {name: each for name, each in given if isinstance(each, Zero)}
 
 
-def given_strategy(strategy: Strategies, partition: Partition) -> Strategy:
+def given_strategy(strategy: Strategies, partition: ModelPartition) -> Strategy:
     """The strategy among the replicas of `partition`: that of each axis is among the groups of the axes inside of it.
 
     Raises CompositionError for axes that are no data axes, or that are left out.

@@ -21,7 +21,7 @@ from polyrhythm.core.kernel.job import Ending, Runtime
 from polyrhythm.core.kernel.stopping import stoppable, stops_reported
 from polyrhythm.core.processes import Processes
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
-from polyrhythm.core.protocols.partition import WHOLE, Partition
+from polyrhythm.core.protocols.partition import WHOLE, ModelPartition
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import Watch, ignore, progress
 from polyrhythm.core.records.unfinished import passed
@@ -29,7 +29,7 @@ from polyrhythm.core.settings import shown, whole_number
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.tensors import digest
 from polyrhythm.core.training.checkpoint_plan import CHANGED, recorded_checkpoints
-from polyrhythm.core.training.circumstances import circumstances
+from polyrhythm.core.training.circumstances import LAYOUT, circumstances
 from polyrhythm.core.training.layouts import Strategies, given_partition, given_strategy
 from polyrhythm.core.training.led_by_workers import refuse_led_by_workers
 from polyrhythm.core.training.log import Log, break_off
@@ -126,7 +126,7 @@ def attempt(
     checkpoints: Checkpoints | None = None,
     loggers: Sequence[MetricsLogger] = (),
     timeline: bool = False,
-    partition: Partition = WHOLE,
+    partition: ModelPartition = WHOLE,
 ) -> Attempt:
     """Run `train` as `run` does, and return a failed run too, with its events so far; `watch` is called with each event as it happens, and
     `notes` are recorded among the run's settings.
@@ -144,6 +144,8 @@ def attempt(
     root = whole_number("seed", runtime.seed if seed is None else seed, "0 or another 64-bit integer")
     wanted = given_checkpoints(checkpoints)
     here = circumstances(train, " ".join(filter(None, (runtime.kind, runtime.network_name))))
+    if not partition.shape.flat:
+        here[LAYOUT] = repr(partition)
     training, places = Training(train, strategy, crew, root, wanted, timeline, here, partition=partition), runtime.locations(crew.most)
     if places is None and not crew.fixed:
         refuse_led_by_workers(strategy, training.crew)

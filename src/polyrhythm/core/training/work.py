@@ -16,7 +16,7 @@ from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import Job, WorkerContext
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
-from polyrhythm.core.protocols.partition import WHOLE, Partition
+from polyrhythm.core.protocols.partition import WHOLE, ModelPartition
 from polyrhythm.core.records.event_lines import encoded
 from polyrhythm.core.simulator.threads import InThreads
 from polyrhythm.core.strategy.service import Service
@@ -46,7 +46,7 @@ class Training:
     timeline: bool = False
     circumstances: Mapping[str, str] = field(default_factory=dict)
     under_way: bool = False
-    partition: Partition = WHOLE
+    partition: ModelPartition = WHOLE
 
     def __post_init__(self) -> None:
         if not self.partition.shape.flat:
@@ -120,7 +120,7 @@ def make_job(
     chosen: CheckpointPlan | None = None,
     timeline: bool = False,
     crew: Crew = FIXED,
-    partition: Partition = WHOLE,
+    partition: ModelPartition = WHOLE,
 ) -> Job:
     """The job for a runtime: a training function under a strategy; with a `timeline`, ports record details."""
     checkpoints = chosen or CheckpointPlan()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,9 +26,8 @@ from polyrhythm.core.training.data.data import Batches, StreamBatches
 from polyrhythm.core.training.data.data_request import DataRequest
 from polyrhythm.core.training.data.sampling import ShareSampler
 from polyrhythm.core.training.data.stream import StreamShard
-from polyrhythm.core.training.evaluation import Evaluate, Moments, every_moment
+from polyrhythm.core.training.in_parts import WorkerInParts
 from polyrhythm.core.training.numbers import whole
-from polyrhythm.core.training.observed import ObservedWorker
 from polyrhythm.core.training.own_state.own_variables import Variables
 from polyrhythm.core.training.result import Leave, Run, no_leaving
 from polyrhythm.core.training.shards import attach_whole
@@ -40,7 +39,7 @@ Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
 Value = TypeVar("Value")
 
 
-class Worker(ObservedWorker):
+class Worker(WorkerInParts):
     """One of `workers` that train a model together; the same interface in both runtimes.
 
     `rank` counts from 0, and `replica` too, among the `replicas` of the model; `device` is where the model should be ("cpu", "cuda:0");
@@ -71,6 +70,7 @@ class Worker(ObservedWorker):
         self._models, self._tables, self._state, self._steps = parts.models, parts.tables, parts.state, parts.steps
         self._steps.complete = self._local.complete
         self._models.evaluation.whole = self._local.whole_models
+        self._state.parts, self._state.counts = self._local, self.counts_samples
         self._together, self._data, self._checkpointing, self._crew = parts.together, parts.data, parts.checkpointing, parts.crew
         if not crew.fixed and self._group.is_first:  # the others have the same code
             self._state.position.repeated = warn_of_plain_epochs
@@ -118,30 +118,6 @@ class Worker(ObservedWorker):
             self._crew.uninterrupted(self._models.replicas[-1].wait_for_memory) if self._context.port.changed else self.barrier()
         self._checkpointing.last = max(self._checkpointing.last, self.clock)
         return model, optimizer
-
-    def build(self, make: Callable[[], Model]) -> Model:
-        """The model that `make` returns, `worker.build(Net)`, of which a worker gets memory for its own part alone, when it is attached.
-
-        What it begins with depends on the run's seed and the names of its weights, and not on the mesh. Call it before attaching, at every
-        worker; until then the model is on the device "meta". Without a mesh it is `make()`.
-        """
-        return cast(Model, self._local.build(make))
-
-    def train_step(self, inputs: Any, targets: Any) -> Tensor:
-        """Add the gradients of a batch to the parameters, by the `loss` that was given at attaching, and return its mean loss.
-
-        It is the forward and the backward pass on every mesh, also where the model is cut into stages, whose workers all call it with the
-        same batch; zero the gradients before, and step after it. Raises WorkloadError without a loss.
-        """
-        return self._local.train_step(inputs, targets)
-
-    def clip_gradients(self, norm: float) -> float:
-        """Scale all gradients so that the norm of the whole model's is at most `norm`, and return what it was.
-
-        Call it between the backward pass and the step, at every worker: of a model in parts each element counts once, whoever has it. The
-        gradients are those of this replica, before an exchange with others.
-        """
-        return self._local.clip([replica.model for replica in self._models.replicas], _positive_norm(norm))
 
     def constrain(self, function: Callable[[Any], object], model: nn.Module | None = None) -> None:
         """Have weights satisfy something after every update: `worker.constrain(clip)`, where `clip(model)` writes to the parameters.
@@ -253,24 +229,6 @@ class Worker(ObservedWorker):
         self._models.shown()
         self._state.report(metrics, self.clock)
 
-    def evaluate(self, function: Evaluate, moments: Moments = every_moment) -> None:
-        """Evaluate the run's result with `function(model)`, at a grid of times that is the same for every run.
-
-        The function gets the attached models, in the order of attaching, and returns metrics by name, each a float or a tensor of one
-        element: `{"accuracy": 0.97}`. It is called at worker 0 after the training, without gradients and in evaluation mode, on snapshots
-        of the weights: those of the servers, the mean of the replicas under gossip, or those that all workers share. The training is not
-        affected, and it takes no virtual time and no bytes. The metrics of the final weights become the run's.
-
-        The times are 1 ms after the beginning, then each 9 % later, and the end. Floating-point buffers are those of the step in progress,
-        averaged over the workers where buffers are. Snapshots take 1 GB at most for each call of `attach`: times are left out to fit.
-        `moments` may choose among the times: it gets their number and a function that evaluates at one of these places.
-
-        Of a model in parts the final weights alone are evaluated, of the whole model at worker 0.
-
-        Every worker must call it. Raises WorkloadError after training has started, CompositionError at the first step if only some call it.
-        """
-        self._models.evaluation.request(function, moments, self._models.checked)
-
     def finish(self) -> None:
         """Complete outstanding exchanges: afterwards the model has the run's final weights. Called for you when `train` returns."""
         if not self._steps.held:
@@ -332,10 +290,3 @@ class Worker(ObservedWorker):
         """The final parameters and buffers by name, on the CPU, and at worker 0 the tables; calls `finish`."""
         self.finish()
         return self._local.whole(self._models.weights()) | self._tables.weights()
-
-
-def _positive_norm(norm: float) -> float:
-    found = norm_bound(norm)
-    if found is None:
-        raise WorkloadError("worker.clip_gradients was given no norm: give a number above 0.")
-    return found

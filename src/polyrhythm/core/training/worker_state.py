@@ -17,6 +17,7 @@ from polyrhythm.core.kernel.events import Reported
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.protocols.common_state import CommonState
+from polyrhythm.core.protocols.partition import LocalParts, Undivided
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.training.crew_change import ChangeListeners
 from polyrhythm.core.training.loops import DATA, STEP, used_in
@@ -61,6 +62,9 @@ class WorkerState:
         if self.before is not None:
             self.position.restore(self.before["position"], plan.override, self.newcomer)
         self.listeners = ChangeListeners()
+        self.parts: LocalParts = Undivided()
+        self.counts = True
+        """True at one of the workers that compute on the same samples."""
         known = None if self.before is None else self.before["variables"]
         self.variables = OwnVariables(known, self._mine, plan.override, self.newcomer)
         self.position.watch = self.variables.moment
@@ -111,6 +115,8 @@ class WorkerState:
         """The state of this worker as a tree, after `drain`."""
         return {
             "replicas": [replica.export() for replica in self.replicas],
+            "held": [self.parts.held(replica) for replica in self.replicas],
+            "counts": self.counts,
             **({"tables": {name: table.export() for name, table in self.tables.items()}} if self.tables else {}),
             "position": self.position.export(),
             "variables": self.variables.seen,
@@ -137,6 +143,10 @@ class WorkerState:
         if self.before is None:
             return False
         attached = len(self.replicas)
+        if self.found is not None and self.found.former:
+            former = [(state["replicas"][attached - 1], state["held"][attached - 1]) for state in self.found.former]
+            with fitting("model or optimizer"):
+                self.before["replicas"][attached - 1] = self.parts.relaid(self.replicas[-1], former)
         before = self.before["replicas"][attached - 1]
         self.replicas[-1].options.refuse_others(before["options"], self.override)
         self._resume(self.replicas[-1], lambda state: state["replicas"][attached - 1])

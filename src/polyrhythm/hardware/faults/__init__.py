@@ -1,6 +1,6 @@
 """Faults as values, for virtual time and for real processes.
 
-    schedule([Crash("worker/3", step=40), Cut("site/Tokyo", "site/Seoul", at=10, duration=5), RandomStalls(6, duration=2)], seed, actors)
+    schedule([Crash("worker/3", step=40), Disconnect("site/Tokyo", "site/Seoul", at=10, duration=5), RandomStalls(6)], seed, actors)
 
 Times and durations are in seconds of the run's clock.
 """
@@ -15,7 +15,7 @@ from polyrhythm.hardware.faults.actors import Segfault as Segfault
 from polyrhythm.hardware.faults.actors import SlowDisk as SlowDisk
 from polyrhythm.hardware.faults.actors import Stall as Stall
 from polyrhythm.hardware.faults.fault import Fault as Fault
-from polyrhythm.hardware.faults.lines import Cut as Cut
+from polyrhythm.hardware.faults.lines import Disconnect as Disconnect
 from polyrhythm.hardware.faults.lines import DatagramFaults as DatagramFaults
 from polyrhythm.hardware.faults.lines import Drop as Drop
 from polyrhythm.hardware.faults.lines import Partition as Partition

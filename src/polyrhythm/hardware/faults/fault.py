@@ -6,18 +6,18 @@ from dataclasses import replace
 
 from polyrhythm.hardware.faults.actors import Crash, Exit, HoldGIL, Join, KillWhileWriting, Leave, Segfault, SlowDisk, Stall
 from polyrhythm.hardware.faults.checks import FIRST
-from polyrhythm.hardware.faults.lines import Cut, DatagramFaults, Drop
+from polyrhythm.hardware.faults.lines import DatagramFaults, Disconnect, Drop
 
 Deadly = Crash | Segfault | Exit | KillWhileWriting
 """Faults after which the actor is gone."""
-LineFault = Cut | Drop | DatagramFaults
+LineFault = Disconnect | Drop | DatagramFaults
 Fault = Deadly | Stall | HoldGIL | SlowDisk | Leave | Join | LineFault
 
 
 def places(fault: Fault) -> tuple[str, ...]:
     """The actors, hosts and sites that `fault` names."""
     match fault:
-        case Cut():
+        case Disconnect():
             return fault.a, fault.b
         case Drop() | DatagramFaults():
             return fault.between or ()
@@ -31,7 +31,7 @@ def moment(fault: Fault) -> tuple[str, str]:
     match fault:
         case KillWhileWriting():
             return fault.actor, f"checkpoint {fault.checkpoint}"
-        case Join() | Cut() | Drop() | DatagramFaults():
+        case Join() | Disconnect() | Drop() | DatagramFaults():
             return FIRST, "" if fault.step is None else f"step {fault.step}"
     return fault.actor, "" if fault.step is None else f"step {fault.step}"
 
@@ -51,7 +51,7 @@ def resolved(fault: Fault, first: str) -> Fault:
     if FIRST not in places(fault):
         return fault
     match fault:
-        case Cut():
+        case Disconnect():
             return replace(fault, a=first if fault.a == FIRST else fault.a, b=first if fault.b == FIRST else fault.b)
         case Join() | Drop() | DatagramFaults():
             return fault
@@ -64,7 +64,7 @@ def remaining(fault: Fault, began: float) -> Fault | None:
     if at is None or at >= began:
         return fault
     match fault:
-        case Stall() | HoldGIL() | SlowDisk() | Cut() | Drop() | DatagramFaults() if at + fault.duration > began:
+        case Stall() | HoldGIL() | SlowDisk() | Disconnect() | Drop() | DatagramFaults() if at + fault.duration > began:
             return replace(fault, at=began, duration=at + fault.duration - began)
     return None
 

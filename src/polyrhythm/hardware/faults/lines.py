@@ -19,7 +19,7 @@ from polyrhythm.hardware.faults.crew_names import Newcomers
 
 @dataclass(frozen=True, slots=True)
 @checked
-class Cut:
+class Disconnect:
     """No byte flows between `a` and `b`, in either direction, for `duration` from `at`; then the bytes flow on. Nothing is lost."""
 
     a: str
@@ -39,7 +39,7 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 @checked
 class Partition:
-    """The network falls apart into `sides`, tuples of places: a `Cut` between any two places of different sides."""
+    """The network falls apart into `sides`, tuples of places: a `Disconnect` between any two places of different sides."""
 
     sides: tuple[tuple[str, ...], ...]
     at: float | None = None
@@ -54,10 +54,10 @@ class Partition:
         if len(self.sides) < 2 or not all(self.sides) or len(set(names)) < len(names):
             raise CompositionError(f"{self} has not two sides or more, or a place on two of them: give each place once.")
 
-    def expand(self, seed: int, place: int, actors: Sequence[str], newcomers: Newcomers) -> list[Cut]:
+    def expand(self, seed: int, place: int, actors: Sequence[str], newcomers: Newcomers) -> list[Disconnect]:
         """The cuts, in the order of the sides."""
         pairs = [pair for one, other in combinations(self.sides, 2) for pair in product(one, other)]
-        return [Cut(a, b, self.at, self.duration, self.step) for a, b in pairs]
+        return [Disconnect(a, b, self.at, self.duration, self.step) for a, b in pairs]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.faults.actors import Crash, Join, Leave, Stall
 from polyrhythm.hardware.faults.checks import of_role, refuse_rates, refuse_strangers, refuse_times
 from polyrhythm.hardware.faults.crew_names import CrewNames, Newcomers
-from polyrhythm.hardware.faults.lines import Cut
+from polyrhythm.hardware.faults.lines import Disconnect
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,11 @@ class RandomCuts:
         refuse_rates(self, self.rate_per_hour, self.rate_per_step, self.horizon)
         refuse_times(self, 0.0, self.duration)
 
-    def expand(self, seed: int, place: int, actors: Sequence[str], newcomers: Newcomers) -> list[Cut]:
+    def expand(self, seed: int, place: int, actors: Sequence[str], newcomers: Newcomers) -> list[Disconnect]:
         """The cuts that the seed gives; they do not overlap."""
         refuse_strangers(actors, *(name for name in (self.a, self.b) if not name.startswith(("host/", "site/"))))
         moments = _moments(self, self.duration, (seed, "cut", place, f"{self.a} {self.b}"))
-        return [Cut(self.a, self.b, at, self.duration, step) for at, step in moments]
+        return [Disconnect(self.a, self.b, at, self.duration, step) for at, step in moments]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -20,6 +18,7 @@ from polyrhythm.partition.convolution.image import Image
 from polyrhythm.partition.convolution.locally_connected import LocallyConnected, LocallyConnected2d
 from polyrhythm.partition.convolution.norm import SpatialNorm
 from polyrhythm.partition.convolution.spatial import SpatialConv, SpatialPool
+from polyrhythm.partition.kinds import BATCH_NORMS, CHANNEL_DROPOUTS
 from polyrhythm.partition.style import Style
 
 _WINDOWS: dict[type[nn.Module], Callable[[Image], Style]] = {
@@ -75,13 +74,13 @@ class _Watch(TorchDispatchMode):
         if not shapes:
             return None
         image = Image(shapes[0][2], shapes[0][3], self._axes)
-        if isinstance(module, _BatchNorm):
+        if isinstance(module, BATCH_NORMS):
             return SpatialNorm(tuple(axis for axis in self._axes if axis))
         if isinstance(module, nn.AdaptiveAvgPool2d):
             return SpatialMean(image) if module.output_size in (1, (1, 1)) else WholeImages(image)
         if isinstance(module, nn.Flatten):
             return WholeImages(image)
-        if isinstance(module, _DropoutNd) and not isinstance(module, nn.Dropout):
+        if isinstance(module, CHANNEL_DROPOUTS):
             raise CompositionError(f"{name} is a {type(module).__name__}, which does not drop single elements: use nn.Dropout.")
         if isinstance(module, nn.Dropout):
             return SpatialDropout(image)

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from polyrhythm.partition.convolution.channels import Channels
+from polyrhythm.partition.kinds import BATCH_NORMS, BatchNorm
 from polyrhythm.partition.moves import gather_replicated, scatter_total
 from polyrhythm.partition.piece import Piece
 from polyrhythm.partition.place import Place
@@ -153,12 +153,12 @@ class ChannelNorm:
         return tuple(axis for axis in (self.outer, self.inner) if axis)
 
     def refusal(self, module: nn.Module, place: Place) -> str:
-        if not isinstance(module, _BatchNorm) or isinstance(module, nn.modules.lazy.LazyModuleMixin):
+        if not isinstance(module, BATCH_NORMS) or isinstance(module, nn.modules.lazy.LazyModuleMixin):
             return f"ChannelNorm divides batch norms, and this is {type(module).__name__}: name batch norms."
         return ""
 
     def local(self, module: nn.Module, name: str, place: Place) -> nn.Module:
-        assert isinstance(module, _BatchNorm)
+        assert isinstance(module, BATCH_NORMS)
         channels = Channels(module.num_features, self.outer, self.inner)
         start, end = channels.span(place)
         for own in ("weight", "bias"):
@@ -175,7 +175,7 @@ class ChannelNorm:
 class NoChannels(nn.Module):
     """A batch norm of a rank that has no channels, for which torch's has no result: what it is given has no elements."""
 
-    def __init__(self, whole: _BatchNorm) -> None:
+    def __init__(self, whole: BatchNorm) -> None:
         super().__init__()
         for name, parameter in whole.named_parameters(recurse=False):
             self.register_parameter(name, parameter)

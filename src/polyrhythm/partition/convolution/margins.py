@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from polyrhythm.core.torch_private.one_process import version
 from polyrhythm.partition.convolution.image import check_part
 from polyrhythm.partition.convolution.window import Line, Margin, Window
 
@@ -37,11 +38,11 @@ class WithMargins:
         padded = F.pad(self.value, pads, value=fill) if any(pads) else self.value
         if padded is self.own:
             return operation(padded)
-        storage, own, margins = padded.untyped_storage()._cdata, self.own.detach(), self.margins
-        version = own._version
+        storage, own, margins = hash(padded.untyped_storage()), self.own.detach(), self.margins
+        noted = version(own)
 
         def again() -> Tensor:
-            if own._version != version:
+            if version(own) != noted:
                 raise RuntimeError(
                     "The images that a divided layer was given were changed in place afterwards: leave out inplace=True there."
                 )
@@ -51,7 +52,7 @@ class WithMargins:
             return F.pad(value, pads, value=fill)
 
         def pack(value: Tensor) -> Any:
-            return again if value.untyped_storage()._cdata == storage else value
+            return again if hash(value.untyped_storage()) == storage else value
 
         def unpack(kept: Any) -> Any:
             return again() if kept is again else kept

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.equal_weights import replicated
+from polyrhythm.partition.kinds import BATCH_NORMS
 from polyrhythm.partition.place import Place
 
 
@@ -34,7 +34,7 @@ class SpatialNorm:
         return self.axes
 
     def refusal(self, module: nn.Module, place: Place) -> str:
-        if not isinstance(module, _BatchNorm) or isinstance(module, nn.modules.lazy.LazyModuleMixin):
+        if not isinstance(module, BATCH_NORMS) or isinstance(module, nn.modules.lazy.LazyModuleMixin):
             return f"SpatialNorm is for batch norms, and this is {type(module).__name__}: name batch norms."
         if self.statistics is not None and not set(self.statistics) <= set(self.axes):
             return f"statistics={self.statistics} has axes that are not among axes={self.axes}: name them there too."

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
+from polyrhythm.core.torch_private.one_process import NormBase
 from polyrhythm.partition.pipeline.values import mapped, tensors_of
 
 Run = Callable[[Any], Any]
@@ -89,7 +89,7 @@ class _Again:
 @contextmanager
 def _statistics_are_taken(module: nn.Module) -> Iterator[None]:
     """A context in which batch normalizations leave their running statistics as they are."""
-    counting = [each for each in module.modules() if isinstance(each, _NormBase) and each.training and each.track_running_stats]
+    counting = [each for each in module.modules() if isinstance(each, NormBase) and each.training and each.track_running_stats]
     for each in counting:
         each.track_running_stats = False
     try:

@@ -11,12 +11,11 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.equal_weights import EqualWeights
 from polyrhythm.partition.experts.mixture import MixtureOfExperts
+from polyrhythm.partition.kinds import CONVOLUTIONS, INSTANCE_NORMS
 from polyrhythm.partition.moves import gather_replicated, replicate_together, scatter_total
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.sequence.attention import DotProductAttention
@@ -24,7 +23,7 @@ from polyrhythm.partition.sequence.tokens import Tokens
 from polyrhythm.partition.style import Style
 from polyrhythm.partition.tensor_parallel.columns import Columns, Rows
 
-_ACROSS_TOKENS = (nn.Dropout, DotProductAttention, MixtureOfExperts, _InstanceNorm, nn.MultiheadAttention, nn.RNNBase, _ConvNd)
+_ACROSS_TOKENS = (nn.Dropout, DotProductAttention, MixtureOfExperts, *INSTANCE_NORMS, nn.MultiheadAttention, nn.RNNBase, *CONVOLUTIONS)
 
 
 @dataclass(frozen=True, slots=True)

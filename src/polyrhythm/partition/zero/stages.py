@@ -20,7 +20,7 @@ from polyrhythm.errors import WorkloadError
 from polyrhythm.partition.zero.unit import Unit
 
 
-class Stage(Protocol):
+class ShardedUnit(Protocol):
     """A unit in one of the stages."""
 
     def computing(self) -> AbstractContextManager[None]:
@@ -41,7 +41,7 @@ class _Wholes(Protocol):
 
 
 class _Kept:
-    """Weights that are kept, and gathered again after a step, and when the shards were written to."""
+    """ShardedWeights that are kept, and gathered again after a step, and when the shards were written to."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
@@ -66,8 +66,8 @@ class _Kept:
         """They stay."""
 
 
-class OptimizerStates:
-    """Stage 1: all have the weights and their own gradients, which are reduced when the step begins; each steps on its shards."""
+class ShardedOptimizer:
+    """ShardedUnit 1: all have the weights and their own gradients, which are reduced when the step begins; each steps on its shards."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit, self._kept = unit, _Kept(unit)
@@ -112,8 +112,8 @@ class OptimizerStates:
         self._kept.stepped()
 
 
-class Gradients:
-    """Stage 2: all have the weights; gradients are reduced in the backward pass, and each keeps those of its shards."""
+class ShardedGradients:
+    """ShardedUnit 2: all have the weights; gradients are reduced in the backward pass, and each keeps those of its shards."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit, self._kept = unit, _Kept(unit)
@@ -128,8 +128,8 @@ class Gradients:
         self._kept.stepped()
 
 
-class Weights:
-    """Stage 3: weights are gathered for the forward pass of a unit, and again for its backward pass; each keeps its shards."""
+class ShardedWeights:
+    """ShardedUnit 3: weights are gathered for the forward pass of a unit, and again for its backward pass; each keeps its shards."""
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
@@ -160,7 +160,7 @@ class _Pass:
 
     def know(self, wholes: Sequence[Tensor]) -> None:
         """Note where the weights are in memory."""
-        self._places = {whole.untyped_storage().data_ptr(): place for place, whole in enumerate(wholes) if whole.numel()}
+        self._places = {hash(whole.untyped_storage()): place for place, whole in enumerate(wholes) if whole.numel()}
 
     def forget(self) -> None:
         """The forward pass is over: other tensors may have that memory."""
@@ -168,7 +168,7 @@ class _Pass:
 
     def pack(self, saved: Tensor) -> Any:
         """Save the place of a weight, or of a view of one, and anything else as it is."""
-        place = self._places.get(saved.untyped_storage().data_ptr()) if saved.numel() else None
+        place = self._places.get(hash(saved.untyped_storage())) if saved.numel() else None
         return saved if place is None else (place, saved.shape, saved.stride(), saved.storage_offset())
 
     def unpack(self, packed: Any) -> Tensor:

@@ -16,7 +16,7 @@ from polyrhythm.partition.zero.sharded import ShardedParameter, joined, parts, p
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class ParameterSeat:
     """The place of a parameter: it is the attribute `name` of `owner`."""
 
     owner: nn.Module
@@ -26,7 +26,7 @@ class Seat:
 class Unit:
     """Parameters of one type along `axis`, each with its `seats`: several where modules share it."""
 
-    def __init__(self, axis: Axis, parameters: Sequence[ShardedParameter], seats: Sequence[Sequence[Seat]]) -> None:
+    def __init__(self, axis: Axis, parameters: Sequence[ShardedParameter], seats: Sequence[Sequence[ParameterSeat]]) -> None:
         self.axis, self.parameters, self.seats = axis, parameters, seats
         self.shards = [each.shard for each in parameters]
 

@@ -12,10 +12,14 @@ from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.zero.sharded import ShardedParameter
-from polyrhythm.partition.zero.stages import Gradients, OptimizerStates, Stage, Weights
-from polyrhythm.partition.zero.unit import Seat, Unit, computing_within
+from polyrhythm.partition.zero.stages import ShardedGradients, ShardedOptimizer, ShardedUnit, ShardedWeights
+from polyrhythm.partition.zero.unit import ParameterSeat, Unit, computing_within
 
-_STAGES: Mapping[int, type[OptimizerStates] | type[Gradients] | type[Weights]] = {1: OptimizerStates, 2: Gradients, 3: Weights}
+_STAGES: Mapping[int, type[ShardedOptimizer] | type[ShardedGradients] | type[ShardedWeights]] = {
+    1: ShardedOptimizer,
+    2: ShardedGradients,
+    3: ShardedWeights,
+}
 _LISTS = (nn.Sequential, nn.ModuleList)
 
 
@@ -40,19 +44,19 @@ class Zero:
         if self.stage not in _STAGES:
             raise CompositionError(f"Zero({self.stage}) is none of the stages: give 1 (optimizer), 2 (and gradients) or 3 (and weights).")
 
-    def shard(self, model: nn.Module, axis: Axis) -> tuple[list[Stage], dict[int, nn.Parameter]]:
+    def shard(self, model: nn.Module, axis: Axis) -> tuple[list[ShardedUnit], dict[int, nn.Parameter]]:
         """The units of `model`, whose parameters become this rank's shards; these by the ids of the parameters whose place they take.
 
         Raises CompositionError for a recurrent layer of torch, which keeps its weights in a list besides.
         """
         whole = list(model.parameters())  # so that no other gets its id
         sharded = {id(parameter): ShardedParameter(parameter, axis, number) for number, parameter in enumerate(whole)}
-        stages = list[Stage]()
+        stages = list[ShardedUnit]()
         for module, owners in self._divided(model):
-            seats: dict[int, list[Seat]] = {}
+            seats: dict[int, list[ParameterSeat]] = {}
             for owner in owners:
                 for own, parameter in owner.named_parameters(recurse=False):
-                    seats.setdefault(id(parameter), []).append(Seat(owner, own))
+                    seats.setdefault(id(parameter), []).append(ParameterSeat(owner, own))
             for unit in _units(axis, [(sharded[key], each) for key, each in seats.items()]):
                 stages.append(_STAGES[self.stage](unit))
                 computing_within(module, stages[-1].computing)
@@ -84,7 +88,7 @@ class Zero:
         return within and not isinstance(module, _LISTS)
 
 
-def _units(axis: Axis, seated: list[tuple[ShardedParameter, list[Seat]]]) -> Iterator[Unit]:
+def _units(axis: Axis, seated: list[tuple[ShardedParameter, list[ParameterSeat]]]) -> Iterator[Unit]:
     """One for each type and device, of those that have any."""
     kinds = dict.fromkeys((each.shard.dtype, each.shard.device) for each, _ in seated)
     for kind in kinds:

@@ -28,7 +28,7 @@ KINDS: dict[str, Any] = {
     _hyphened(kind.__name__): kind
     for kind in (
         *(hardware.Crash, hardware.Segfault, hardware.Exit, hardware.Stall, hardware.HoldGIL, hardware.SlowDisk),
-        *(hardware.KillWhileWriting, hardware.Leave, hardware.Join, hardware.Cut, hardware.Partition, hardware.Drop),
+        *(hardware.KillWhileWriting, hardware.Leave, hardware.Join, hardware.Disconnect, hardware.Partition, hardware.Drop),
         *(
             hardware.DatagramFaults,
             hardware.RandomCrashes,
@@ -90,7 +90,7 @@ _EXAMPLES = {
     "hold-gil": "hold-gil worker/1 at 3 for 2",
     "slow-disk": "slow-disk worker/1 0.5 at 3 for 60",
     "leave": "leave worker/1 at 3 notice 30",
-    "cut": "cut worker/0 worker/1 at 3 for 2",
+    "disconnect": "disconnect worker/0 worker/1 at 3 for 2",
     "partition": "partition worker/0,worker/1 worker/2 at 3 for 2",
     "drop": "drop 0.01 between worker/0,worker/1",
     "random-cuts": "random-cuts worker/0 worker/1 rate-per-hour 6 for 2",

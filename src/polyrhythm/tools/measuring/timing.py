@@ -17,7 +17,7 @@ from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.controller import ControlledSetting, Controls
 from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
-from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, ShardFeed, Source, Stream, unfollowed
+from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, SampleStream, ShardFeed, Source, unfollowed
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.strategy.replica import Replica
@@ -47,7 +47,7 @@ class _Noting:
         """One worker's feed of one data set."""
         return _Noted(GlobalShuffle().feed(deals, port, perform, controls, follow), self.batches)
 
-    def stream(self, stream: Stream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
+    def stream(self, stream: SampleStream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
         """One worker's batches of one read of a stream."""
         return GlobalShuffle().stream(stream, deals, batch_size, first)
 

@@ -12,7 +12,7 @@ from polyrhythm.tools.report.layers import IN_BYTES
 from polyrhythm.tools.report.panels import Panel
 from polyrhythm.tools.report.phases import Phase, Words, phase_diagram
 from polyrhythm.tools.report.render import rendered, written
-from polyrhythm.tools.report.scatter import BYTES, SECONDS, Axis, ScatterPoint, scatter
+from polyrhythm.tools.report.scatter import BYTES, SECONDS, ScatterAxis, ScatterPoint, scatter
 from polyrhythm.tools.report.style import ON_A_PAGE
 
 
@@ -53,10 +53,10 @@ def _fronts(plan: Plan, hues: Mapping[str, str]) -> list[Panel]:
     if len(plan.scatter) < 2:
         return []
     metric = plan.target.rpartition(" ")[0]
-    quality = Axis(f"best {metric} of its run", log=False)
-    axes = {"nbytes": BYTES, "memory": Axis("memory of a worker", IN_BYTES), "energy": Axis("energy, joules")}
+    quality = ScatterAxis(f"best {metric} of its run", log=False)
+    axes = {"nbytes": BYTES, "memory": ScatterAxis("memory of a worker", IN_BYTES), "energy": ScatterAxis("energy, joules")}
     if any(each.money is not None for each in plan.scatter):
-        axes["money"] = Axis("money")
+        axes["money"] = ScatterAxis("money")
     found = [_front(plan, hues, what, axes[what], f"Time and {name}") for what, name in _NAMES.items() if what in axes]
     return [*found, _front(plan, hues, "shortfall", quality, f"Time and {metric}")]
 
@@ -64,7 +64,7 @@ def _fronts(plan: Plan, hues: Mapping[str, str]) -> list[Panel]:
 _NAMES = {"nbytes": "bytes", "memory": "memory", "energy": "energy", "money": "money"}
 
 
-def _front(plan: Plan, hues: Mapping[str, str], y: str, axis: Axis, title: str) -> Panel:
+def _front(plan: Plan, hues: Mapping[str, str], y: str, axis: ScatterAxis, title: str) -> Panel:
     leading = {each.name for each in plan.front("seconds", y)}
     points = [
         ScatterPoint(

@@ -36,7 +36,7 @@ class ScatterPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ScatterAxis:
     """An axis: its title, the format of its numbers (an expression of Vega), and whether it is logarithmic."""
 
     title: str
@@ -44,11 +44,11 @@ class Axis:
     log: bool = True
 
 
-SECONDS = Axis("seconds to the target", layers.IN_SECONDS)
-BYTES = Axis("bytes sent to the target", layers.IN_BYTES)
+SECONDS = ScatterAxis("seconds to the target", layers.IN_SECONDS)
+BYTES = ScatterAxis("bytes sent to the target", layers.IN_BYTES)
 
 
-def scatter(title: str, points: Sequence[ScatterPoint], x: Axis, y: Axis) -> Panel:
+def scatter(title: str, points: Sequence[ScatterPoint], x: ScatterAxis, y: ScatterAxis) -> Panel:
     """All candidates, paler where another beats them in both; the front as a line."""
     rows = [
         {"name": each.name, "x": each.x, "y": each.y, "leads": each.leads, "hue": each.hue, "opacity": 1.0 if each.leads else 0.35}
@@ -80,7 +80,9 @@ _PLACES: tuple[tuple[Side, float], ...] = (("left", -7.0), ("left", 9.0), ("righ
 """Where a name may stand, the best first: right or left of its point, and so many pixels below it."""
 
 
-def _apart(leading: Sequence[ScatterPoint], points: Sequence[ScatterPoint], x: Axis, y: Axis) -> list[tuple[ScatterPoint, Side, float]]:
+def _apart(
+    leading: Sequence[ScatterPoint], points: Sequence[ScatterPoint], x: ScatterAxis, y: ScatterAxis
+) -> list[tuple[ScatterPoint, Side, float]]:
     """The first few of `leading` with the side and height of their names, none over another; one for which there is no room has none."""
     across, up = _placed([each.x for each in points], x, _WIDTH), _placed([each.y for each in points], y, HEIGHT - _MARGIN)
     taken: list[Box] = []
@@ -96,7 +98,7 @@ def _apart(leading: Sequence[ScatterPoint], points: Sequence[ScatterPoint], x: A
     return named
 
 
-def _placed(values: Sequence[float], axis: Axis, length: float) -> Callable[[float], float]:
+def _placed(values: Sequence[float], axis: ScatterAxis, length: float) -> Callable[[float], float]:
     """A function that gives the place of a value on an axis of that length, in pixels."""
     log = axis.log and min(values) > 0
     scale = math.log if log else float
@@ -115,7 +117,7 @@ def _meet(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def _channel(channel: Channel, axis: Axis, values: Sequence[float]) -> Channel:
+def _channel(channel: Channel, axis: ScatterAxis, values: Sequence[float]) -> Channel:
     written: dict[str, Any] = {"tickCount": 6} | ({"labelExpr": axis.text} if axis.text else {})
     if axis.log and values and min(values) > 0:
         written["values"] = decades(values)

@@ -16,7 +16,7 @@ from polyrhythm.core.processes.runtime.completion import Completion
 from polyrhythm.core.processes.runtime.context import NodeContext
 from polyrhythm.core.processes.runtime.faulty_outbox import FaultyOutbox
 from polyrhythm.core.processes.runtime.node import Node
-from polyrhythm.hardware.faults import Cut, DatagramFaults, Drop, Exit, Fault, HoldGIL, Segfault, SlowDisk
+from polyrhythm.hardware.faults import DatagramFaults, Disconnect, Drop, Exit, Fault, HoldGIL, Segfault, SlowDisk
 from polyrhythm.hardware.faults.checks import FIRST
 from polyrhythm.hardware.faults.fault import AwaitedFaults, resolved
 from polyrhythm.hardware.faults.losses import Losses
@@ -78,7 +78,7 @@ class ActorFaults:
                 os._exit(fault.status)
             case SlowDisk():
                 self._disks.append((time.monotonic() + fault.duration, fault.seconds))
-            case Cut():
+            case Disconnect():
                 self._outbox.cut(fault.b if fault.a == self._name else fault.a, fault.duration)
             case Drop() | DatagramFaults():
                 self._losses.begin(fault)

@@ -18,8 +18,8 @@ from polyrhythm.core.processes.transport.loop import EventLoop
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.faults import (
     Crash,
-    Cut,
     DatagramFaults,
+    Disconnect,
     Drop,
     Exit,
     Fault,
@@ -67,7 +67,7 @@ class ProcessFaults:
             **dict.fromkeys((Drop, DatagramFaults), self._lose_messages),
             **dict.fromkeys((HoldGIL, SlowDisk), self._tell),
             Stall: self._stall,
-            Cut: self._cut,
+            Disconnect: self._cut,
             Leave: self._leave,
             Join: self._join,
         }
@@ -146,7 +146,7 @@ class ProcessFaults:
             self._signal(fault.actor, signal.SIGSTOP)
             self._loop.after(fault.duration, lambda: self._signal(fault.actor, signal.SIGCONT))
 
-    def _cut(self, number: int, fault: Cut) -> None:
+    def _cut(self, number: int, fault: Disconnect) -> None:
         self._note(fault.a, fault.what)
         self._last(fault.duration)
         for name in (fault.a, fault.b):

@@ -12,7 +12,7 @@ Bring = Callable[[list[int]], None]
 
 
 @dataclass(slots=True)
-class Piece:
+class BytePiece:
     """Bytes that wait to be sent, and a descriptor that goes with the first of them."""
 
     data: memoryview
@@ -37,7 +37,7 @@ class ByteStream(Protocol):
     @property
     def held(self) -> bool: ...
 
-    def send(self, pieces: deque[Piece]) -> int:
+    def send(self, pieces: deque[BytePiece]) -> int:
         """Take some bytes from the front of `pieces` and send what was taken: how many were. Raises BlockingIOError if there is no room."""
 
     def receive(self, into: memoryview, bring: Bring) -> int:
@@ -47,7 +47,7 @@ class ByteStream(Protocol):
         """
 
 
-def take(pieces: deque[Piece], count: int) -> None:
+def take(pieces: deque[BytePiece], count: int) -> None:
     """Remove `count` bytes from the front of `pieces`."""
     while count:
         piece = pieces[0]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.processes.transport import slots, wire
-from polyrhythm.core.processes.transport.byte_stream import ByteStream, Piece
+from polyrhythm.core.processes.transport.byte_stream import BytePiece, ByteStream
 from polyrhythm.core.processes.transport.decoder import Decoder
 from polyrhythm.core.processes.transport.loop import READ, WRITE, EventLoop
 from polyrhythm.core.processes.transport.path import PathEstimate, measure
@@ -75,7 +75,7 @@ class FrameLink:
         self._outgoing: slots.Outgoing | None = None
         self._decoder = Decoder(wiring.limits, tally, self._incoming.read if self._local else None)
         self._scratch = memoryview(bytearray(_SCRATCH))
-        self._pending: deque[Piece] = deque()
+        self._pending: deque[BytePiece] = deque()
         self._when_drained: list[Callable[[], None]] = []
         self._writing = False
         self._socket.setblocking(False)
@@ -123,7 +123,7 @@ class FrameLink:
             self.push(wire.encode(message, 0, self._wiring.limits))
         else:
             slot, descriptor = written
-            self._push([Piece(memoryview(wire.encode_shared(message, slot, self._wiring.limits)), descriptor)])
+            self._push([BytePiece(memoryview(wire.encode_shared(message, slot, self._wiring.limits)), descriptor)])
 
     def send_control(self, message: Message) -> None:
         """Send a frame of the runtime's own."""
@@ -138,7 +138,7 @@ class FrameLink:
     def push(self, buffers: Iterable[bytes | memoryview]) -> None:
         """Send what is encoded already."""
         if not self.closed:
-            self._push([Piece(memoryview(buffer)) for buffer in buffers])
+            self._push([BytePiece(memoryview(buffer)) for buffer in buffers])
 
     def when_drained(self, call: Callable[[], None]) -> None:
         """Make `call` when all that was sent so far has gone to the system, or the link is closed."""
@@ -174,7 +174,7 @@ class FrameLink:
         # called by the garbage collector, from any thread
         self._loop.call(lambda: self.send_control(Message("free", (number,))))
 
-    def _push(self, pieces: list[Piece]) -> None:
+    def _push(self, pieces: list[BytePiece]) -> None:
         self._pending.extend(pieces)
         if not self._writing:
             self._write()

@@ -7,7 +7,7 @@ import os
 import socket
 from collections import deque
 
-from polyrhythm.core.processes.transport.byte_stream import Bring, Piece, take
+from polyrhythm.core.processes.transport.byte_stream import Bring, BytePiece, take
 from polyrhythm.errors import WireError
 
 _BUFFERS_AT_ONCE = 64
@@ -26,7 +26,7 @@ class Plain:
         self.socket = connection
         self.more = False
 
-    def send(self, pieces: deque[Piece]) -> int:
+    def send(self, pieces: deque[BytePiece]) -> int:
         """Send as much as the system takes at once."""
         first = pieces[0]
         batch: list[memoryview] = []

@@ -15,7 +15,7 @@ from collections import deque
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from polyrhythm.core.processes.transport.byte_stream import Bring, Piece
+from polyrhythm.core.processes.transport.byte_stream import Bring, BytePiece
 from polyrhythm.core.processes.transport.handshake import Session
 from polyrhythm.errors import TamperedError, WireError
 
@@ -60,7 +60,7 @@ class Sealed:
         """True if something lies here that can be taken without another read."""
         return bool(self._rest) or self._whole() > 0
 
-    def send(self, pieces: deque[Piece]) -> int:
+    def send(self, pieces: deque[BytePiece]) -> int:
         """Seal some records, unless there are any, and send as much of them as the system takes."""
         taken = 0 if self._unsent else self._seal(pieces)
         try:
@@ -90,7 +90,7 @@ class Sealed:
         self._look()
         return count
 
-    def _seal(self, pieces: deque[Piece]) -> int:
+    def _seal(self, pieces: deque[BytePiece]) -> int:
         at = taken = 0
         while pieces and at + RECORD + _OVERHEAD <= _ROOM:
             plain = self._next(pieces)
@@ -106,7 +106,7 @@ class Sealed:
         self._unsent = self._outgoing[:at]
         return taken
 
-    def _next(self, pieces: deque[Piece]) -> memoryview:
+    def _next(self, pieces: deque[BytePiece]) -> memoryview:
         """The bytes of the next record, taken from the front of `pieces`."""
         first = pieces[0]
         if len(first.data) >= _SMALL:
