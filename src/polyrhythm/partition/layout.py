@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.mesh import MeshShape, WorkerMesh
+from polyrhythm.core.processes.system.allocator import return_memory
 from polyrhythm.core.protocols.partition import no_loss, train_step
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.trees import StateTree
@@ -64,6 +65,8 @@ class MeshLayout:
 
     def at(self, context: WorkerContext, mesh: WorkerMesh) -> PartsOfWorker:
         """The side of the worker of `context`."""
+        if not self.shape.whole:
+            return_memory()
         name, desk = context.port.name, Desk(context, NoLedger())
         axes: dict[str, Axis] = {}
         for axis, size in self.mesh.axes:

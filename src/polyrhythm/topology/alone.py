@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,13 +9,14 @@ from torch import Tensor
 
 from polyrhythm.core.protocols.merge import Contribution
 from polyrhythm.core.protocols.offers import Offers
-from polyrhythm.core.protocols.responses import ApplyContributions, ApplyInPlace, Response
+from polyrhythm.core.protocols.responses import ApplyContributions, Response
 from polyrhythm.core.protocols.result_source import FirstWorker
 from polyrhythm.core.protocols.topology import Agreement, Channel, InitialState, WorkerEndpoint
 from polyrhythm.core.protocols.traits import DIFFERENCES, TopologyTraits
 from polyrhythm.core.tensors import State
 from polyrhythm.core.trees import StateTree
 from polyrhythm.topology.families import COLLECTIVE
+from polyrhythm.topology.own_gradient import OwnGradient
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +32,11 @@ class Alone:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim
-        return _Lone(_OwnGradient() if averages else None)
-
-
-class _OwnGradient:
-    """The gradient is the worker's own, and is stepped on as it lies there, sparse or not."""
-
-    sends: ClassVar = False
-
-    async def exchange_parts(self, parts: Sequence[Tensor]) -> Response:
-        return ApplyInPlace()
+        return _Lone(OwnGradient() if averages else None)
 
 
 class _Lone:
-    def __init__(self, in_place: _OwnGradient | None) -> None:
+    def __init__(self, in_place: OwnGradient | None) -> None:
         self.offers = Offers(in_place=in_place)
 
     async def establish(self, initial: InitialState) -> Response:

@@ -20,6 +20,7 @@ from polyrhythm.topology.collective.algorithms.ring import Ring
 from polyrhythm.topology.collective.collective_client import CollectiveClient
 from polyrhythm.topology.collective.vector_channel import NoServers, VectorChannel
 from polyrhythm.topology.families import COLLECTIVE
+from polyrhythm.topology.own_gradient import OwnGradient
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class AllReduce:
 
     def channel(self, agreement: Agreement, endpoint: WorkerEndpoint) -> Channel:
         client = CollectiveClient(NativeFirst(self.algorithm), agreement.codec, endpoint)
-        # not for one worker alone: there a parameter without a gradient keeps none, and the optimizer skips it
-        averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim and endpoint.group.size > 1
-        in_place = _MeanInPlace(client, endpoint, self.algorithm) if averages else None
+        averages = agreement.merge.traits.averages and agreement.codec.traits.verbatim
+        own = OwnGradient() if endpoint.group.size == 1 else _MeanInPlace(client, endpoint, self.algorithm)
+        in_place = own if averages else None
         return VectorChannel(client, endpoint, NoServers(), collective=client, in_place=in_place)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from polyrhythm.core.protocols.capability import Capability
 from polyrhythm.core.protocols.topology import Agreement
@@ -23,6 +24,7 @@ _WHOLE = 8
 """The first looks, which compare every element and find a loop that writes after each step; later ones compare a sample."""
 _SMALL = 1 << 14
 """The number of elements up to which every look compares all."""
+_AT_ONCE = 1 << 20
 _SPREAD = 64
 _CONSTRAIN = "for a bound on weights that is to hold after every step call worker.constrain(function) once."
 _INTEGERS = {4: torch.int32, 8: torch.int64}
@@ -82,7 +84,7 @@ class WatchedWeights:
     def _look(self, whole: bool) -> _Seen:
         flat = self.parameters.flat
         versions = sum(map(version, self.parameters.parameters))
-        total = int(flat.view(_INTEGERS[flat.element_size()]).sum(dtype=torch.int64).item()) if whole else None
+        total = _total(flat.view(_INTEGERS[flat.element_size()])) if whole else None
         if not flat.is_cpu:
             return _Seen(versions, b"", total)
         if self._of is not flat or self._array is None:
@@ -193,6 +195,12 @@ class HandWrites:
 
     def _refused(self, when: str, why: str) -> CompositionError:
         return CompositionError(f"The weights were written by hand at {self.name}, {when}, and {why}")
+
+
+def _total(numbers: Tensor) -> int:
+    """The sum in 64 bits, modulo 2 ** 64, part by part: torch would make a copy of all of them in that type."""
+    found = sum(int(part.sum(dtype=torch.int64).item()) for part in torch.split(numbers, _AT_ONCE))
+    return (found + 2**63) % 2**64 - 2**63
 
 
 def sampled_places(parameters: Parameters) -> np.ndarray:
