@@ -218,7 +218,7 @@ def test_bytes_are_counted_as_they_are_sent(boundary: Any, there: int, back: int
 
     assert on_ranks(lambda place, rank: trained(place, net(), inputs, targets), pp=2) == [there, back + 4]
     for rank, expected in enumerate((there, back + 4)):
-        place = Place({"pp": CountedAxis("pp", 2, rank)})
+        place = Place({"pp": CountedAxis("pp", 2, rank)}, device="meta")
         assert trained(place, net().to("meta"), inputs.to("meta"), targets.to("meta")) == expected
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from polyrhythm.partition.deferred import Recording, build
 from polyrhythm.partition.material import materialise
 from polyrhythm.partition.mesh import Mesh
 from polyrhythm.partition.norm import clip_gradients
+from polyrhythm.partition.pipeline.engine import Pipeline
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import without_memory
 from polyrhythm.partition.place import Place
@@ -71,7 +72,9 @@ class MeshLayout:
         axes: dict[str, Axis] = {}
         for axis, size in self.mesh.axes:
             axes[axis] = AxisOfOne(axis) if size == 1 else PortAxis(axis, mesh.group(name, axis), desk)
-        return PartsOfWorker(self, Place(axes, mesh.seed, device=context.device), mesh.replica(name), desk, context)
+        return PartsOfWorker(
+            self, Place(axes, mesh.seed, device=context.device, replica=mesh.shares(name).rank), mesh.replica(name), desk, context
+        )
 
 
 class PartsOfWorker:
@@ -82,7 +85,8 @@ class PartsOfWorker:
         self._alike = AlikeInReplica(context, replica)
         self._skeletons: dict[int, nn.Module] = {}
         self._stages: list[ShardedUnit] = []
-        self._step: Callable[[Any, Any], Tensor] | None = None
+        self._step: Callable[[Any, Any, Sequence[Hashable] | None], Tensor] | None = None
+        self._pipelines: list[tuple[Pipeline, torch.optim.Optimizer]] = []
         self._names: list[str] = []
         self._recordings: dict[int, Recording] = {}
         self._context = context
@@ -116,10 +120,13 @@ class PartsOfWorker:
         if (recording := self._recordings.pop(id(model), None)) is not None:
             materialise(model, recording, self._place.seed, self._context.device)
 
-    def _stepped(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Any) -> Callable[[Any, Any], Tensor] | None:
+    def _stepped(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Any
+    ) -> Callable[[Any, Any, Sequence[Hashable] | None], Tensor] | None:
         pipeline = self._layout.cut.pipeline
         if pipeline is None:
-            return None if loss is None else train_step(model, loss)
+            step = None if loss is None else train_step(model, loss)
+            return None if step is None else lambda inputs, targets, ids: step(inputs, targets)
         if loss is None:
             raise CompositionError(
                 "The model is cut into stages, and the last one computes the loss: give worker.attach(model, optimizer, loss=function), "
@@ -128,13 +135,24 @@ class PartsOfWorker:
         made = pipeline.local(model, self._place, loss if isinstance(loss, MeanLoss) else MeanLoss(loss))
         kept = {id(parameter) for parameter in model.parameters()}
         self._replace(optimizer, lambda each: each if id(each) in kept else None)
+        self._pipelines.append((made, optimizer))
         return made.step
 
-    def train_step(self, inputs: Any, targets: Any) -> Tensor:
+    def train_step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """Add the gradients of a batch to the parameters, and return its loss. Raises WorkloadError where no loss was given."""
         if self._step is None:
             raise no_loss()
-        return self._step(inputs, targets)
+        return self._step(inputs, targets, ids)
+
+    def settle(self) -> None:
+        """Take the steps of batches that are still under way in a pipeline."""
+        for pipeline, optimizer in self._pipelines:
+            if pipeline.under_way:
+                for parameter in pipeline.module.parameters():
+                    parameter.grad = None  # of a step that was taken
+                for _ in pipeline.remaining():
+                    optimizer.step()
+                    optimizer.zero_grad()
 
     def _begin_alike(self, model: nn.Module) -> None:
         """Give the workers with the parts of one model the weights of the first of them."""

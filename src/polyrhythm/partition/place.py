@@ -31,13 +31,15 @@ def without_memory(parameter: Tensor, name: str, piece: Piece) -> Tensor:
 class Place:
     """The `axes` of the mesh by name, as this rank sees them. `seed` is the run's; `initial` gives pieces of parameters their values.
 
-    Parameters without memory get it on `device`, when all of their model are divided.
+    Parameters without memory get it on `device`, when all of their model are divided. `replica` is the number of this rank's replica, among
+    those that compute on different samples.
     """
 
     axes: Mapping[str, Axis]
     seed: int = 0
     initial: Initial = cut_out
     device: str = "cpu"
+    replica: int = 0
     _made: dict[int, tuple[Tensor, nn.Parameter]] = field(default_factory=dict)
 
     def axis(self, name: str) -> Axis:

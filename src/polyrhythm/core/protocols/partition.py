@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -40,8 +40,14 @@ class LocalParts(Protocol):
     def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Loss | None) -> None:
         """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's; `loss` is its mean loss."""
 
-    def train_step(self, inputs: Any, targets: Any) -> Tensor:
-        """Add the gradients of a batch to the parameters, and return its loss. Raises WorkloadError where no loss was given."""
+    def train_step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
+        """Add the gradients of a batch to the parameters, and return its loss; `ids` name its samples, for what remembers them.
+
+        Raises WorkloadError where no loss was given.
+        """
+
+    def settle(self) -> None:
+        """Take the steps of batches that are still under way: the weights are about to be kept or looked at."""
 
     def refuse_clipping(self, norm: float | None) -> None:
         """Raise CompositionError where merged gradients cannot be clipped to a norm."""
@@ -106,11 +112,14 @@ class Undivided:
         """Leave them as they are."""
         self._step = None if loss is None else train_step(model, loss)
 
-    def train_step(self, inputs: Any, targets: Any) -> Tensor:
+    def train_step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """The forward and the backward pass."""
         if self._step is None:
             raise no_loss()
         return self._step(inputs, targets)
+
+    def settle(self) -> None:
+        """Nothing is under way between steps."""
 
     def refuse_clipping(self, norm: float | None) -> None:
         """They can."""

@@ -125,6 +125,8 @@ class Checkpointing:
         self.losses: Callable[[], int] = lambda: 0
         self.over = plan.store is None
         self.came: Callable[[int], None] = _nothing_yet
+        self.settled: Callable[[int], int] = _as_it_is
+        """Takes the steps that are under way, and returns the number of the last."""
         self.close: Callable[[], None] = _nothing
 
     def begin(self, losses: Callable[[str], None]) -> None:
@@ -181,6 +183,7 @@ class Checkpointing:
 
     def save(self, step: int) -> bool:
         """Write the checkpoint after `step`, together with all other workers; True if it is kept. It takes no virtual time."""
+        step = step if self.over else self.settled(step)
         self.last = step
         self.state.look()
         if self.over or self._vote(Vote(Stage.READY, step)) is None:
@@ -253,6 +256,11 @@ class Checkpointing:
 
 def _nothing_yet(clock: int) -> None:
     """Count nothing: only the first worker counts starts, and only until it has taken a step."""
+
+
+def _as_it_is(step: int) -> int:
+    """No step is under way."""
+    return step
 
 
 def _nothing() -> None:

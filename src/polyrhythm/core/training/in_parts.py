@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, cast
 
 from torch import Tensor, nn
@@ -29,13 +29,15 @@ class WorkerInParts(ObservedWorker):
         """
         return cast(Model, self._local.build(make))
 
-    def train_step(self, inputs: Any, targets: Any) -> Tensor:
+    def train_step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """Add the gradients of a batch to the parameters, by the `loss` that was given at attaching, and return its mean loss.
 
         It is the forward and the backward pass on every mesh, also where the model is cut into stages, whose workers all call it with the
-        same batch; zero the gradients before, and step after it. Raises WorkloadError without a loss.
+        same batch; zero the gradients before, and step after it. `ids` name the samples of the batch, for boundaries of stages that
+        remember each. Where batches stay under way between steps, the loss is NaN until the first is through, and the steps that are left
+        are taken before a checkpoint and at the end. Raises WorkloadError without a loss.
         """
-        return self._local.train_step(inputs, targets)
+        return self._local.train_step(inputs, targets, ids)
 
     def clip_gradients(self, norm: float) -> float:
         """Scale all gradients so that the norm of the whole model's is at most `norm`, and return what it was.

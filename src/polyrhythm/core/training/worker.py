@@ -73,6 +73,7 @@ class Worker(WorkerInParts):
         self._models.evaluation.whole = self._local.whole_models
         self._state.parts, self._state.counts = self._local, self.counts_samples
         self._together, self._data, self._checkpointing, self._crew = parts.together, parts.data, parts.checkpointing, parts.crew
+        self._checkpointing.settled = self._settled
         if not crew.fixed and self._group.is_first:  # the others have the same code
             self._state.position.repeated = warn_of_plain_epochs
 
@@ -178,6 +179,11 @@ class Worker(WorkerInParts):
         """
         return self._checkpointing.request(self.clock, self._state.position)
 
+    def _settled(self, step: int) -> int:
+        """The number of the last step, after those that were under way."""
+        self._local.settle()
+        return max(step, self.clock)
+
     def _between(self) -> None:
         """Write a checkpoint if one is due, and change the crew: all batches that were handed out have been used."""
         self._crew.uninterrupted(lambda: self._checkpointing.between(self.clock))
@@ -237,6 +243,7 @@ class Worker(WorkerInParts):
             raise WorkloadError("The training function never called worker.attach(model, optimizer): call it before the training loop.")
         if not self._steps.finished:
             self._state.position.refuse_end_before_arrival()
+            self._local.settle()
             self._crew.finish(self._state.drain)
             self._steps.finished = True
             self._checkpointing.end(self.clock)

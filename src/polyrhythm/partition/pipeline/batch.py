@@ -13,6 +13,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import near_equal, starts
 from polyrhythm.partition.pipeline.boundary import Crossing
 from polyrhythm.partition.pipeline.values import Outline, outline_of, part_of, rows_of
+from polyrhythm.partition.tensor_parallel.dropout import BatchRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ class Batch:
         start = starts(self.sizes)[micro]
         end = start + self.sizes[micro]
         return part_of(self.inputs, start, end), None if self.targets is None else part_of(self.targets, start, end)
+
+    def rows(self, micro: int) -> BatchRows:
+        """The samples of a micro-batch."""
+        start = starts(self.sizes)[micro]
+        return BatchRows(self.number, start, start + self.sizes[micro], sum(self.sizes))
 
     def signature(self, micro: int) -> Outline:
         """The outline of a micro-batch's inputs: micro-batches that have the same have the same outlines at all cuts."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyrhythm.core.streams import derive
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.pipeline.actions import Action, Actions, BackwardInput, StageGrid
@@ -29,7 +30,10 @@ LOSS = Outline(((),), (torch.float32,), bare=True)
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a pipeline takes a batch: its schedule, the number of micro-batches, its loss, what it keeps, and how cuts are crossed."""
+    """How a pipeline takes a batch: its schedule, the number of micro-batches, its loss, what it keeps, and how cuts are crossed.
+
+    `seed` is the run's; `replica` is the number of the pipeline among those that compute on other samples at the same time.
+    """
 
     schedule: PipelineSchedule
     micro_batches: int
@@ -37,6 +41,12 @@ class Way:
     memory: Rematerialization
     boundary: Boundary
     seed: int
+    replica: int = 0
+
+    @property
+    def draws(self) -> int:
+        """The seed of what is drawn for samples, which is different in each replica."""
+        return derive(self.seed, "replica", self.replica) if self.replica else self.seed
 
 
 class Pipeline:
@@ -76,6 +86,11 @@ class Pipeline:
         self._batches[self._steps] = batch
         return self._go_on(batch.micro_batches)
 
+    @property
+    def under_way(self) -> bool:
+        """Whether gradients of some batch are not used yet."""
+        return bool(self._batches)
+
     def remaining(self) -> Iterator[Tensor]:
         """The steps that empty the pipeline of a schedule that is late: after each the optimizer is run, as after `step`."""
         for _ in range(self._late):
@@ -91,7 +106,7 @@ class Pipeline:
                 self._passes.split(batch, action)
         for batch, action in own:
             with self.weights.of(batch.number):
-                self._passes.do(batch, action, self.way.objective, self.way.seed)
+                self._passes.do(batch, action, self.way.objective, self.way.draws)
         loss = self._loss(step)
         self.weights.finish(step)
         self.mail.settle()

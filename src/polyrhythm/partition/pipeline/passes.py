@@ -16,6 +16,7 @@ from polyrhythm.partition.pipeline.memory import Live, Rematerialization
 from polyrhythm.partition.pipeline.split_backward import Split
 from polyrhythm.partition.pipeline.stage import Stages
 from polyrhythm.partition.random_numbers import drawing
+from polyrhythm.partition.tensor_parallel.dropout import PlacedDropout
 
 Key = tuple[str, int, int, int]
 """The kind and number of a batch, the micro-batch, and the chunk."""
@@ -26,6 +27,7 @@ class Passes:
 
     def __init__(self, stages: Stages, cuts: Cuts, grid: StageGrid, rank: int, memory: Rematerialization) -> None:
         self._stages, self._cuts, self._grid, self._rank, self._memory = stages, cuts, grid, rank, memory
+        self._placed = [each for each in stages.model.modules() if isinstance(each, PlacedDropout)]
         self._live: dict[Key, Live] = {}
         self._splits: dict[Key, Split] = {}
         self._do: dict[type[Action], Callable[[Batch, Any, MeanLoss, int], None]] = {
@@ -53,6 +55,8 @@ class Passes:
         return batch.part(micro)[0] if stage == 0 else self._cuts.take_value(batch, micro, stage)
 
     def _run(self, batch: Batch, micro: int, chunk: int, objective: MeanLoss | None, seed: int, value: Any) -> Any:
+        for dropout in self._placed:
+            dropout.passes(batch.rows(micro))
         for each in self._stages.chunks[chunk]:
             # in whatever stage and order a step is done, and when it is done again, it draws the same
             with drawing(seed, "pipeline", batch.number, each.number, micro):

@@ -23,7 +23,7 @@ from polyrhythm.partition.pipeline.schedule import PipelineSchedule
 from polyrhythm.partition.pipeline.schedules import OneForwardOneBackward
 from polyrhythm.partition.pipeline.stage import shared, stages_at
 from polyrhythm.partition.pipeline.step import steps_of
-from polyrhythm.partition.pipeline.values import mapped, outline_of, part_of, rows_of
+from polyrhythm.partition.pipeline.values import mapped, outline_of, part_of, rows_of, tensors_of
 from polyrhythm.partition.place import Place
 
 
@@ -75,15 +75,23 @@ class Pipelined:
         axis = place.axis(self.axis)
         grid = StageGrid(axis.size, self.schedule.chunks)
         sizes = self.division.sizes(len(steps_of(model)), grid.stages)
-        device = next((each.device for each in model.parameters() if not each.is_meta), torch.device(place.device))
+        device = next((each.device for each in model.parameters() if not each.is_meta), _later(inputs, place))
         parts = [] if inputs is None else _parts(inputs, self.micro_batches)
         outlines = [(outline_of(part), [outline_of(each) for each in step_values(model, part)]) for part in parts]
         stages = stages_at(model, sizes, axis.index, grid, self.axis)
-        pipeline = Pipeline(stages, axis, Way(self.schedule, self.micro_batches, objective, self.memory, self.boundary, place.seed), device)
+        pipeline = Pipeline(
+            stages, axis, Way(self.schedule, self.micro_batches, objective, self.memory, self.boundary, place.seed, place.replica), device
+        )
         for signature, values in outlines:
             for stage, start in enumerate(starts(sizes)[1:], 1):
                 pipeline.mail.knows((stage, signature), values[start - 1])
         return pipeline
+
+
+def _later(inputs: Any, place: Place) -> torch.device:
+    """Where a model without memory computes: where its weights will be, or nowhere, if its example inputs are without memory too."""
+    counted = inputs is not None and all(each.is_meta for each in tensors_of(inputs))
+    return torch.device("meta" if counted else place.device)
 
 
 def _parts(inputs: Any, micro_batches: int) -> list[Any]:

@@ -22,11 +22,22 @@ _IN_FLIGHT = 4096
 """Masks whose numbers are known for a pass that is done again."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """Some samples of the batch of that `number`, which has `total`: those from `start` to before `end`."""
+
+    number: int
+    start: int
+    end: int
+    total: int
+
+
 class PlacedDropout(nn.Module):
     """`nn.Dropout` whose mask is drawn from the stream `name` by the places that `place_of` gives for an activation.
 
     `calls` is the number of masks drawn. A forward pass that is done again for its gradients has the state of torch's generator of the
-    first time, and so the same mask again.
+    first time, and so the same mask again. A pipeline, which passes a batch in parts, says before each pass which `rows` they are: the
+    mask of a batch is then the same in whatever parts and order it comes.
     """
 
     def __init__(self, p: float, name: str, seed: int, place_of: Callable[[Tensor], Piece]) -> None:
@@ -34,16 +45,35 @@ class PlacedDropout(nn.Module):
         self.p, self.calls = p, 0
         self._name, self._seed, self._place_of = name, seed, place_of
         self._numbers: dict[float, int] = {}
+        self._rows: BatchRows | None = None
+        self._again = 0
+
+    def passes(self, rows: BatchRows) -> None:
+        """The next forward pass is of these samples."""
+        self._rows, self._again = rows, 0
 
     def forward(self, value: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return value
-        piece, number = self._place_of(value), self._number()
-        if value.is_meta:
-            drawn = torch.empty(piece.shape, device="meta")
-        else:
-            drawn = Stream(self._seed, self._name, number).uniform(piece).to(value.device)
+        piece, stream = self._whole(value) if self._rows is None else self._part(value, self._rows)
+        drawn = torch.empty(piece.shape, device="meta") if value.is_meta else stream.uniform(piece).to(value.device)
         return value * (drawn >= self.p).to(value.dtype) / max(1 - self.p, torch.finfo(value.dtype).tiny)
+
+    def _whole(self, value: Tensor) -> tuple[Piece, Stream]:
+        return self._place_of(value), Stream(self._seed, self._name, self._number())
+
+    def _part(self, value: Tensor, rows: BatchRows) -> tuple[Piece, Stream]:
+        """The places of some samples, which are the first dimension, alone or together with those after it."""
+        each, rest = divmod(len(value), rows.end - rows.start)
+        if rest:
+            raise CompositionError(
+                f"{self._name} drops elements by place in an activation {list(value.shape)} of {rows.end - rows.start} samples: have its "
+                "first dimension be the samples."
+            )
+        batch = torch.empty((each * rows.total, *value.shape[1:]), device="meta")
+        name = f"{self._name}/{self._again}" if self._again else self._name
+        self._again += 1
+        return self._place_of(batch).rows(each * rows.start, each * rows.end), Stream(self._seed, name, rows.number)
 
     def _number(self) -> int:
         """The number of this mask: that of an earlier one where torch's generator has been put back to its state then."""
