@@ -39,8 +39,8 @@ class Cut:
         along = [axis for style in self.names.values() for axis in style.along]
         return tuple(dict.fromkeys([*along, *(self.pipeline.along if self.pipeline else ())]))
 
-    def apply(self, model: nn.Module, place: Place) -> None:
-        """Replace the modules of `model` by those of the rank at `place`.
+    def apply(self, model: nn.Module, place: Place, prefix: str = "") -> None:
+        """Replace the modules of `model` by those of the rank at `place`; `prefix` is its own name, if it is in another.
 
         Raises CompositionError for a module that cannot be divided so, with its name and the reason, and for a pattern that matches none.
         """
@@ -53,11 +53,14 @@ class Cut:
             style, module = self.names[pattern], model.get_submodule(name)
             if reason := style.refusal(module, place):
                 raise CompositionError(f"{name} cannot be divided by {style!r}: {reason}")
-        divided = {name: self.names[pattern].local(model.get_submodule(name), name, place) for name, pattern in found}
+        divided = {
+            name: self.names[pattern].local(model.get_submodule(name), ".".join(filter(None, (prefix, name))), place)
+            for name, pattern in found
+        }
         for name, module in divided.items():
             parent, _, own = name.rpartition(".")
             setattr(model.get_submodule(parent), own, module)
-        self._keep_rest(model, place, tuple(divided))
+        self._keep_rest(model, place, tuple(divided), prefix)
 
     def _divided(self, model: nn.Module) -> Iterator[tuple[str, str]]:
         """The outermost modules that match, and their patterns."""
@@ -71,13 +74,13 @@ class Cut:
                 yield name, pattern
 
     @staticmethod
-    def _keep_rest(model: nn.Module, place: Place, divided: tuple[str, ...]) -> None:
+    def _keep_rest(model: nn.Module, place: Place, divided: tuple[str, ...], prefix: str) -> None:
         inside = tuple(f"{name}." for name in divided)
         for path, module in model.named_modules(remove_duplicate=False):
             if f"{path}.".startswith(inside):
                 continue
             for own, parameter in list(module.named_parameters(recurse=False)):
-                setattr(module, own, place.parameter(parameter, f"{path}.{own}".lstrip(".")))
+                setattr(module, own, place.parameter(parameter, ".".join(filter(None, (prefix, path, own)))))
 
 
 def _listed(model: nn.Module) -> str:
