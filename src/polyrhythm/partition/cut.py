@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from polyrhythm.errors import CompositionError
+from polyrhythm.partition.offload.offload import Offload
 from polyrhythm.partition.pipeline.pipelined import Pipelined
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.style import Style
@@ -22,7 +23,8 @@ class Cut:
 
     Patterns are those of file names, `*` for any text; the first that matches counts, and what is inside of a divided module is the style's
     matter. Modules that none matches are the same at all workers along the axes that divide others. `pipeline` divides the steps of the
-    whole model among stages; the training function then calls `worker.train_step`.
+    whole model among stages; the training function then calls `worker.train_step`. `offload` keeps in a file
+    what a worker then has of the weights and of the optimizer's state.
 
     Examples:
         >>> from polyrhythm.partition.tensor_parallel.columns import Columns
@@ -32,6 +34,7 @@ class Cut:
 
     names: Mapping[str, Style] = field(default_factory=dict)
     pipeline: Pipelined | None = None
+    offload: Offload | None = None
 
     @property
     def axes(self) -> tuple[str, ...]:

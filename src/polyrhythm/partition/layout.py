@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -90,6 +91,7 @@ class PartsOfWorker:
         self._names: list[str] = []
         self._recordings: dict[int, Recording] = {}
         self._context = context
+        self._offloaded = None if layout.cut.offload is None else layout.cut.offload.residence()
 
     def build(self, make: Callable[[], nn.Module]) -> nn.Module:
         """The model that `make` returns, without memory until it is attached."""
@@ -137,6 +139,13 @@ class PartsOfWorker:
         self._replace(optimizer, lambda each: each if id(each) in kept else None)
         self._pipelines.append((made, optimizer))
         return made.step
+
+    def attached(self, replica: Replica) -> None:
+        """Have what this worker has of the model in a file, if the cut says so."""
+        if self._offloaded is not None:
+            self._offloaded.take(replica)
+            for stage in self._stages:
+                stage.unit.before_reading = partial(self._offloaded.use, stage.unit.shards)
 
     def train_step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """Add the gradients of a batch to the parameters, and return its loss. Raises WorkloadError where no loss was given."""

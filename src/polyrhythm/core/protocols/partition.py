@@ -40,6 +40,9 @@ class LocalParts(Protocol):
     def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Loss | None) -> None:
         """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's; `loss` is its mean loss."""
 
+    def attached(self, replica: Any) -> None:
+        """The `Replica` of the model that was localized last has its parameters where they stay."""
+
     def train_step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """Add the gradients of a batch to the parameters, and return its loss; `ids` name its samples, for what remembers them.
 
@@ -111,6 +114,9 @@ class Undivided:
     def localize(self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Loss | None) -> None:
         """Leave them as they are."""
         self._step = None if loss is None else train_step(model, loss)
+
+    def attached(self, replica: Any) -> None:
+        """They stay."""
 
     def train_step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """The forward and the backward pass."""

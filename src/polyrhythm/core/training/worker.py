@@ -115,6 +115,7 @@ class Worker(WorkerInParts):
         self._local.localize(model, optimizer, loss)
         self._state.expect_replica()
         attach_whole(self._models, model, optimizer, norm_bound(clip_norm), name, self._steps.train)
+        self._local.attached(self._models.replicas[-1])
         if self._state.resume_replica() and self._strategy.shares_memory:
             # others would read the shared weights before worker 0 has restored them
             self._crew.uninterrupted(self._models.replicas[-1].wait_for_memory) if self._context.port.changed else self.barrier()

@@ -23,6 +23,10 @@ from polyrhythm.partition.zero.unit import Unit
 class ShardedUnit(Protocol):
     """A unit in one of the stages."""
 
+    @property
+    def unit(self) -> Unit:
+        """The unit."""
+
     def computing(self) -> AbstractContextManager[None]:
         """A context in which the unit's modules have their whole weights."""
 
@@ -44,14 +48,14 @@ class _Kept:
     """ShardedWeights that are kept, and gathered again after a step, and when the shards were written to."""
 
     def __init__(self, unit: Unit) -> None:
-        self._unit = unit
+        self.unit = unit
         self._versions: list[int] = []
         self._wholes: list[Tensor] = []
 
     def take(self) -> list[Tensor]:
-        versions = [version(shard) for shard in self._unit.shards]
+        versions = [version(shard) for shard in self.unit.shards]
         if versions != self._versions:
-            found = self._unit.gather()
+            found = self.unit.gather()
             for whole, new in zip(self._wholes, found, strict=bool(self._wholes)):
                 whole.data.copy_(new)
             self._wholes = self._wholes or found
@@ -70,23 +74,23 @@ class ShardedOptimizer:
     """ShardedUnit 1: all have the weights and their own gradients, which are reduced when the step begins; each steps on its shards."""
 
     def __init__(self, unit: Unit) -> None:
-        self._unit, self._kept = unit, _Kept(unit)
+        self.unit, self._kept = unit, _Kept(unit)
         self._noted: list[tuple[Tensor, int]] = []
 
     @contextmanager
     def computing(self) -> Iterator[None]:
         wholes = self._kept.take()
-        for whole, shard in zip(wholes, self._unit.shards, strict=True):
+        for whole, shard in zip(wholes, self.unit.shards, strict=True):
             if shard.requires_grad and not whole.requires_grad:
                 whole.requires_grad_()
                 whole.register_post_accumulate_grad_hook(self._note)  # type: ignore[no-untyped-call]
-        with self._unit.seated(wholes):
+        with self.unit.seated(wholes):
             yield
 
     def _note(self, whole: Tensor) -> None:
         """Let the shards have gradients that nobody should write to: they are complete in the step alone."""
         if not self._noted:
-            for shard in self._unit.shards:
+            for shard in self.unit.shards:
                 if shard.requires_grad:
                     if shard.grad is None:
                         shard.grad = torch.full_like(shard, torch.nan)
@@ -102,7 +106,7 @@ class ShardedOptimizer:
         noted = {id(gradient) for gradient, _ in self._noted}
         self._noted = []
         wholes = self._kept.take()
-        for shard, gradient in zip(self._unit.shards, self._unit.reduce([whole.grad for whole in wholes]), strict=True):
+        for shard, gradient in zip(self.unit.shards, self.unit.reduce([whole.grad for whole in wholes]), strict=True):
             if shard.grad is None or id(shard.grad) in noted:
                 shard.grad = gradient
             elif gradient is not None:  # another unit has the parameter too
@@ -116,11 +120,11 @@ class ShardedGradients:
     """ShardedUnit 2: all have the weights; gradients are reduced in the backward pass, and each keeps those of its shards."""
 
     def __init__(self, unit: Unit) -> None:
-        self._unit, self._kept = unit, _Kept(unit)
+        self.unit, self._kept = unit, _Kept(unit)
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        with self._unit.seated(_seen(self._unit, self._kept)):
+        with self.unit.seated(_seen(self.unit, self._kept)):
             yield
 
     def complete(self) -> None:
@@ -132,14 +136,14 @@ class ShardedWeights:
     """ShardedUnit 3: weights are gathered for the forward pass of a unit, and again for its backward pass; each keeps its shards."""
 
     def __init__(self, unit: Unit) -> None:
-        self._unit = unit
+        self.unit = unit
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        once = _Pass(self._unit)
-        seen = _seen(self._unit, once)
+        once = _Pass(self.unit)
+        seen = _seen(self.unit, once)
         once.know(seen)
-        with self._unit.seated(seen), saved_tensors_hooks(once.pack, once.unpack):
+        with self.unit.seated(seen), saved_tensors_hooks(once.pack, once.unpack):
             yield
         once.forget()
 
@@ -151,12 +155,12 @@ class _Pass:
     """One forward pass of a unit, and its backward pass: weights are not saved in between, and are gathered once in the latter."""
 
     def __init__(self, unit: Unit) -> None:
-        self._unit = unit
+        self.unit = unit
         self._places: dict[int, int] = {}
         self._again: list[Tensor] = []
 
     def take(self) -> list[Tensor]:
-        return self._unit.gather()
+        return self.unit.gather()
 
     def know(self, wholes: Sequence[Tensor]) -> None:
         """Note where the weights are in memory."""
@@ -175,7 +179,7 @@ class _Pass:
         """What was saved, of weights that are gathered again."""
         if isinstance(packed, Tensor):
             return packed
-        self._again = self._again or self._unit.gather()
+        self._again = self._again or self.unit.gather()
         place, shape, stride, offset = packed
         view: Tensor = self._again[place].as_strided(shape, stride, offset)
         return view

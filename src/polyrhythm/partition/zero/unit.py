@@ -29,9 +29,12 @@ class Unit:
     def __init__(self, axis: Axis, parameters: Sequence[ShardedParameter], seats: Sequence[Sequence[ParameterSeat]]) -> None:
         self.axis, self.parameters, self.seats = axis, parameters, seats
         self.shards = [each.shard for each in parameters]
+        self.before_reading: Callable[[], None] = lambda: None
+        """Called before the shards are read."""
 
     def gather(self) -> list[Tensor]:
         """The whole parameters."""
+        self.before_reading()
         own = torch.cat([shard.detach().reshape(-1) for shard in self.shards])
         ranks = self.axis.size
         return put_together(self.parameters, self.axis.all_gather(own, 0, sizes(self.parameters, ranks)), ranks)
