@@ -99,11 +99,12 @@ class _Norm(Function):
         here = x.new_full((1,), value.numel() / max(value.shape[1], 1))
         sums = _total(torch.cat([x.sum(dims), here]), over)
         count, mean = sums[-1], sums[:-1] / sums[-1]
-        variance = _total((x - mean.view(channels)).square().sum(dims), over) / count
+        found = x - mean.view(channels)  # and the rest in its memory: an image is large beside all else
+        variance = _total(found.square().sum(dims), over) / count
         scale = (variance + eps).rsqrt()
-        found = (x - mean.view(channels)) * scale.view(channels)
-        found = found if weight is None else found * weight.view(channels)
-        found = found if bias is None else found + bias.view(channels)
+        found.mul_(scale.view(channels))
+        found = found if weight is None else found.mul_(weight.view(channels))
+        found = found if bias is None else found.add_(bias.view(channels))
         ctx.save_for_backward(value, weight, mean, scale, count)
         ctx.over, ctx.dims, ctx.channels, ctx.biased = over, dims, channels, bias is not None
         ctx.mark_non_differentiable(mean, variance, count)
@@ -114,10 +115,11 @@ class _Norm(Function):
     def backward(ctx: Any, gradient: Tensor, *others: Any) -> Any:
         value, weight, mean, scale, count = ctx.saved_tensors
         slope = _wide(gradient)
-        normal = (_wide(value) - mean.view(ctx.channels)) * scale.view(ctx.channels)
+        normal = (_wide(value) - mean.view(ctx.channels)).mul_(scale.view(ctx.channels))
         own = torch.stack([slope.sum(ctx.dims), (slope * normal).sum(ctx.dims)])
         of_mean, of_scale = _total(own, ctx.over) / count
-        found = (slope - of_mean.view(ctx.channels) - normal * of_scale.view(ctx.channels)) * scale.view(ctx.channels)
-        found = found if weight is None else found * weight.view(ctx.channels)
+        found = slope - of_mean.view(ctx.channels)
+        found.sub_(normal.mul_(of_scale.view(ctx.channels))).mul_(scale.view(ctx.channels))
+        found = found if weight is None else found.mul_(weight.view(ctx.channels))
         of_bias = own[0].to(gradient.dtype) if ctx.biased else None
         return found.to(value.dtype), None if weight is None else own[1].to(weight.dtype), of_bias, None, None
