@@ -12,6 +12,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.partition.offload.offload import Offload
 from polyrhythm.partition.pipeline.pipelined import Pipelined
 from polyrhythm.partition.place import Place
+from polyrhythm.partition.rules.styles import styles_by
 from polyrhythm.partition.style import Style
 
 _SHOWN = 8
@@ -35,6 +36,15 @@ class Cut:
     names: Mapping[str, Style] = field(default_factory=dict)
     pipeline: Pipelined | None = None
     offload: Offload | None = None
+
+    @staticmethod
+    def by_rules(model: nn.Module, rules: Mapping[str, str], pipeline: Pipelined | None = None) -> Cut:
+        """The cut that divides dimensions of weights by their names: `Cut.by_rules(model, {"mlp": "tp", "heads": "tp"})`.
+
+        Modules name the dimensions of their weights by `partition.rules.dimensions`. `model` is an example of the run's; it may be without
+        memory. Raises CompositionError for rules that are not legal, with the tensor and the names.
+        """
+        return Cut(styles_by(model, rules), pipeline)
 
     @property
     def axes(self) -> tuple[str, ...]:

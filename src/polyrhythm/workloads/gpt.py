@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from polyrhythm.partition.pipeline.step import Step
+from polyrhythm.partition.rules.names import NamedDimension, dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,12 @@ class Block(nn.Module):
         self.norm_feed_forward = nn.LayerNorm(width)
         self.widen = nn.Linear(width, 4 * width, bias=False)
         self.narrow = nn.Linear(4 * width, width, bias=False)
+        dimensions(self.query_key_value, weight=(NamedDimension("heads", 3, self.head_width), "width"))
+        dimensions(self.join_heads, weight=("width", NamedDimension("heads", 1, self.head_width)))
+        dimensions(self.widen, weight=("mlp", "width"))
+        dimensions(self.narrow, weight=("width", "mlp"))
+        for norm in (self.norm_attention, self.norm_feed_forward):
+            dimensions(norm, weight=("width",), bias=("width",))
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, time, width) to the same."""
@@ -61,6 +68,10 @@ class Gpt(nn.Module):
         self.blocks = nn.Sequential(*(Block(shape.width, shape.heads) for _ in range(shape.layers)))
         self.norm = nn.LayerNorm(shape.width)
         self.score = nn.Linear(shape.width, shape.vocabulary, bias=False)
+        dimensions(self.symbols, weight=("vocabulary", "width"))
+        dimensions(self.positions, weight=("context", "width"))
+        dimensions(self.norm, weight=("width",), bias=("width",))
+        dimensions(self.score, weight=("vocabulary", "width"))
 
     def forward(self, symbols: Tensor) -> Tensor:
         """The logits of the next symbol at every place."""
