@@ -12,6 +12,8 @@ from polyrhythm.partition.pipeline.engine import Pipeline
 from polyrhythm.partition.pipeline.memory import KeepActivations, Recompute
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import Pipelined, step_costs, step_nbytes
+from polyrhythm.partition.pipeline.routed import RoutedPass, RoutedTimetable, fitted, routed_timetable
+from polyrhythm.partition.pipeline.routes import AroundLost, BySpeed, RandomRoutes
 from polyrhythm.partition.pipeline.schedule import unrolled
 from polyrhythm.partition.pipeline.schedules import GPipe, Interleaved, OneForwardOneBackward, ZeroBubble, in_flight_for
 from polyrhythm.partition.pipeline.step import Step
@@ -19,9 +21,11 @@ from polyrhythm.partition.pipeline.timetable import Durations, StageLink, timeta
 
 __all__ = [
     "Activations",
+    "AroundLost",
     "BalancedStages",
     "Bottleneck",
     "BoundaryInPlace",
+    "BySpeed",
     "DelayByDepth",
     "DelayedPipeline",
     "Delta",
@@ -35,13 +39,18 @@ __all__ = [
     "OneForwardOneBackward",
     "Pipeline",
     "Pipelined",
+    "RandomRoutes",
     "Recompute",
+    "RoutedPass",
+    "RoutedTimetable",
     "SameDelay",
     "StageLink",
     "Step",
     "Subspace",
     "ZeroBubble",
+    "fitted",
     "in_flight_for",
+    "routed_timetable",
     "step_costs",
     "step_nbytes",
     "timetable",
