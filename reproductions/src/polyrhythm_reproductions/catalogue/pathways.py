@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.hardware.network import Network
 from polyrhythm_reproductions.pathways import (
-    Chain,
+    DispatchChain,
     IslandOrder,
     NoOrder,
     ParallelDispatch,
@@ -17,7 +17,7 @@ from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figu
 from polyrhythm_reproductions.trial import ArmTrial
 
 _NETWORK = Network.uniform("10 Gbit/s, 50 us", "10 Gbit/s", "50 us")
-_TINY, _LARGE = Chain(64, 8, 10e-6, 100e-6), Chain(64, 8, 10e-3, 100e-6)
+_TINY, _LARGE = DispatchChain(64, 8, 10e-6, 100e-6), DispatchChain(64, 8, 10e-3, 100e-6)
 _RACES = 100
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from polyrhythm.core import rng
-from polyrhythm_reproductions.phylanx import TaskGraph, futurise, futurised_seconds, in_levels_seconds, run_on_threads
+from polyrhythm_reproductions.phylanx import FutureGraph, futurise, futurised_seconds, in_levels_seconds, run_on_threads
 from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction
 from polyrhythm_reproductions.trial import ArmTrial
 
@@ -84,13 +84,13 @@ def measure(trial: ArmTrial) -> Figures:
     return {**figures, "bound": max(bounds), "difference": max(wrong)}
 
 
-def _smoothing(seed: int) -> tuple[TaskGraph, np.ndarray]:
+def _smoothing(seed: int) -> tuple[FutureGraph, np.ndarray]:
     values = rng.stream(seed, "tiles").normal(size=(_TILES, _SIZE))
     graph = futurise(smoothed, _PRIMITIVES, list(values), [None] * _TILES, _TILES, _TIMES)
     return graph, smoothed(list(values), [None] * _TILES, _TILES, _TIMES)
 
 
-def _factorising(seed: int) -> tuple[TaskGraph, np.ndarray]:
+def _factorising(seed: int) -> tuple[FutureGraph, np.ndarray]:
     side = _BLOCKS * _SIZE
     drawn = rng.stream(seed, "matrix").normal(size=(side, side))
     matrix = drawn @ drawn.T + side * np.eye(side)

@@ -1,10 +1,10 @@
 """A single controller for programs over many devices, after Barham et al., 2022: dispatch before inputs come, and gangs in one order."""
 
-from polyrhythm_reproductions.pathways.chain import Chain, ParallelDispatch, SequentialDispatch, WithoutController, chain_seconds
+from polyrhythm_reproductions.pathways.chain import DispatchChain, ParallelDispatch, SequentialDispatch, WithoutController, chain_seconds
 from polyrhythm_reproductions.pathways.gangs import IslandOrder, NoOrder, race_deadlocks
 
 __all__ = [
-    "Chain",
+    "DispatchChain",
     "IslandOrder",
     "NoOrder",
     "ParallelDispatch",

@@ -20,7 +20,7 @@ _CONTROLLER = worker(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class DispatchChain:
     """So many `operations`, each of which takes the result of the one before; they go around the `hosts`.
 
     An operation takes `seconds` of its device, and `preparing` of its host before it is in the device's queue: memory is allocated, and
@@ -44,10 +44,10 @@ class Chain:
 class Dispatch(Protocol):
     """How hosts come to know what to put in their queues."""
 
-    async def control(self, port: Port, chain: Chain) -> None:
+    async def control(self, port: Port, chain: DispatchChain) -> None:
         """What the controller does."""
 
-    async def prepare(self, port: Port, chain: Chain, operation: int) -> None:
+    async def prepare(self, port: Port, chain: DispatchChain, operation: int) -> None:
         """What a host does before an operation is in its device's queue."""
 
 
@@ -55,12 +55,12 @@ class Dispatch(Protocol):
 class SequentialDispatch:
     """An operation is dispatched when the one before is in its queue, since only then its host knows where its result will be."""
 
-    async def control(self, port: Port, chain: Chain) -> None:
+    async def control(self, port: Port, chain: DispatchChain) -> None:
         for operation in range(chain.operations):
             await port.send(chain.at(operation), Message(f"dispatch/{operation}"))
             await port.receive(f"queued/{operation}")
 
-    async def prepare(self, port: Port, chain: Chain, operation: int) -> None:
+    async def prepare(self, port: Port, chain: DispatchChain, operation: int) -> None:
         await port.receive(f"dispatch/{operation}")
         await port.sleep(chain.preparing)
         await port.send(_CONTROLLER, Message(f"queued/{operation}"))
@@ -70,11 +70,11 @@ class SequentialDispatch:
 class ParallelDispatch:
     """All operations are dispatched at once: the sizes of their results are known beforehand."""
 
-    async def control(self, port: Port, chain: Chain) -> None:
+    async def control(self, port: Port, chain: DispatchChain) -> None:
         for operation in range(chain.operations):
             await port.send(chain.at(operation), Message(f"dispatch/{operation}"))
 
-    async def prepare(self, port: Port, chain: Chain, operation: int) -> None:
+    async def prepare(self, port: Port, chain: DispatchChain, operation: int) -> None:
         await port.receive(f"dispatch/{operation}")
         await port.sleep(chain.preparing)
 
@@ -83,14 +83,14 @@ class ParallelDispatch:
 class WithoutController:
     """Every host has the program (SPMD), and nobody dispatches."""
 
-    async def control(self, port: Port, chain: Chain) -> None:
+    async def control(self, port: Port, chain: DispatchChain) -> None:
         """Nothing."""
 
-    async def prepare(self, port: Port, chain: Chain, operation: int) -> None:
+    async def prepare(self, port: Port, chain: DispatchChain, operation: int) -> None:
         await port.sleep(chain.preparing)
 
 
-def chain_seconds(chain: Chain, dispatch: Dispatch, network: Network) -> float:
+def chain_seconds(chain: DispatchChain, dispatch: Dispatch, network: Network) -> float:
     """Virtual seconds until the controller has the result."""
 
     async def live(port: Port, group: Group) -> Sequence[Tensor]:
@@ -108,7 +108,7 @@ def chain_seconds(chain: Chain, dispatch: Dispatch, network: Network) -> float:
     return ask(1 + chain.hosts, live, network).seconds
 
 
-async def _device(port: Port, chain: Chain, operations: Sequence[int]) -> None:
+async def _device(port: Port, chain: DispatchChain, operations: Sequence[int]) -> None:
     """Does what is in its queue, in that order, each when its input is there."""
     for operation in operations:
         await port.receive(_QUEUE)

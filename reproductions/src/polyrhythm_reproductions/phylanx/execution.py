@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from polyrhythm_reproductions.phylanx.graph import TaskGraph
+from polyrhythm_reproductions.phylanx.graph import FutureGraph
 
 
-def futurised_seconds(graph: TaskGraph, workers: int, seconds: Sequence[float]) -> tuple[Any, float]:
+def futurised_seconds(graph: FutureGraph, workers: int, seconds: Sequence[float]) -> tuple[Any, float]:
     """The result, and the virtual seconds where a free worker takes the first task whose inputs are there."""
     results: dict[int, Any] = {}
     missing = {number: len(graph.needs(number)) for number in range(len(graph.tasks))}
@@ -31,7 +31,7 @@ def futurised_seconds(graph: TaskGraph, workers: int, seconds: Sequence[float]) 
     return results[graph.result], now
 
 
-def in_levels_seconds(graph: TaskGraph, workers: int, seconds: Sequence[float]) -> tuple[Any, float]:
+def in_levels_seconds(graph: FutureGraph, workers: int, seconds: Sequence[float]) -> tuple[Any, float]:
     """The result, and the virtual seconds where all workers wait for each other after each level."""
     results: dict[int, Any] = {}
     total = 0.0
@@ -44,7 +44,7 @@ def in_levels_seconds(graph: TaskGraph, workers: int, seconds: Sequence[float]) 
     return results[graph.result], total
 
 
-def run_on_threads(graph: TaskGraph, workers: int) -> Any:
+def run_on_threads(graph: FutureGraph, workers: int) -> Any:
     """The result, on so many threads."""
     results: dict[int, Any] = {}
     missing = {number: len(graph.needs(number)) for number in range(len(graph.tasks))}
@@ -68,7 +68,7 @@ def run_on_threads(graph: TaskGraph, workers: int) -> Any:
     return results[graph.result]
 
 
-def _users(graph: TaskGraph) -> list[list[int]]:
+def _users(graph: FutureGraph) -> list[list[int]]:
     """For each task those that need its result."""
     found: list[list[int]] = [[] for _ in graph.tasks]
     for number in range(len(graph.tasks)):

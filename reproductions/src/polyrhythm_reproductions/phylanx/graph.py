@@ -21,7 +21,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskGraph:
+class FutureGraph:
     """Tasks in an order in which they could be run one after another; `result` is the number of that which is returned."""
 
     tasks: tuple[Task, ...]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polyrhythm.errors import CompositionError
-from polyrhythm_reproductions.phylanx.graph import Task, TaskGraph
+from polyrhythm_reproductions.phylanx.graph import FutureGraph, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class _Future:
     number: int
 
 
-def futurise(function: Callable[..., Any], primitives: dict[str, Callable[..., Any]], *arguments: Any) -> TaskGraph:
+def futurise(function: Callable[..., Any], primitives: dict[str, Callable[..., Any]], *arguments: Any) -> FutureGraph:
     """The graph of `function` called with `arguments`: calls of `primitives`, by their names in it, become tasks.
 
     Assignments to names and to elements, `for` over values that are known, tuples and a last `return` of a task's result are understood.
@@ -34,7 +34,7 @@ def futurise(function: Callable[..., Any], primitives: dict[str, Callable[..., A
     reading.statements(definition.body)
     if not isinstance(reading.returned, _Future):
         raise CompositionError(f"{function.__name__} returns no result of a task: return that of a primitive.")
-    return TaskGraph(tuple(reading.tasks), reading.returned.number)
+    return FutureGraph(tuple(reading.tasks), reading.returned.number)
 
 
 @dataclass
