@@ -43,7 +43,7 @@ class PortAxis:
         self.counts = Counts(self.size)
         self.calls, self.nbytes = self.counts.calls, self.counts.nbytes
         self._group, self._desk, self._issued = group, desk, 0
-        self._sent, self._awaited = Counter[int](), Counter[int]()
+        self._sent, self._awaited, self._exchanged = Counter[int](), Counter[int](), Counter[int]()
 
     def all_reduce(self, value: Tensor) -> Tensor:
         self.counts.reduced("all_reduce", value)
@@ -129,14 +129,28 @@ class PortAxis:
         return delivery.message.tensors[0]
 
     def _at_once(self, to: dict[int, Tensor], shapes: dict[int, Sequence[int]]) -> dict[int, Tensor]:
+        """Between pairs, each with numbers of its own: ranks that have nothing to do with it need not call it."""
+        self._exchanged.update([*to, *(source for source in shapes if source not in to)])
+        call = self._call("exchange", next(iter(to.values()), torch.empty(0)).new_empty(0))
         sent = {rank: value.detach().reshape(-1).clone() for rank, value in to.items()}
+        since, tally = self._desk.port.now(), BytesSent()
 
-        async def moved(party: Party) -> dict[int, Tensor]:
+        async def moved() -> dict[int, Tensor]:
             for rank, value in sent.items():
-                await party.send(rank, "x", value)
-            return {source: (await party.receive(source, "x"))[0].view(tuple(shape)) for source, shape in shapes.items()}
+                message = Message(self._exchange_topic(self.index, rank, rank), text=call.signature, tensors=(value,))
+                tally.nbytes += wire_bytes(message)
+                await self._desk.port.send(self._group.members[rank], message)
+            found = {}
+            for source, shape in shapes.items():
+                found[source] = (await self._receive(self._exchange_topic(source, self.index, source), source)).view(tuple(shape))
+            return found
 
-        return self._do("exchange", next(iter(to.values()), torch.empty(0)).new_empty(0), moved)
+        result = self._desk.perform(self._blocked(call, moved), call)
+        self._desk.record(call, tally.nbytes, since)
+        return result
+
+    def _exchange_topic(self, source: int, target: int, other: int) -> str:
+        return f"axis/{self._group.name or self.name}/x/{source}>{target}/{self._exchanged[other]}"
 
     def _do(self, kind: str, of: Tensor, doing: Callable[[Party], Coroutine[Effect[Any], Any, T]]) -> T:
         self._issued += 1

@@ -28,7 +28,7 @@ class ShardedParameter:
         self.shard = nn.Parameter(value[start:end].clone(), parameter.requires_grad)
         if parameter.is_meta:
             originated(self.shard, *origin_of(parameter, f"parameter {number}"))
-        placed(self.shard, Placement(before.piece.rows(start, end), (*before.axes, axis.name)))
+        placed(self.shard, Placement(before.piece.rows(start, end), (*before.axes, axis.name), before.copy_of))
 
     def part(self, flat: Tensor, rank: int) -> Tensor:
         """The rows of a rank, which lie in `flat` (numel,), as a view."""
