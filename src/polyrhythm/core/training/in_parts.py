@@ -11,6 +11,7 @@ from polyrhythm.core.protocols.partition import LocalParts
 from polyrhythm.core.training.arguments import norm_bound
 from polyrhythm.core.training.evaluation import Evaluate, Moments, every_moment
 from polyrhythm.core.training.observed import ObservedWorker
+from polyrhythm.core.training.tables import Tables
 from polyrhythm.errors import WorkloadError
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -20,6 +21,8 @@ class WorkerInParts(ObservedWorker):
     """A worker that has a part of a model, or all of it."""
 
     _local: LocalParts
+    _tables: Tables
+    finish: Callable[[], None]
 
     def build(self, make: Callable[[], Model]) -> Model:
         """The model that `make` returns, `worker.build(Net)`, of which a worker gets memory for its own part alone, when it is attached.
@@ -64,6 +67,11 @@ class WorkerInParts(ObservedWorker):
         Every worker must call it. Raises WorkloadError after training has started, CompositionError at the first step if only some call it.
         """
         self._models.evaluation.request(function, moments, self._models.checked)
+
+    def weights(self) -> dict[str, Tensor]:
+        """The final parameters and buffers by name, on the CPU, and at worker 0 the tables; calls `finish`."""
+        self.finish()
+        return self._local.whole(self._models.weights()) | self._tables.weights()
 
 
 def _positive(norm: float) -> float:

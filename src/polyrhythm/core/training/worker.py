@@ -295,8 +295,3 @@ class Worker(WorkerInParts):
         """Count `samples` samples as used by the next step, for training functions that do not use `batches` or `sampler`."""
         self._models.shown()
         self._steps.count(whole("worker.count was given", samples, "how many samples the next step uses", least=0))
-
-    def weights(self) -> dict[str, Tensor]:
-        """The final parameters and buffers by name, on the CPU, and at worker 0 the tables; calls `finish`."""
-        self.finish()
-        return self._local.whole(self._models.weights()) | self._tables.weights()

@@ -105,13 +105,13 @@ def _counts(axes: Mapping[str, Axis]) -> tuple[Mapping[str, Mapping[str, int]], 
 def _step(model: nn.Module, inputs: Tensor, loss: Callable[[Any], Tensor], make_optimizer: Callable[..., Any]) -> dict[str, int]:
     """The bytes by role of one training step."""
     parameters = list(model.parameters())
-    held = {each.untyped_storage()._cdata for each in (*parameters, *model.buffers())}
+    held = {hash(each.untyped_storage()) for each in (*parameters, *model.buffers())}
     saved: dict[int, torch.UntypedStorage] = {}
 
     def keep(value: Tensor) -> Tensor:
         storage = value.untyped_storage()
-        if storage._cdata not in held:
-            saved[storage._cdata] = storage  # kept, so that no other gets its address
+        if hash(storage) not in held:
+            saved[hash(storage)] = storage  # kept, so that no other gets its address
         return value.detach()
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
