@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from toy import data, network
 
-from polyrhythm.codec import Rows
+from polyrhythm.codec import TouchedRows
 from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.simulator import Instant, Simulator
 from polyrhythm.core.strategy import Exchange, Strategy
@@ -89,6 +89,6 @@ def test_systems_that_would_step_in_its_place_are_refused() -> None:
 
 
 def test_a_strategy_that_steps_part_by_part_is_refused() -> None:
-    parts = Strategy(selected=[(Named("*weight"), Exchange(codec=Rows()))])
+    parts = Strategy(selected=[(Named("*weight"), Exchange(codec=TouchedRows()))])
     with pytest.raises(CompositionError, match=r"2 of 4 parameters have no gradient.*one exchange for all"):
         weights(foreign, parts)

@@ -15,6 +15,7 @@ from polyrhythm.core.checkpoints.continuation import Continuation
 from polyrhythm.core.checkpoints.fitting import fitting
 from polyrhythm.core.checkpoints.moments import CheckpointMoments, OnRequest
 from polyrhythm.core.checkpoints.store import CheckpointStore
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.trees import StateTree
 
 
@@ -77,7 +78,7 @@ class CheckpointPlan:
         if self.resumed is None:
             return None
         if self.relaid:
-            return Continuation.relaid(self.resumed, name == members[0])
+            return Continuation.relaid(self.resumed, name == View.of(members).first)
         return Continuation.among(self.resumed, name, members) if self.changed else Continuation(self.resumed.read(name))
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from torch import Tensor, nn
 
 from polyrhythm.core.protocols.partition import LocalParts
+from polyrhythm.core.settings import shown
 from polyrhythm.core.training.arguments import norm_bound
 from polyrhythm.core.training.evaluation import Evaluate, Moments, every_moment
 from polyrhythm.core.training.observed import ObservedWorker
@@ -30,7 +31,12 @@ class WorkerInParts(ObservedWorker):
         What it begins with depends on the run's seed and the names of its weights, and not on the mesh. Call it before attaching, at every
         worker; until then the model is on the device "meta". Without a mesh it is `make()`.
         """
-        return cast(Model, self._local.build(make))
+        if not callable(make):
+            raise WorkloadError(f"worker.build was given {shown(make)}, which is not callable: give a function that returns the model.")
+        model = self._local.build(make)
+        if not isinstance(model, nn.Module):
+            raise WorkloadError(f"worker.build was given {shown(make)}, which returned {shown(model)}: return a torch.nn.Module.")
+        return cast(Model, model)
 
     def train_step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """Add the gradients of a batch to the parameters, by the `loss` that was given at attaching, and return its mean loss.
