@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from polyrhythm.errors import CompositionError
 
+NARROW = (torch.bfloat16, torch.float16)
+"""Types in which sums are not made."""
 Sizes = Sequence[int]
 """The length along the divided dimension at each coordinate; they may be different, and 0."""
 
@@ -124,6 +127,11 @@ def starts(sizes: Sizes) -> list[int]:
         [0, 3, 6]
     """
     return [0, *accumulate(sizes)][:-1]
+
+
+def summand(value: Tensor) -> Tensor:
+    """A contiguous copy to add into, in float32 for floating-point numbers of 16 bits."""
+    return value.detach().to(torch.float32 if value.dtype in NARROW else value.dtype, copy=True).contiguous()
 
 
 class Counts:

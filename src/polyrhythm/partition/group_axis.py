@@ -9,11 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from polyrhythm.partition.axis import Counts, Pending, Sizes
+from polyrhythm.partition.axis import Counts, Pending, Sizes, summand
 
 _GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name before 2.13
 _SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-_NARROW = (torch.bfloat16, torch.float16)
 _UNDER_WAY = 1
 """The tag of what may be under way while other operations are done."""
 
@@ -34,7 +33,7 @@ class GroupAxis:
 
     def all_reduce(self, value: Tensor) -> Tensor:
         self.counts.reduced("all_reduce", value)
-        total = _wide(value)
+        total = summand(value)
         dist.all_reduce(total, group=self.group)
         return total.to(value.dtype)
 
@@ -56,7 +55,7 @@ class GroupAxis:
 
     def reduce_scatter(self, value: Tensor, dim: int, sizes: Sizes) -> Tensor:
         rows = value.detach().movedim(dim, 0)
-        part = self._scatter(_wide(rows), sizes, self.group).to(value.dtype)
+        part = self._scatter(summand(rows), sizes, self.group).to(value.dtype)
         self.counts.scattered(value, part.numel())
         return part.movedim(0, dim).contiguous()
 
@@ -77,7 +76,7 @@ class GroupAxis:
 
     def reduce(self, value: Tensor, target: int) -> Tensor:
         self.counts.add("reduce", value.numel() * (self.size - 1) / self.size, value)
-        total = _wide(value)
+        total = summand(value)
         dist.reduce(total, group=self.group, group_dst=target)
         return total.to(value.dtype) if self.index == target else torch.zeros_like(value)
 
@@ -121,11 +120,6 @@ class _Moving:
     def wait(self) -> Tensor:
         self._work.wait()
         return self._value
-
-
-def _wide(value: Tensor) -> Tensor:
-    """A contiguous copy to add into, in float32 for narrower types."""
-    return value.detach().to(torch.float32 if value.dtype in _NARROW else value.dtype, copy=True).contiguous()
 
 
 def _padded(rows: Tensor, length: int) -> Tensor:

@@ -14,7 +14,7 @@ from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Message, wire_bytes
 from polyrhythm.core.shared_memory import Operation
-from polyrhythm.partition.axis import Arrived, Counts, Pending, Sizes
+from polyrhythm.partition.axis import Arrived, Counts, Pending, Sizes, summand
 from polyrhythm.process_group.messages.algorithms.own import OwnAlgorithms
 from polyrhythm.process_group.messages.calls import IssuedCall, line_of_caller
 from polyrhythm.process_group.messages.desk import Desk
@@ -22,7 +22,6 @@ from polyrhythm.process_group.messages.party import BytesSent, Party
 from polyrhythm.process_group.operations import Reduction
 
 T = TypeVar("T")
-_NARROW = (torch.bfloat16, torch.float16)
 _SUM, _MAXIMUM = Reduction(Operation.SUM, False), Reduction(Operation.MAXIMUM, False)
 _BY = OwnAlgorithms()
 
@@ -47,7 +46,7 @@ class PortAxis:
 
     def all_reduce(self, value: Tensor) -> Tensor:
         self.counts.reduced("all_reduce", value)
-        flat = _wide(value).view(-1)
+        flat = summand(value).view(-1)
         return self._do("all_reduce SUM", value, lambda party: _BY.all_reduce(party, flat, _SUM)).view(value.shape).to(value.dtype)
 
     def maximum(self, value: Tensor) -> Tensor:
@@ -63,7 +62,7 @@ class PortAxis:
         return torch.cat(rows).movedim(0, dim).contiguous()
 
     def reduce_scatter(self, value: Tensor, dim: int, sizes: Sizes) -> Tensor:
-        rows = _wide(value.detach().movedim(dim, 0))
+        rows = summand(value.detach().movedim(dim, 0))
         parts = [part.reshape(-1) for part in torch.split(rows, list(sizes))]
         own = self._do("reduce_scatter SUM", value, lambda party: _BY.reduce_scatter(party, parts, _SUM))
         part = own.view(sizes[self.index], *rows.shape[1:]).to(value.dtype)
@@ -85,7 +84,7 @@ class PortAxis:
 
     def reduce(self, value: Tensor, target: int) -> Tensor:
         self.counts.add("reduce", value.numel() * (self.size - 1) / self.size, value)
-        flat = _wide(value).view(-1)
+        flat = summand(value).view(-1)
         total = self._do(f"reduce SUM to {target}", value, lambda party: _BY.reduce(party, flat, _SUM, target))
         return torch.zeros_like(value) if total is None else total.view(value.shape).to(value.dtype)
 
@@ -180,8 +179,3 @@ class _Coming:
 
     def wait(self) -> Tensor:
         return self._receive()
-
-
-def _wide(value: Tensor) -> Tensor:
-    """A contiguous copy to add into, in float32 for narrower types."""
-    return value.detach().to(torch.float32 if value.dtype in _NARROW else value.dtype, copy=True).contiguous()

@@ -16,13 +16,11 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from polyrhythm.partition.axis import Axis
+from polyrhythm.partition.axis import NARROW, Axis
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.sequence.attention import DotProductAttention, grouped, refusal_of
 from polyrhythm.partition.sequence.blocks import ScoreBlock, visible
 from polyrhythm.partition.sequence.tokens import Spans, Tokens
-
-_NARROW = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,7 @@ class _Running:
 
 
 def _wide(*values: Tensor) -> list[Tensor]:
-    return [value.float() if value.dtype in _NARROW else value for value in values]
+    return [value.float() if value.dtype in NARROW else value for value in values]
 
 
 class _RingAttention(Function):
