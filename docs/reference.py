@@ -53,7 +53,7 @@ PAGES = {
     "partition": (
         "Partitioning",
         "What each worker holds of a model, on a mesh.",
-        "partition partition.cut partition.mesh partition.explained.explain",
+        "partition partition.cut partition.mesh tools.layouts.explain tools.layouts.explanation",
     ),
     "sources": ("Sources of data", "Data that divide themselves among workers.", "sources"),
     "loggers": ("Loggers", "Where the metrics of a run go, besides its record.", "loggers"),

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from polyrhythm.hardware.devices import Device as Device
     from polyrhythm.hardware.network import Network as Network
     from polyrhythm.partition.cut import Cut as Cut
-    from polyrhythm.partition.explained.explain import explain as explain
     from polyrhythm.partition.mesh import Mesh as Mesh
+    from polyrhythm.tools.layouts.explain import explain as explain
     from polyrhythm.tools.measuring.batch_size import largest_batch as largest_batch
     from polyrhythm.tools.measuring.timing import simulate_timing as simulate_timing
     from polyrhythm.tools.planner.answer import Plan as Plan
@@ -82,8 +82,8 @@ _PLACES = {
     "hardware.devices": "Device",
     "hardware.network": "Network",
     "partition.cut": "Cut",
-    "partition.explained.explain": "explain",
     "partition.mesh": "Mesh",
+    "tools.layouts.explain": "explain",
     "tools.measuring.batch_size": "largest_batch",
     "tools.measuring.timing": "simulate_timing",
     "tools.planner.answer": "Plan",

@@ -117,8 +117,11 @@ a gradient; codecs that do not keep the sign make it a gradient of zeros.
 
 
 def without_gradient(parts: Sequence[Tensor]) -> list[bool]:
-    """For each part of a merged gradient (numel,): True if no worker had a gradient for it, so that it is NO_GRADIENT throughout."""
-    filled = [k for k, part in enumerate(parts) if part.numel()]
+    """For each part of a merged gradient (numel,): True if no worker had a gradient for it, so that it is NO_GRADIENT throughout.
+
+    One without memory has no values, and counts as a gradient.
+    """
+    filled = [k for k, part in enumerate(parts) if part.numel() and not part.is_meta]
     absent = [False] * len(parts)
     if filled:
         firsts = torch.cat([parts[k][:1] for k in filled])

@@ -135,17 +135,28 @@ def summand(value: Tensor) -> Tensor:
 
 
 class Counts:
-    """What an axis counts: the calls of each operation, and the bytes that this rank sends, as they are for `size` coordinates."""
+    """What an axis counts: the calls of each operation, and the bytes that this rank sends, as they are for `size` coordinates.
+
+    `sent` counts the calls of each operation that sent so many bytes.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.calls = Counter[str]()
         self.nbytes = Counter[str]()
+        self.sent = Counter[tuple[str, int]]()
+
+    def clear(self) -> None:
+        """Count from 0 again."""
+        for each in (self.calls, self.nbytes, self.sent):
+            each.clear()
 
     def add(self, operation: str, elements: float, value: Tensor) -> None:
         """Count one call of `operation`, which sends so many `elements` of the type of `value`."""
+        sent = round(elements * value.element_size())
         self.calls[operation] += 1
-        self.nbytes[operation] += round(elements * value.element_size())
+        self.nbytes[operation] += sent
+        self.sent[operation, sent] += 1
 
     def reduced(self, operation: str, value: Tensor) -> None:
         """Count an all-reduce: a reduce-scatter and an all-gather."""

@@ -1,3 +1,4 @@
-"""What a cut costs, before anything runs: `explain`."""
+"""What one rank of a layout holds, computes and sends in a training step, found on tensors without memory."""
 
-from polyrhythm.partition.explained.explain import explain as explain
+from polyrhythm.partition.explained.rank import RankStep as RankStep, rank_step as rank_step
+from polyrhythm.partition.explained.subject import Subject as Subject

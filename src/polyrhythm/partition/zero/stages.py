@@ -27,6 +27,10 @@ class ShardedUnit(Protocol):
     def unit(self) -> Unit:
         """The unit."""
 
+    @property
+    def wholes(self) -> Sequence[Tensor]:
+        """The whole weights that are kept from one step to the next."""
+
     def computing(self) -> AbstractContextManager[None]:
         """A context in which the unit's modules have their whole weights."""
 
@@ -52,6 +56,11 @@ class _Kept:
         self._versions: list[int] = []
         self._wholes: list[Tensor] = []
 
+    @property
+    def wholes(self) -> list[Tensor]:
+        """Those that are kept."""
+        return self._wholes
+
     def take(self) -> list[Tensor]:
         versions = [version(shard) for shard in self.unit.shards]
         if versions != self._versions:
@@ -76,6 +85,10 @@ class ShardedOptimizer:
     def __init__(self, unit: Unit) -> None:
         self.unit, self._kept = unit, _Kept(unit)
         self._noted: list[tuple[Tensor, int]] = []
+
+    @property
+    def wholes(self) -> Sequence[Tensor]:
+        return self._kept.wholes
 
     @contextmanager
     def computing(self) -> Iterator[None]:
@@ -122,6 +135,10 @@ class ShardedGradients:
     def __init__(self, unit: Unit) -> None:
         self.unit, self._kept = unit, _Kept(unit)
 
+    @property
+    def wholes(self) -> Sequence[Tensor]:
+        return self._kept.wholes
+
     @contextmanager
     def computing(self) -> Iterator[None]:
         with self.unit.seated(_seen(self.unit, self._kept)):
@@ -134,6 +151,8 @@ class ShardedGradients:
 
 class ShardedWeights:
     """ShardedUnit 3: weights are gathered for the forward pass of a unit, and again for its backward pass; each keeps its shards."""
+
+    wholes: Sequence[Tensor] = ()
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit

@@ -16,7 +16,7 @@ from polyrhythm.core.torch_private.one_process import mark_wrapped_by_scheduler
 from polyrhythm.core.training.evaluation import Moments, every_moment
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import PolyrhythmError
-from polyrhythm.tools.planner.memory import held
+from polyrhythm.tools.measuring.held import held
 
 
 @dataclass(slots=True)

@@ -1,0 +1,152 @@
+"""One training step of one rank on tensors without memory: the modules, schedules and units that a run has are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.core.simulator.counting import OperationCounter
+from polyrhythm.partition.axis import Axis
+from polyrhythm.partition.axis_of_one import AxisOfOne
+from polyrhythm.partition.counted_axis import CountedAxis
+from polyrhythm.partition.cut import Cut
+from polyrhythm.partition.deferred import build
+from polyrhythm.partition.explained.attention import AttentionAsOnCpu
+from polyrhythm.partition.explained.held import HeldBytes
+from polyrhythm.partition.explained.modules import named_in_errors
+from polyrhythm.partition.explained.subject import Subject, outputs
+from polyrhythm.partition.pipeline.engine import Pipeline
+from polyrhythm.partition.pipeline.mean_loss import MeanLoss
+from polyrhythm.partition.pipeline.values import tensors_of
+from polyrhythm.partition.place import Place
+from polyrhythm.partition.placement import Placement, placement_of
+from polyrhythm.partition.zero.stages import ShardedUnit
+from polyrhythm.partition.zero.zero import Zero
+
+
+@dataclass(frozen=True)
+class RankStep:
+    """What a rank has and does in a step.
+
+    `memory` is bytes by role, each the most at any time, and `peak` the most of all roles at once. `calls`, `nbytes` and `sent` are by axis,
+    as `Counts` has them. `flops` are of both passes, `forward_flops` of a forward pass where it is in a pipeline. `shapes` are those of what
+    it has of each parameter.
+    """
+
+    placements: Mapping[str, Placement]
+    shapes: Mapping[str, tuple[int, ...]]
+    memory: Mapping[str, int]
+    peak: int
+    calls: Mapping[str, Mapping[str, int]]
+    nbytes: Mapping[str, Mapping[str, int]]
+    sent: Mapping[str, Mapping[tuple[str, int], int]]
+    flops: int
+    forward_flops: int
+
+
+def rank_step(subject: Subject, cut: Cut, zero: Mapping[str, Zero], sizes: Mapping[str, int], at: Mapping[str, int]) -> RankStep:
+    """The step of the rank `at` these coordinates of axes of these `sizes`: those of the cut, and those of `zero`.
+
+    It is the second step, when the optimizer has its state, and a late pipeline's first full one. Raises CompositionError for a cut that
+    cannot be, and for one whose modules do not fit each other.
+    """
+    axes: dict[str, Axis] = {}
+    counted: dict[str, CountedAxis] = {}
+    for name, size in sizes.items():
+        if size > 1:
+            counted[name] = CountedAxis(name, size, at[name])
+        axes[name] = counted[name] if size > 1 else AxisOfOne(name)
+    local = _Local.of(subject.without_memory(), cut, zero, axes)
+    held = HeldBytes()
+    with named_in_errors(local.model), AttentionAsOnCpu(), held:
+        memory, peak, flops = local.measured(held, counted.values())
+        found = {name: (dict(each.calls), dict(each.nbytes), dict(each.counts.sent)) for name, each in counted.items()}
+        forward = local.forward_flops()
+    calls, nbytes, sent = ({name: found[name][place] for name in found} for place in range(3))
+    none: dict[str, dict[Any, int]] = {name: {} for name in sizes}
+    named = dict(local.model.named_parameters())
+    placements = {name: placement_of(parameter) for name, parameter in named.items()}
+    shapes = {name: tuple(parameter.shape) for name, parameter in named.items() if parameter.requires_grad}
+    return RankStep(placements, shapes, memory, peak, none | calls, none | nbytes, none | sent, flops, forward)
+
+
+@dataclass(frozen=True)
+class _Local:
+    """The rank's own model, its pipeline if it is in one, and its units of ZeRO."""
+
+    subject: Subject
+    model: nn.Module
+    pipeline: Pipeline | None
+    units: tuple[ShardedUnit, ...]
+    optimizer: torch.optim.Optimizer
+    steps: int
+
+    @staticmethod
+    def of(subject: Subject, cut: Cut, zero: Mapping[str, Zero], axes: Mapping[str, Axis]) -> _Local:
+        model, _ = build(subject.make)
+        place = Place(axes, device="meta")
+        with named_in_errors(model), AttentionAsOnCpu():
+            cut.apply(model, place)
+            way, late = cut.pipeline, 0
+            pipeline = None if way is None else way.local(model, place, MeanLoss(subject.loss), subject.inputs)
+        if way is not None:
+            late = way.schedule.delay_of(0, axes[way.axis].size, way.micro_batches)
+        units = list[ShardedUnit]()
+        for name, stage in zero.items():
+            if axes[name].size > 1:
+                units += stage.shard(model, axes[name])[0]
+        return _Local(subject, model, pipeline, tuple(units), subject.optimizer(list(model.parameters())), 2 + late)
+
+    def measured(self, held: HeldBytes, counted: Iterable[CountedAxis]) -> tuple[dict[str, int], int, int]:
+        """The memory by role, the peak and the operations of the last of `steps` steps."""
+        parameters = list(self.model.parameters())
+        roles = {"parameters": held.keep(parameters), "buffers": held.keep(self.model.buffers())}
+        for each in (*tensors_of(self.subject.inputs), *tensors_of(self.subject.targets)):
+            held.see(each)
+        followed = set[int]()
+        roles["optimizer"] = 0
+        flops = activations = 0
+        for _ in range(self.steps):
+            roles["parameters"] += held.keep(wholes := [whole for unit in self.units for whole in unit.wholes])
+            for each in (*parameters, *wholes):
+                if each.requires_grad and id(each) not in followed:
+                    followed.add(id(each))
+                    held.follow(each)
+            self.optimizer.zero_grad()
+            for axis in counted:
+                axis.counts.clear()
+            held.begin()
+            flops = self._passes()
+            for each in parameters:
+                held.mark(each.grad)
+            activations = held.most_others
+            for unit in self.units:
+                unit.complete()
+            self.optimizer.step()
+            roles["optimizer"] += held.keep(self._state())
+        roles |= {"gradients": held.most_gradients, "activations": activations}
+        return roles, roles["parameters"] + roles["buffers"] + roles["optimizer"] + held.most, flops
+
+    def _passes(self) -> int:
+        """The forward and the backward pass; their operations."""
+        with OperationCounter() as counted:
+            if self.pipeline is None:
+                self.subject.loss(outputs(self.model, self.subject.inputs), self.subject.targets).backward()  # type: ignore[no-untyped-call]
+            else:
+                self.pipeline.step(self.subject.inputs, self.subject.targets)
+        return int(counted.flops)
+
+    def forward_flops(self) -> int:
+        """The operations of a forward pass in a pipeline; 0 elsewhere."""
+        if self.pipeline is None:
+            return 0
+        with OperationCounter() as counted:
+            self.pipeline.evaluate(self.subject.inputs, self.subject.targets)
+        return int(counted.flops)
+
+    def _state(self) -> Iterable[Tensor]:
+        return [each for of in self.optimizer.state.values() for each in of.values() if isinstance(each, Tensor)]
