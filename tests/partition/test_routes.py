@@ -96,9 +96,9 @@ def test_speeds_share_the_work() -> None:
 
 
 def test_random_routes_give_each_replica_as_much_and_other_ones_in_each_step() -> None:
-    one, other = (RandomRoutes(0, step).paths(STAGES, REPLICAS, MICRO) for step in (0, 1))
+    one, other = (RandomRoutes().paths(STAGES, REPLICAS, MICRO, step) for step in (0, 1))
     assert one != other
-    assert one == RandomRoutes(0, 0).paths(STAGES, REPLICAS, MICRO)
+    assert one == RandomRoutes(0).paths(STAGES, REPLICAS, MICRO, 0)
     assert all(len(own) == 2 * MICRO for own in passes_of(one).values())
 
 

@@ -29,6 +29,7 @@ from polyrhythm.partition.norm import clip_gradients
 from polyrhythm.partition.pipeline.engine import Pipeline
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import without_memory
+from polyrhythm.partition.pipeline.routed_pipeline import RoutedPipeline
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.port_axis import NoLedger, PortAxis
 from polyrhythm.partition.relaid import held, relaid
@@ -55,6 +56,12 @@ class MeshLayout:
                 raise CompositionError(
                     f"Replicas along {axis!r} should share their state, and {self.mesh!r} has none there: name a data axis."
                 )
+        for axis in () if self.cut.pipeline is None else self.cut.pipeline.joint[1:]:
+            if axis not in self.mesh.names or axis in self.cut.axes or axis in self.zero:
+                raise CompositionError(
+                    f"Routes go across replicas along {axis!r}, which {self.mesh!r} has not, or whose replicas divide a model: name a data "
+                    "axis without Zero, Pipelined(routes=..., across='dp')."
+                )
         for axis in self.cut.axes:
             if axis not in self.mesh.names:
                 raise CompositionError(f"The cut divides along {axis!r}, and {self.mesh!r} has no such axis: add it, or cut along another.")
@@ -63,7 +70,12 @@ class MeshLayout:
     def shape(self) -> MeshShape:
         """The axes of the mesh; those that are not cut have replicas."""
         data = tuple(name for name in self.mesh.names if name not in self.cut.axes)
-        return MeshShape(self.mesh.axes, data, tuple(name for name in data if name in self.zero))
+        return MeshShape(self.mesh.axes, data, tuple(name for name in data if name in self.zero), self._uneven)
+
+    @property
+    def _uneven(self) -> tuple[str, ...]:
+        pipeline = self.cut.pipeline
+        return () if pipeline is None or pipeline.routes is None or pipeline.routes.even else (pipeline.across,)
 
     def at(self, context: WorkerContext, mesh: WorkerMesh) -> PartsOfWorker:
         """The side of the worker of `context`."""
@@ -73,9 +85,22 @@ class MeshLayout:
         axes: dict[str, Axis] = {}
         for axis, size in self.mesh.axes:
             axes[axis] = AxisOfOne(axis) if size == 1 else PortAxis(axis, mesh.group(name, axis), desk)
-        return PartsOfWorker(
-            self, Place(axes, mesh.seed, device=context.device, replica=mesh.shares(name).rank), mesh.replica(name), desk, context
+        place = Place(
+            axes,
+            mesh.seed,
+            device=context.device,
+            replica=mesh.shares(name).rank,
+            joints={each: PortAxis("+".join(each), mesh.group(name, *each), desk) for each in self._joints},
+            now=context.time,
         )
+        return PartsOfWorker(self, place, mesh.replica(name), desk, context)
+
+    @property
+    def _joints(self) -> list[tuple[str, str]]:
+        """The axes of routes, in the mesh's order."""
+        wanted = () if self.cut.pipeline is None else self.cut.pipeline.joint
+        outer = [name for name in self.mesh.names if name in wanted]
+        return [(outer[0], outer[1])] if outer else []
 
 
 class PartsOfWorker:
@@ -87,7 +112,7 @@ class PartsOfWorker:
         self._skeletons: dict[int, nn.Module] = {}
         self._stages: list[ShardedUnit] = []
         self._step: Callable[[Any, Any, Sequence[Hashable] | None], Tensor] | None = None
-        self._pipelines: list[tuple[Pipeline, torch.optim.Optimizer]] = []
+        self._pipelines: list[tuple[Pipeline | RoutedPipeline, torch.optim.Optimizer]] = []
         self._names: list[str] = []
         self._recordings: dict[int, Recording] = {}
         self._context = context

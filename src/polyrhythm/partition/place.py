@@ -32,7 +32,8 @@ class Place:
     """The `axes` of the mesh by name, as this rank sees them. `seed` is the run's; `initial` gives pieces of parameters their values.
 
     Parameters without memory get it on `device`, when all of their model are divided. `replica` is the number of this rank's replica, among
-    those that compute on different samples.
+    those that compute on different samples. `joints` are axes along two of the mesh's at once, by their names, the outer first: coordinates
+    count the inner one the fastest. `now` is a clock in seconds.
     """
 
     axes: Mapping[str, Axis]
@@ -40,6 +41,8 @@ class Place:
     initial: Initial = cut_out
     device: str = "cpu"
     replica: int = 0
+    joints: Mapping[tuple[str, str], Axis] = field(default_factory=dict)
+    now: Callable[[], float] | None = None
     _made: dict[int, tuple[Tensor, nn.Parameter]] = field(default_factory=dict)
 
     def axis(self, name: str) -> Axis:
@@ -50,6 +53,16 @@ class Place:
                 f"The cut names the axis {name!r}, and the mesh has {has}: add it to the mesh, or cut over one of these."
             )
         return self.axes[name]
+
+    def joint(self, one: str, other: str) -> tuple[Axis, bool]:
+        """The axis along both, and whether `one` is the outer of them. Raises CompositionError if there is none."""
+        for outer, inner in ((one, other), (other, one)):
+            if (outer, inner) in self.joints:
+                return self.joints[outer, inner], outer == one
+        self.axis(one), self.axis(other)
+        raise CompositionError(
+            f"Routes go along {one} and {other} at once, and no axis is along both: give Place(joints={{({other!r}, {one!r}): axis}})."
+        )
 
     def parameter(self, whole: Tensor, name: str, piece: Piece | None = None, *axes: str) -> nn.Parameter:
         """This rank's `piece` of the parameter, by default all of it, which is divided over these axes; tied ones are made once.

@@ -21,11 +21,15 @@ DATA = "data"
 
 @dataclass(frozen=True, slots=True)
 class MeshShape:
-    """The `axes` of a run's mesh with their sizes, the outermost first, or none for a flat one; `data` and `sharded` are as in the mesh."""
+    """The `axes` of a run's mesh with their sizes, the outermost first, or none for a flat one; `data` and `sharded` are as in the mesh.
+
+    Along the axes `uneven` replicas do unequal shares of each step, which make one gradient when they are added up.
+    """
 
     axes: tuple[tuple[str, int], ...] = ()
     data: tuple[str, ...] = (DATA,)
     sharded: tuple[str, ...] = ()
+    uneven: tuple[str, ...] = ()
 
     @property
     def flat(self) -> bool:

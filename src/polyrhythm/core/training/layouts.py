@@ -58,7 +58,7 @@ def given_strategy(strategy: Strategies, partition: ModelPartition) -> Strategy:
     if isinstance(strategy, Zero):
         return _named(systems.resolve("allreduce"), repr(strategy))
     if not isinstance(strategy, Mapping):
-        return systems.resolve(strategy)
+        return _summing(systems.resolve(strategy), partition.shape.uneven)
     sizes = {name: size for name, size in partition.shape.axes if name in partition.shape.data}
     wrong = [name for name in strategy if name not in sizes]
     missing = [name for name, size in sizes.items() if name not in strategy and size > 1]
@@ -69,9 +69,22 @@ def given_strategy(strategy: Strategies, partition: ModelPartition) -> Strategy:
             "one for all."
         )
     chosen = {name: systems.resolve(each) for name in sizes if not isinstance(each := strategy.get(name, "allreduce"), Zero)}
+    for name in partition.shape.uneven:
+        _summing(chosen.get(name, systems.resolve("allreduce")), (name,))
     found = _nested(chosen, sizes) if chosen else systems.resolve("allreduce")
     shared = [f"{name}: {each!r}" for name, each in strategy.items() if isinstance(each, Zero)]
     return _named(found, ", ".join([*([found.name] if chosen else []), *shared])) if shared else found
+
+
+def _summing(strategy: Strategy, uneven: tuple[str, ...]) -> Strategy:
+    """The strategy. Raises CompositionError where replicas with unequal shares of a step would each take a step of their own."""
+    gradients = all(exchange.agreement.payload.is_gradient for _, exchange in strategy.exchanges)
+    if uneven and not (gradients and strategy.ends_alike and not strategy.chooses):
+        raise CompositionError(
+            f"Replicas along {uneven[0]!r} do unequal shares of each step, which are one gradient when all are added up, and by "
+            f"{strategy.name} each takes steps of its own: use allreduce there, or routes that give each as much, such as RandomRoutes()."
+        )
+    return strategy
 
 
 def _named(strategy: Strategy, name: str) -> Strategy:

@@ -13,7 +13,7 @@ from polyrhythm.partition.pipeline.memory import KeepActivations, Recompute
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import Pipelined, step_costs, step_nbytes
 from polyrhythm.partition.pipeline.routed import RoutedPass, RoutedTimetable, fitted, routed_timetable
-from polyrhythm.partition.pipeline.routes import AroundLost, BySpeed, RandomRoutes
+from polyrhythm.partition.pipeline.routes import AroundLost, ByMeasuredSpeed, BySpeed, RandomRoutes
 from polyrhythm.partition.pipeline.schedule import unrolled
 from polyrhythm.partition.pipeline.schedules import GPipe, Interleaved, OneForwardOneBackward, ZeroBubble, in_flight_for
 from polyrhythm.partition.pipeline.step import Step
@@ -25,6 +25,7 @@ __all__ = [
     "BalancedStages",
     "Bottleneck",
     "BoundaryInPlace",
+    "ByMeasuredSpeed",
     "BySpeed",
     "DelayByDepth",
     "DelayedPipeline",

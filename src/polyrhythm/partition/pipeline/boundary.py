@@ -53,6 +53,10 @@ class Boundary(Protocol):
     def approximate(self) -> bool:
         """Whether a pipeline with it computes something else than one process."""
 
+    @property
+    def by_sample(self) -> bool:
+        """Whether its ends remember what they have sent of each sample."""
+
     def refusal(self) -> str:
         """Why its settings cannot be, with a remedy; "" if they can."""
 
@@ -69,6 +73,10 @@ class Exact:
 
     @property
     def approximate(self) -> bool:
+        return False
+
+    @property
+    def by_sample(self) -> bool:
         return False
 
     def refusal(self) -> str:

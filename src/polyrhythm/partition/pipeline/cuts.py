@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from polyrhythm.partition.pipeline.actions import Actions, StageGrid, StageMessage
 from polyrhythm.partition.pipeline.batch import Batch
 from polyrhythm.partition.pipeline.boundary import Boundary, Encoding
 from polyrhythm.partition.pipeline.mail import Mail
-from polyrhythm.partition.pipeline.values import Outline, tensors_of
+from polyrhythm.partition.pipeline.values import Outline, gradients_of, tensors_of, wanted_gradients
 
 
 class Cuts:
@@ -68,9 +67,7 @@ class Cuts:
 
     def send_gradient(self, batch: Batch, micro: int, stage: int, inputs: tuple[Tensor, ...]) -> None:
         """Send the gradients of the inputs of `stage` to the stage before it; what has none gets zeros."""
-        wanted = [each for each in inputs if each.requires_grad]
-        found = tuple(torch.zeros_like(each) if each.grad is None else each.grad for each in wanted)
-        wires = self.gradients_out[stage - 1].pack(found, batch.crossing(micro))
+        wires = self.gradients_out[stage - 1].pack(wanted_gradients(inputs), batch.crossing(micro))
         self.mail.send((batch.kind, batch.number, StageMessage(stage - 1, micro, gradient=True)), wires, self._grid.rank(stage - 1))
 
     def take_gradient(self, batch: Batch, micro: int, stage: int) -> tuple[Tensor, ...]:
@@ -85,6 +82,4 @@ class Cuts:
 
     def _of_gradients(self, batch: Batch, message: StageMessage) -> Outline:
         source = self._grid.rank(message.stage + 1)
-        sent = self.mail.outline((message.stage + 1, batch.signature(message.micro)), source)
-        found = [(shape, kind) for shape, kind in zip(sent.shapes, sent.types, strict=True) if kind.is_floating_point or kind.is_complex]
-        return Outline(tuple(shape for shape, _ in found), tuple(kind for _, kind in found), len(found) == 1)
+        return gradients_of(self.mail.outline((message.stage + 1, batch.signature(message.micro)), source))

@@ -20,6 +20,7 @@ from polyrhythm.partition.pipeline.mail import Mail
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.memory import Rematerialization
 from polyrhythm.partition.pipeline.passes import Passes
+from polyrhythm.partition.pipeline.routes import RoutePlan
 from polyrhythm.partition.pipeline.schedule import PipelineSchedule
 from polyrhythm.partition.pipeline.stage import Stages
 from polyrhythm.partition.pipeline.values import Outline, outline_of, tensors_of
@@ -32,7 +33,8 @@ LOSS = Outline(((),), (torch.float32,), bare=True)
 class Way:
     """How a pipeline takes a batch: its schedule, the number of micro-batches, its loss, what it keeps, and how cuts are crossed.
 
-    `seed` is the run's; `replica` is the number of the pipeline among those that compute on other samples at the same time.
+    `seed` is the run's; `replica` is the number of the pipeline among those that compute on other samples at the same time, through whose
+    stages micro-batches take `routes`, if there are any.
     """
 
     schedule: PipelineSchedule
@@ -42,6 +44,7 @@ class Way:
     boundary: Boundary
     seed: int
     replica: int = 0
+    routes: RoutePlan | None = None
 
     @property
     def draws(self) -> int:
@@ -77,7 +80,7 @@ class Pipeline:
         It is the mean over the batch that one process computes, in float32. `ids` name the samples, for boundaries that remember them. With
         a schedule that is late, the loss is that of the batch whose gradients the first rank has now; NaN before there is one.
         """
-        batch = Batch.cut("step", self._steps, inputs, targets, self.way.micro_batches, ids)
+        batch = replace(Batch.cut("step", self._steps, inputs, targets, self.way.micro_batches, ids), draws=self.way.draws)
         if self._late and batch.micro_batches < self.way.micro_batches:
             raise CompositionError(
                 f"A batch of {sum(batch.sizes)} samples is fewer than micro_batches={self.way.micro_batches}, which a delayed pipeline has "
@@ -106,7 +109,7 @@ class Pipeline:
                 self._passes.split(batch, action)
         for batch, action in own:
             with self.weights.of(batch.number):
-                self._passes.do(batch, action, self.way.objective, self.way.draws)
+                self._passes.do(batch, action, self.way.objective)
         loss = self._loss(step)
         self.weights.finish(step)
         self.mail.settle()

@@ -7,7 +7,8 @@ they need no tags, and one that is needed late is kept until then.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -21,10 +22,11 @@ Expected = tuple[Hashable, Callable[[], tuple[Tensor, ...]]]
 
 
 class Mail:
-    """The messages of the rank on `axis`."""
+    """The messages of the rank on `axis`. By the clock `now`, it has `waited` so many seconds for others."""
 
-    def __init__(self, axis: Axis, device: torch.device) -> None:
-        self._axis, self._device = axis, device
+    def __init__(self, axis: Axis, device: torch.device, now: Callable[[], float] = float) -> None:
+        self._axis, self.device, self.now = axis, device, now
+        self.waited = 0.0
         self._expected: defaultdict[int, deque[Expected]] = defaultdict(deque)
         self._here: dict[Hashable, tuple[Tensor, ...]] = {}
         self._outlines: dict[Hashable, Outline] = {}
@@ -35,7 +37,8 @@ class Mail:
         if target == self._axis.index:
             self._here[name] = tensors
             return
-        self._sending += [self._axis.send_to(each, target) for each in tensors if each.numel()]
+        with self._waiting():
+            self._sending += [self._axis.send_to(each, target) for each in tensors if each.numel()]
 
     def expect(self, name: Hashable, source: int, receive: Callable[[], tuple[Tensor, ...]]) -> None:
         """Say what comes next from `source`, and how it is received."""
@@ -46,12 +49,19 @@ class Mail:
         """The message of that name; those that the source has sent before it are received first."""
         while name not in self._here:
             found, receive = self._expected[source].popleft()
-            self._here[found] = receive()
+            with self._waiting():
+                self._here[found] = receive()
         return self._here.pop(name)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        since = self.now()
+        yield
+        self.waited += self.now() - since
 
     def receive(self, source: int, outline: Outline) -> tuple[Tensor, ...]:
         """The tensors of that outline, from `source`."""
-        like = [torch.empty(0, dtype=kind, device=self._device) for kind in outline.types]
+        like = [torch.empty(0, dtype=kind, device=self.device) for kind in outline.types]
         pending = [
             self._axis.receive_from(source, shape, each) if torch.Size(shape).numel() else None
             for shape, each in zip(outline.shapes, like, strict=True)
@@ -70,12 +80,12 @@ class Mail:
             return
         self._outlines[key] = outline_of(value)
         if target != self._axis.index:
-            self._sending.append(self._axis.send_to(self._outlines[key].numbers().to(self._device), target))
+            self._sending.append(self._axis.send_to(self._outlines[key].numbers().to(self.device), target))
 
     def outline(self, key: Hashable, source: int) -> Outline:
         """The outline of values of a kind, which comes before the first of them."""
         if key not in self._outlines:
-            like = torch.empty(0, dtype=torch.int64, device=self._device)
+            like = torch.empty(0, dtype=torch.int64, device=self.device)
             self._outlines[key] = Outline.read(self._axis.receive_from(source, (LONGEST,), like).wait())
         return self._outlines[key]
 

@@ -22,9 +22,12 @@ class MeanLoss:
     loss: Callable[[Any, Any], Tensor]
     count: Callable[[Any], float] = rows_of
 
-    def of_part(self, outputs: Any, targets: Any, whole: Any) -> Tensor:
-        """What a part of a batch adds to the loss of the `whole` batch, whose targets these are."""
-        share = float(self.count(targets)) / float(self.count(whole))
+    def share(self, targets: Any, whole: Any) -> float:
+        """The share of a part of a batch with the targets `whole`."""
+        return float(self.count(targets)) / float(self.count(whole))
+
+    def of_part(self, outputs: Any, targets: Any, share: float) -> Tensor:
+        """What a part of a batch, which is that share of it, adds to the loss."""
         if share == 0:  # the mean of nothing is NaN
             return sum((each.sum() for each in tensors_of(outputs) if each.is_floating_point()), tensors_of(outputs)[0].sum() * 0) * 0
         return self.loss(outputs, targets) * share

@@ -13,25 +13,31 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import near_equal, starts
-from polyrhythm.partition.pipeline.actions import StageGrid
+from polyrhythm.partition.pipeline.actions import BackwardWeight, StageGrid
 from polyrhythm.partition.pipeline.balance import BalancedStages, StageDivision
 from polyrhythm.partition.pipeline.boundary import Boundary, Exact
 from polyrhythm.partition.pipeline.engine import Pipeline, Way
+from polyrhythm.partition.pipeline.mail import Mail
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.memory import KeepActivations, Rematerialization
+from polyrhythm.partition.pipeline.routed_pipeline import RoutedPipeline
+from polyrhythm.partition.pipeline.routes import RoutePlan
 from polyrhythm.partition.pipeline.schedule import PipelineSchedule
 from polyrhythm.partition.pipeline.schedules import OneForwardOneBackward
+from polyrhythm.partition.pipeline.seats import Seats
 from polyrhythm.partition.pipeline.stage import shared, stages_at
 from polyrhythm.partition.pipeline.step import steps_of
 from polyrhythm.partition.pipeline.values import mapped, outline_of, part_of, rows_of, tensors_of
 from polyrhythm.partition.place import Place
+from polyrhythm.partition.tensor_parallel.dropout import PlacedDropout
 
 
 @dataclass(frozen=True, slots=True)
 class Pipelined:
     """Divide the steps of a model over `axis`, and each batch into `micro_batches`.
 
-    `division` says where the model is cut, `memory` what is kept between passes, and `boundary` how a cut is crossed.
+    `division` says where the model is cut, `memory` what is kept between passes, and `boundary` how a cut is crossed. With `routes`,
+    micro-batches go through the replicas of stages that are along the axis `across`.
     """
 
     axis: str = "pp"
@@ -40,10 +46,17 @@ class Pipelined:
     division: StageDivision = field(default_factory=BalancedStages)
     memory: Rematerialization = field(default_factory=KeepActivations)
     boundary: Boundary = field(default_factory=Exact)
+    routes: RoutePlan | None = None
+    across: str = "dp"
 
     @property
     def along(self) -> tuple[str, ...]:
         return (self.axis,)
+
+    @property
+    def joint(self) -> tuple[str, ...]:
+        """The axes along which micro-batches have routes."""
+        return () if self.routes is None else (self.axis, self.across)
 
     def refusal(self, model: nn.Module, place: Place) -> str:
         """Why this model cannot be divided so, with a remedy; "" if it can."""
@@ -56,6 +69,8 @@ class Pipelined:
             sizes = self.division.sizes(len(steps_of(model)), size * self.schedule.chunks)
         except CompositionError as error:
             return str(error)
+        if refused := self._no_routes(model, place):
+            return refused
         tied = shared(model, steps_of(model), sizes, StageGrid(size, self.schedule.chunks))
         if tied and self.schedule.delay_of(0, size, self.micro_batches):
             return (
@@ -64,11 +79,38 @@ class Pipelined:
             )
         return ""
 
-    def local(self, model: nn.Module, place: Place, objective: MeanLoss, inputs: Any = None) -> Pipeline:
+    def _no_routes(self, model: nn.Module, place: Place) -> str:
+        if self.routes is None:
+            return ""
+        size, schedule = place.axis(self.axis).size, self.schedule
+        given = f"Routes through replicas of stages by {schedule!r} cannot be: "
+        if schedule.chunks > 1 or schedule.delay_of(0, size, self.micro_batches):
+            return (
+                f"{given}they are for ranks with one stage and an empty pipeline after each step: use OneForwardOneBackward() or GPipe()."
+            )
+        if any(type(each) is BackwardWeight for each in schedule.actions(0, size, self.micro_batches)):
+            return f"{given}lists of routed passes have whole backward passes: use OneForwardOneBackward() or GPipe()."
+        if self.boundary.by_sample:
+            return (
+                f"{self.boundary!r} remembers samples at both ends of a cut, and with routes a sample comes another way: use Activations."
+            )
+        if any(isinstance(each, PlacedDropout) for each in model.modules()):
+            return "Dropout by place draws for the samples of one replica, and with routes others come: leave dropouts as they are."
+        if self.routes.trial and place.now is None:
+            return f"{self.routes!r} measures speeds, and the place has no clock: give Place(now=time.perf_counter), or BySpeed(speeds)."
+        try:
+            place.joint(self.axis, self.across)
+            self.routes.paths(size, place.axis(self.across).size, self.micro_batches)
+        except CompositionError as error:
+            return str(error)
+        return ""
+
+    def local(self, model: nn.Module, place: Place, objective: MeanLoss, inputs: Any = None) -> Pipeline | RoutedPipeline:
         """The rank's stages of the model, which loses its other submodules, and the training steps with the other ranks.
 
         With example `inputs` of a whole batch, which may be on the device "meta", outlines of what crosses the cuts are known; otherwise
-        the first batch of each shape has them sent. Raises CompositionError where `refusal` says why.
+        the first batch of each shape has them sent, and with routes each value has its own. Raises CompositionError where `refusal` says
+        why.
         """
         if refused := self.refusal(model, place):
             raise CompositionError(refused)
@@ -76,12 +118,15 @@ class Pipelined:
         grid = StageGrid(axis.size, self.schedule.chunks)
         sizes = self.division.sizes(len(steps_of(model)), grid.stages)
         device = next((each.device for each in model.parameters() if not each.is_meta), _later(inputs, place))
+        way = Way(self.schedule, self.micro_batches, objective, self.memory, self.boundary, place.seed, place.replica, self.routes)
+        if self.routes is not None:
+            joint, outer = place.joint(self.axis, self.across)
+            seats = Seats(joint, axis.size, place.axis(self.across).size, outer)
+            mail = Mail(joint, device, place.now or float)
+            return RoutedPipeline(stages_at(model, sizes, axis.index, grid, self.axis), axis, seats, way, mail)
         parts = [] if inputs is None else _parts(inputs, self.micro_batches)
         outlines = [(outline_of(part), [outline_of(each) for each in step_values(model, part)]) for part in parts]
-        stages = stages_at(model, sizes, axis.index, grid, self.axis)
-        pipeline = Pipeline(
-            stages, axis, Way(self.schedule, self.micro_batches, objective, self.memory, self.boundary, place.seed, place.replica), device
-        )
+        pipeline = Pipeline(stages_at(model, sizes, axis.index, grid, self.axis), axis, way, device)
         for signature, values in outlines:
             for stage, start in enumerate(starts(sizes)[1:], 1):
                 pipeline.mail.knows((stage, signature), values[start - 1])

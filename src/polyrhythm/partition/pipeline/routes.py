@@ -8,12 +8,15 @@ from typing import Protocol
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.piece import Piece
+from polyrhythm.partition.pipeline.timetable import Durations
 from polyrhythm.partition.random_numbers import Stream
 
 Sample = tuple[int, int]
 """The replica that was given a micro-batch, and its number there."""
 StageSeat = tuple[int, int]
 """A stage, and which of its replicas."""
+Speeds = tuple[tuple[float, ...], ...]
+"""For each stage and replica how many micro-batches it does in the time of one at speed 1."""
 Paths = Mapping[Sample, tuple[int, ...]]
 """For each micro-batch the replica that does each stage."""
 
@@ -21,8 +24,22 @@ Paths = Mapping[Sample, tuple[int, ...]]
 class RoutePlan(Protocol):
     """A way to choose the replica of each stage for each micro-batch. All do the same work: gradients of a stage are summed over them."""
 
-    def paths(self, stages: int, replicas: int, micro_batches: int) -> Paths:
+    @property
+    def even(self) -> bool:
+        """Whether each replica of a stage does as many micro-batches as it is given: then replicas may take steps of their own."""
+
+    @property
+    def trial(self) -> int:
+        """After how many steps speeds are measured, and `measured` is asked; 0 for never."""
+
+    def measured(self, speeds: Speeds) -> RoutePlan:
+        """The plan from then on, at these speeds of passes."""
+
+    def paths(self, stages: int, replicas: int, micro_batches: int, step: int = 0) -> Paths:
         """The paths of all micro-batches of a step, of which each replica is given `micro_batches`."""
+
+    def durations(self, stages: int, replicas: int) -> Mapping[StageSeat, Durations]:
+        """How long passes take at each seat, as far as it is known: lists are made for these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +48,18 @@ class AroundLost:
 
     lost: frozenset[StageSeat] = frozenset()
 
-    def paths(self, stages: int, replicas: int, micro_batches: int) -> Paths:
+    @property
+    def even(self) -> bool:
+        return not self.lost
+
+    @property
+    def trial(self) -> int:
+        return 0
+
+    def measured(self, speeds: Speeds) -> RoutePlan:
+        return self
+
+    def paths(self, stages: int, replicas: int, micro_batches: int, step: int = 0) -> Paths:
         """Raises CompositionError where a stage has no replica left."""
         left = [[replica for replica in range(replicas) if (stage, replica) not in self.lost] for stage in range(stages)]
         for stage, peers in enumerate(left):
@@ -43,6 +71,9 @@ class AroundLost:
             for replica in range(replicas)
         }
 
+    def durations(self, stages: int, replicas: int) -> Mapping[StageSeat, Durations]:
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
 class BySpeed:
@@ -51,9 +82,20 @@ class BySpeed:
     A speed of 0 is that of a lost one.
     """
 
-    speeds: tuple[tuple[float, ...], ...]
+    speeds: Speeds
 
-    def paths(self, stages: int, replicas: int, micro_batches: int) -> Paths:
+    @property
+    def even(self) -> bool:
+        return all(len(set(each)) == 1 for each in self.speeds)
+
+    @property
+    def trial(self) -> int:
+        return 0
+
+    def measured(self, speeds: Speeds) -> RoutePlan:
+        return self
+
+    def paths(self, stages: int, replicas: int, micro_batches: int, step: int = 0) -> Paths:
         """Raises CompositionError for speeds of other stages or replicas, and for a stage without any."""
         if len(self.speeds) != stages or any(len(each) != replicas or min(each) < 0 or max(each) <= 0 for each in self.speeds):
             raise CompositionError(
@@ -63,6 +105,30 @@ class BySpeed:
         order = [(replica, micro) for micro in range(micro_batches) for replica in range(replicas)]
         by_stage = [_dealt(speeds, len(order)) for speeds in self.speeds]
         return {sample: tuple(dealt[place] for dealt in by_stage) for place, sample in enumerate(order)}
+
+    def durations(self, stages: int, replicas: int) -> Mapping[StageSeat, Durations]:
+        seats = ((stage, replica) for stage in range(stages) for replica in range(replicas))
+        return {seat: Durations(1 / speed, 2 / speed) for seat in seats if (speed := self.speeds[seat[0]][seat[1]]) > 0}
+
+
+@dataclass(frozen=True, slots=True)
+class ByMeasuredSpeed:
+    """Each replica its own for `trial` steps, in which passes are timed, and from then on `BySpeed`: all ranks know all speeds."""
+
+    trial: int = 2
+
+    @property
+    def even(self) -> bool:
+        return False
+
+    def measured(self, speeds: Speeds) -> RoutePlan:
+        return BySpeed(speeds)
+
+    def paths(self, stages: int, replicas: int, micro_batches: int, step: int = 0) -> Paths:
+        return AroundLost().paths(stages, replicas, micro_batches)
+
+    def durations(self, stages: int, replicas: int) -> Mapping[StageSeat, Durations]:
+        return {}
 
 
 def _dealt(speeds: tuple[float, ...], count: int) -> list[int]:
@@ -78,16 +144,32 @@ def _dealt(speeds: tuple[float, ...], count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class RandomRoutes:
-    """At each stage a random exchange among the replicas, each of which does as many (Kolehmainen et al., 2025, "NoLoCo")."""
+    """At each stage a random exchange among the replicas, each of which does as many (Kolehmainen et al., 2025, "NoLoCo").
+
+    Others in each step.
+    """
 
     seed: int = 0
-    step: int = 0
 
-    def paths(self, stages: int, replicas: int, micro_batches: int) -> Paths:
+    @property
+    def even(self) -> bool:
+        return True
+
+    @property
+    def trial(self) -> int:
+        return 0
+
+    def measured(self, speeds: Speeds) -> RoutePlan:
+        return self
+
+    def paths(self, stages: int, replicas: int, micro_batches: int, step: int = 0) -> Paths:
         found: dict[Sample, list[int]] = {(replica, micro): [] for micro in range(micro_batches) for replica in range(replicas)}
         for micro in range(micro_batches):
             for stage in range(stages):
-                drawn = Stream(self.seed, f"routes/{stage}/{micro}", self.step).uniform(Piece.all_of((replicas,)))
+                drawn = Stream(self.seed, f"routes/{stage}/{micro}", step).uniform(Piece.all_of((replicas,)))
                 for replica, chosen in enumerate(drawn.argsort().tolist()):
                     found[replica, micro].append(chosen)
         return {sample: tuple(path) for sample, path in found.items()}
+
+    def durations(self, stages: int, replicas: int) -> Mapping[StageSeat, Durations]:
+        return {}

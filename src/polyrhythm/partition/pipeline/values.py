@@ -27,6 +27,10 @@ class Outline:
     types: tuple[torch.dtype, ...]
     bare: bool
 
+    def value(self, tensors: tuple[Tensor, ...]) -> Any:
+        """The value of these tensors."""
+        return tensors[0] if self.bare else tensors
+
     def numbers(self) -> Tensor:
         """It as `LONGEST` whole numbers."""
         found = [int(self.bare), len(self.shapes)]
@@ -62,6 +66,17 @@ def outline_of(value: Any) -> Outline:
     """The outline of a value."""
     tensors = tensors_of(value)
     return Outline(tuple(tuple(each.shape) for each in tensors), tuple(each.dtype for each in tensors), isinstance(value, Tensor))
+
+
+def gradients_of(outline: Outline) -> Outline:
+    """The outline of the gradients of a value: those of its floating-point numbers."""
+    found = [(shape, kind) for shape, kind in zip(outline.shapes, outline.types, strict=True) if kind.is_floating_point or kind.is_complex]
+    return Outline(tuple(shape for shape, _ in found), tuple(kind for _, kind in found), len(found) == 1)
+
+
+def wanted_gradients(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The gradients of the inputs of a stage that are wanted; zeros where there is none."""
+    return tuple(torch.zeros_like(each) if each.grad is None else each.grad for each in inputs if each.requires_grad)
 
 
 def rows_of(value: Any) -> int:

@@ -32,6 +32,10 @@ class Delta:
     def approximate(self) -> bool:
         return True
 
+    @property
+    def by_sample(self) -> bool:
+        return True
+
     def refusal(self) -> str:
         return refused_bits(self.bits, self.backward_bits)
 

@@ -34,6 +34,10 @@ class Activations:
     def approximate(self) -> bool:
         return True
 
+    @property
+    def by_sample(self) -> bool:
+        return False
+
     def refusal(self) -> str:
         return refused_bits(self.bits, self.backward_bits)
 

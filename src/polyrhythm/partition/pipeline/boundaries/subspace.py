@@ -28,6 +28,10 @@ class Subspace:
     def approximate(self) -> bool:
         return True
 
+    @property
+    def by_sample(self) -> bool:
+        return False
+
     def refusal(self) -> str:
         return "" if self.dimensions >= 1 else f"dimensions={self.dimensions} is no size of a subspace: give 1 or more."
 
