@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.simulator.counting import OperationCounter
+from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.axis_of_one import AxisOfOne
 from polyrhythm.partition.counted_axis import CountedAxis
@@ -21,6 +22,7 @@ from polyrhythm.partition.explained.modules import named_in_errors
 from polyrhythm.partition.explained.subject import Subject, outputs
 from polyrhythm.partition.pipeline.engine import Pipeline
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
+from polyrhythm.partition.pipeline.routed_pipeline import RoutedPipeline
 from polyrhythm.partition.pipeline.values import tensors_of
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.placement import Placement, placement_of
@@ -32,9 +34,9 @@ from polyrhythm.partition.zero.zero import Zero
 class RankStep:
     """What a rank has and does in a step.
 
-    `memory` is bytes by role, each the most at any time, and `peak` the most of all roles at once. `calls`, `nbytes` and `sent` are by axis,
-    as `Counts` has them. `flops` are of both passes, `forward_flops` of a forward pass where it is in a pipeline. `shapes` are those of what
-    it has of each parameter.
+    `memory` is bytes by role, each the most at any time, and `peak` the most of all roles at once. `calls`, `nbytes` and `sent` are by
+    axis, as `Counts` has them. `flops` are of both passes, `forward_flops` of a forward pass where it is in a pipeline. `shapes` are those
+    of what it has of each parameter.
     """
 
     placements: Mapping[str, Placement]
@@ -80,7 +82,7 @@ class _Local:
 
     subject: Subject
     model: nn.Module
-    pipeline: Pipeline | None
+    pipeline: Pipeline | RoutedPipeline | None
     units: tuple[ShardedUnit, ...]
     optimizer: torch.optim.Optimizer
     steps: int
@@ -92,6 +94,8 @@ class _Local:
         with named_in_errors(model), AttentionAsOnCpu():
             cut.apply(model, place)
             way, late = cut.pipeline, 0
+            if way is not None and way.routes is not None:
+                raise CompositionError("What micro-batches on routes send depends on the routes: explain the pipeline without routes=.")
             pipeline = None if way is None else way.local(model, place, MeanLoss(subject.loss), subject.inputs)
         if way is not None:
             late = way.schedule.delay_of(0, axes[way.axis].size, way.micro_batches)

@@ -19,6 +19,7 @@ from polyrhythm.partition.pipeline.given_elsewhere import GivenElsewhere
 from polyrhythm.partition.pipeline.itinerary import Content, Itinerary
 from polyrhythm.partition.pipeline.links import Links
 from polyrhythm.partition.pipeline.mail import Mail
+from polyrhythm.partition.pipeline.pass_timer import PassTimer
 from polyrhythm.partition.pipeline.passes import PassedBatch, Passes
 from polyrhythm.partition.pipeline.results import LossResults, OutputResults, Results
 from polyrhythm.partition.pipeline.routed import RoutedLists, fitted
@@ -26,7 +27,6 @@ from polyrhythm.partition.pipeline.routes import AroundLost, RoutePlan, Sample, 
 from polyrhythm.partition.pipeline.seats import Seats
 from polyrhythm.partition.pipeline.stage import Stages
 from polyrhythm.partition.pipeline.timetable import Durations
-from polyrhythm.partition.pipeline.pass_timer import PassTimer
 
 Do = Callable[[PassedBatch, Forward | Backward], None]
 
