@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -42,8 +42,8 @@ def samples() -> tuple[Tensor, Tensor]:
     return x, x[:, :4].argmax(1)
 
 
-def train(worker: pr.Worker) -> None:
-    model = Net()
+def train(worker: pr.Worker, make: Callable[[], nn.Module] = Net) -> None:
+    model = make()
     optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     model, optimizer = worker.attach(model, optimizer)
     loss = torch.zeros(())
@@ -89,6 +89,31 @@ def test_replicas_in_parts_train_as_whole_ones_under_every_system_or_are_refused
     if system not in (*BY_TENSOR, *ALSO_BY_TENSOR):
         close(run.weights, whole(system, 2).weights)
         assert run.summary.final["loss"] == pytest.approx(whole(system, 2).summary.final["loss"], rel=1e-4)
+
+
+class Repeated(Net):
+    """Its first layer is followed by one that stands at two places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again = nn.ModuleList([nn.Linear(16, 16)] * 2)
+        self.pairs = nn.ModuleList([nn.Sequential(self.up, nn.GELU(), self.down)] * 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.again[1](torch.tanh(self.again[0](torch.tanh(self.first(x)))))
+        y: Tensor = self.last(x + self.pairs[1](x + self.pairs[0](x)))
+        return y
+
+
+@pytest.mark.parametrize("names", [{}, {"up": Columns(), "down": Rows()}, {"pairs.1.*0": Columns(), "pairs.0.2": Rows()}])
+def test_modules_that_stand_at_two_places_are_trained(names: dict[str, Any]) -> None:
+    """At all of their places, divided or not."""
+
+    def repeated(worker: pr.Worker) -> None:
+        train(worker, Repeated)
+
+    run = pr.run(repeated, mesh=pr.Mesh(dp=2, tp=2), cut=pr.Cut({"last": Columns(gathered=True), **names}), on=pr.Simulator())
+    close(run.weights, pr.run(repeated, workers=2, strategy="allreduce", on=pr.Simulator()).weights)
 
 
 @pytest.mark.parametrize("mesh", [pr.Mesh(dp=1, tp=3), pr.Mesh(tp=4, dp=1), pr.Mesh(tp=2, dp=2), pr.Mesh(dp=2, tp=1), pr.Mesh(dp=-1, tp=2)])

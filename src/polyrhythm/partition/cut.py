@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -66,14 +66,26 @@ class Cut:
             style, module = self.names[pattern], model.get_submodule(name)
             if reason := style.refusal(module, place):
                 raise CompositionError(f"{name} cannot be divided by {style!r}: {reason}")
-        divided = {
-            name: self.names[pattern].local(model.get_submodule(name), ".".join(filter(None, (prefix, name))), place)
-            for name, pattern in found
-        }
-        for name, module in divided.items():
-            parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, module)
-        self._keep_rest(model, place, tuple(divided), prefix)
+        self._replace(model, place, prefix, found)
+
+    def _replace(self, model: nn.Module, place: Place, prefix: str, found: Sequence[tuple[str, str]]) -> None:
+        """Put the rank's modules in the place of those that were `found`, wherever they stand, and keep the rest."""
+        made: dict[int, tuple[nn.Module, Style, nn.Module]] = {}
+        for name, pattern in found:
+            style, module = self.names[pattern], model.get_submodule(name)
+            if id(module) not in made:
+                made[id(module)] = module, style, style.local(module, ".".join(filter(None, (prefix, name))), place)
+            elif made[id(module)][1] != style:
+                raise CompositionError(
+                    f"{name} stands at several places in the model, for which the cut has {made[id(module)][1]!r} and {style!r}: divide it "
+                    "by one of them at all places."
+                )
+        inside = tuple(f"{name}." for name, _ in found)
+        divided = [path for path, each in model.named_modules(remove_duplicate=False) if id(each) in made and not path.startswith(inside)]
+        for path, local in [(path, made[id(model.get_submodule(path))][2]) for path in divided]:
+            parent, _, own = path.rpartition(".")
+            setattr(model.get_submodule(parent), own, local)
+        place.keep(model, prefix, tuple(divided))
 
     def _divided(self, model: nn.Module) -> Iterator[tuple[str, str]]:
         """The outermost modules that match, and their patterns."""
@@ -85,15 +97,6 @@ class Cut:
             if pattern is not None:
                 inside = (*inside, f"{name}.")
                 yield name, pattern
-
-    @staticmethod
-    def _keep_rest(model: nn.Module, place: Place, divided: tuple[str, ...], prefix: str) -> None:
-        inside = tuple(f"{name}." for name in divided)
-        for path, module in model.named_modules(remove_duplicate=False):
-            if f"{path}.".startswith(inside):
-                continue
-            for own, parameter in list(module.named_parameters(recurse=False)):
-                setattr(module, own, place.parameter(parameter, ".".join(filter(None, (prefix, path, own)))))
 
 
 def _listed(model: nn.Module) -> str:

@@ -81,6 +81,7 @@ class Place:
         made = nn.Parameter(initial(whole, name, chosen.piece), whole.requires_grad)
         originated(made, *origin_of(whole, name))
         self._made[id(whole)] = whole, placed(made, chosen)  # the whole is kept, so that no other gets its id
+        self._made[id(made)] = made, made  # a module that stands at two places may come again
         return made
 
     def made(self, whole: Tensor) -> nn.Parameter | None:
@@ -88,10 +89,16 @@ class Place:
         found = self._made.get(id(whole))
         return None if found is None else found[1]
 
-    def keep(self, module: nn.Module, name: str) -> nn.Module:
-        """The module with all of its parameters and buffers, equal at all ranks."""
+    def keep(self, module: nn.Module, name: str, divided: tuple[str, ...] = ()) -> nn.Module:
+        """The module with all of its parameters and buffers, equal at all ranks; its submodules that are `divided` stay as they are.
+
+        `name` is its own in the model, "" for the model itself. A module that stands at several places is visited once: its parameters
+        would else be made anew at each.
+        """
+        inside = tuple(f"{path}." for path in divided)
         for path, each in module.named_modules():
-            prefix = ".".join(filter(None, (name, path)))
+            if f"{path}.".startswith(inside):
+                continue
             for own, parameter in list(each.named_parameters(recurse=False)):
-                setattr(each, own, self.parameter(parameter, f"{prefix}.{own}".lstrip(".")))
+                setattr(each, own, self.parameter(parameter, ".".join(filter(None, (name, path, own)))))
         return module
