@@ -53,6 +53,9 @@ class SlowerSince:
         self.taken.append(1)
         return self.factor if len(self.taken) > self.step else 1.0
 
+    def always(self, rank: int) -> float:
+        return 1.0
+
     @property
     def taken(self) -> list[int]:
         return _TAKEN.setdefault(id(self), [])

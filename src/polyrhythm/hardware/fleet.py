@@ -79,7 +79,7 @@ class WorkerTimer:
         self._machine = machine
         self._paces = [(pace, streams.stream(seed, "device", rank, place)) for place, pace in enumerate(paces)]
         self._rank = rank
-        self._slowdown = 1.0
+        self._slowdown = math.prod(pace.always(rank) for pace in paces)
         self._step = -1
 
     def step_seconds(self, flops: float, samples: int) -> float:

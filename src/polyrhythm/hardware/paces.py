@@ -20,12 +20,19 @@ class Pace(Protocol):
     def slowdown(self, rank: int, draws: np.random.Generator) -> float:
         """The factor for the next step of the worker of `rank`; `draws` is this pace's and worker's own stream."""
 
+    def always(self, rank: int) -> float:
+        """The factor before the worker's first step, or of a program without steps; 1 where it is drawn for each."""
+
 
 class Uniform(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """All workers keep the same time."""
 
     def slowdown(self, rank: int, draws: np.random.Generator) -> float:
         """The factor is always 1: no step is slowed."""
+        return 1.0
+
+    def always(self, rank: int) -> float:
+        """1: nothing slows it."""
         return 1.0
 
 
@@ -40,6 +47,10 @@ class Mixed(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def slowdown(self, rank: int, draws: np.random.Generator) -> float:
         """The inverse of the worker's speed."""
+        return self.always(rank)
+
+    def always(self, rank: int) -> float:
+        """The same."""
         return 1.0 / self.speeds[rank % len(self.speeds)]
 
 
@@ -56,6 +67,10 @@ class Jitter(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
         """A lognormal factor with mean 1, drawn for each step."""
         return math.exp(self.sigma * draws.standard_normal() - self.sigma**2 / 2)
 
+    def always(self, rank: int) -> float:
+        """1: it is drawn for steps."""
+        return 1.0
+
 
 class Straggler(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """One `worker` takes `factor` times as long, always."""
@@ -71,6 +86,10 @@ class Straggler(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def slowdown(self, rank: int, draws: np.random.Generator) -> float:
         """The factor, for that worker."""
+        return self.always(rank)
+
+    def always(self, rank: int) -> float:
+        """The same."""
         return self.factor if rank == self.worker else 1.0
 
 
@@ -90,6 +109,10 @@ class RandomStragglers(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fie
     def slowdown(self, rank: int, draws: np.random.Generator) -> float:
         """`factor` with the given probability, drawn for each step; else 1."""
         return self.factor if draws.random() < self.probability else 1.0
+
+    def always(self, rank: int) -> float:
+        """1: it is drawn for steps."""
+        return 1.0
 
 
 Paces = list[Uniform | Mixed | Jitter | Straggler | RandomStragglers]

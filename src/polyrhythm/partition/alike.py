@@ -24,11 +24,13 @@ class AlikeInReplica:
         self._context, self._replica = context, replica
         self._steps, self._next = 0, 1
         self.models: list[nn.Module] = []
+        self.followed = False
+        """True where workers take the weights of the first after each step, and what comes between steps may make them differ."""
 
     def step(self) -> None:
         """A step begins."""
         self._steps += 1
-        if self._steps == self._next and self._replica.size > 1:
+        if self._steps == self._next and self._replica.size > 1 and not self.followed:
             self._next *= 2
             shown = f"step {self._steps}"
             moment = f"{shown} of the replica {self._replica.name}"

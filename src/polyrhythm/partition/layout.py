@@ -14,7 +14,7 @@ from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.mesh import MeshShape, WorkerMesh
 from polyrhythm.core.processes.system.allocator import return_memory
-from polyrhythm.core.protocols.partition import no_loss, train_step
+from polyrhythm.core.protocols.partition import no_loss, take_batches_in_parts, train_step
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
@@ -23,6 +23,7 @@ from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.axis_of_one import AxisOfOne
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.deferred import Recording, build
+from polyrhythm.partition.following import follow_decisions, follow_weights
 from polyrhythm.partition.material import materialise
 from polyrhythm.partition.mesh import Mesh
 from polyrhythm.partition.norm import clip_gradients
@@ -31,6 +32,7 @@ from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import without_memory
 from polyrhythm.partition.pipeline.routed_pipeline import RoutedPipeline
 from polyrhythm.partition.place import Place
+from polyrhythm.partition.placement import placement_of
 from polyrhythm.partition.port_axis import NoLedger, PortAxis
 from polyrhythm.partition.relaid import held, relaid
 from polyrhythm.partition.whole_state import gathered
@@ -111,6 +113,7 @@ class PartsOfWorker:
         self._alike = AlikeInReplica(context, replica)
         self._skeletons: dict[int, nn.Module] = {}
         self._stages: list[ShardedUnit] = []
+        self._replicas: list[Replica] = []
         self._step: Callable[[Any, Any, Sequence[Hashable] | None], Tensor] | None = None
         self._pipelines: list[tuple[Pipeline | RoutedPipeline, torch.optim.Optimizer]] = []
         self._names: list[str] = []
@@ -159,6 +162,7 @@ class PartsOfWorker:
                 "The model is cut into stages, and the last one computes the loss: give worker.attach(model, optimizer, loss=function), "
                 "and call worker.train_step(inputs, targets) in the place of the forward and the backward pass."
             )
+        take_batches_in_parts(model)
         made = pipeline.local(model, self._place, loss if isinstance(loss, MeanLoss) else MeanLoss(loss))
         kept = {id(parameter) for parameter in model.parameters()}
         self._replace(optimizer, lambda each: each if id(each) in kept else None)
@@ -166,7 +170,18 @@ class PartsOfWorker:
         return made.step
 
     def attached(self, replica: Replica) -> None:
-        """Have what this worker has of the model in a file, if the cut says so."""
+        """Have what this worker has of the model in a file, if the cut says so.
+
+        Raises CompositionError for weights at several stages in a system that would merge them in different orders.
+        """
+        copies = [placement_of(each).copy_of for each in replica.model.parameters() if placement_of(each).copy_of]
+        if copies and replica.plan.strategy.order_matters:
+            raise CompositionError(
+                f"{copies[0]} is one weight at several stages, and {replica.plan.strategy.name} merges what comes first, in another order "
+                "at each stage: divide the model so that one stage has it, give each stage its own, or take a system such as allreduce, "
+                "local-sgd or diloco."
+            )
+        self._replicas.append(replica)
         if self._offloaded is not None:
             self._offloaded.take(replica)
             for stage in self._stages:
@@ -237,6 +252,17 @@ class PartsOfWorker:
         for stage in self._stages:
             stage.complete()
         self._alike.step()
+
+    def follow(self) -> None:
+        """Have of the first worker what must be equal in the replica, and each may have found otherwise."""
+        cut = [axis for axis in map(self._place.axis, self._layout.cut.axes) if axis.size > 1]
+        together = [*cut, *(axis for axis in map(self._place.axis, self._layout.zero) if axis.size > 1)]
+        for replica in self._replicas:
+            if replica.plan.strategy.order_matters and cut:
+                self._alike.followed = True
+                follow_weights(replica, cut)
+            if together:
+                follow_decisions(replica, together)
 
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies on the CPU of the whole model's parameters and buffers, at the first worker of its replica; none at the others."""

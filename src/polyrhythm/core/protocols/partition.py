@@ -17,7 +17,7 @@ from polyrhythm.errors import WorkloadError
 
 Loss = Callable[[Any, Any], Tensor]
 """The mean loss of a batch from outputs and targets."""
-_DIVIDED = "_polyrhythm_divided_over"
+_DIVIDED, _IN_PARTS = "_polyrhythm_divided_over", "_polyrhythm_batch_in_parts"
 
 
 def divide_over(parameter: Tensor, axes: tuple[str, ...]) -> None:
@@ -29,6 +29,16 @@ def divided_over(parameter: Tensor) -> tuple[str, ...]:
     """The axes of the mesh along which a parameter is divided; none where all workers of a replica have it whole."""
     found: tuple[str, ...] = getattr(parameter, _DIVIDED, ())
     return found
+
+
+def take_batches_in_parts(model: nn.Module) -> None:
+    """Note that the gradients of one step of the model come in several backward passes."""
+    setattr(model, _IN_PARTS, True)
+
+
+def takes_batches_in_parts(model: nn.Module) -> bool:
+    """True if the gradients of one step come in several backward passes, so that none is complete before the last."""
+    return getattr(model, _IN_PARTS, False)
 
 
 class LocalParts(Protocol):
@@ -69,6 +79,12 @@ class LocalParts(Protocol):
 
     def complete(self) -> None:
         """Complete the gradients of this worker's parts: the optimizer's step begins."""
+
+    def follow(self) -> None:
+        """A step was taken: have of the first worker what must be equal in the replica, and each may have found otherwise.
+
+        These are weights that all have whole, where each merges what comes to it, and batches and local steps that controllers choose.
+        """
 
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies on the CPU of the whole model's parameters and buffers, at the first worker of its replica; none at the others.
@@ -148,6 +164,9 @@ class Undivided:
 
     def complete(self) -> None:
         """They are complete."""
+
+    def follow(self) -> None:
+        """No other worker has a part of this replica."""
 
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies of them."""

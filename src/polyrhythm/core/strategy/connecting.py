@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from polyrhythm.core.collectives.broadcast import broadcast, flat_broadcast
+from polyrhythm.core.protocols.partition import takes_batches_in_parts
 from polyrhythm.core.strategy.gradients import copy_bytes, paste_bytes
 from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.strategy.watching.alike import Attached, begin_alike
@@ -24,5 +25,6 @@ def connect(parts: Sequence[Part], attached: Attached, others: Sequence[Tensor],
     if others and first.workers.size > 1:
         send = flat_broadcast if tolerates_loss else broadcast
         paste_bytes(first.context.perform(send(first.port, first.workers, copy_bytes(others), "others")), others)
-    for part in parts:
-        part.begin_overlap(attached.model)
+    if not takes_batches_in_parts(attached.model):
+        for part in parts:
+            part.begin_overlap(attached.model)

@@ -55,11 +55,6 @@ def refuse_in_parts(strategy: Strategy, shape: MeshShape, available: Crew) -> No
     """Raise CompositionError for what a model in parts cannot have: a crew that changes, shared memory, results by the order of arrival."""
     if shape.whole:
         return
-    if strategy.order_matters:
-        raise CompositionError(
-            f"{strategy.name} merges what comes first, and the workers with different parts of one model would merge in different orders: "
-            "take a system whose result does not depend on it, such as allreduce, local-sgd, diloco or gossipgrad."
-        )
     if not available.fixed:
         raise CompositionError(
             f"workers={available} is a crew that changes, and each worker of this mesh holds a part of the model that no other has: give "

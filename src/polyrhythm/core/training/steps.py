@@ -31,6 +31,8 @@ class Steps:
         self.data: Data
         self.complete: Callable[[], None] = lambda: None
         """Called when a step begins, before its gradients are used."""
+        self.taken: Callable[[], None] = lambda: None
+        """Called when a step has been taken."""
         self.drawn = 0
         self.finished = False
         self.completed = 0
@@ -83,6 +85,7 @@ class Steps:
         if models.evaluation.function is not None:
             models.evaluation.look()
         context.uncounted(partial(each.step, samples))
+        self.taken()
         self.state.samples += samples
         self._stepped()
         position.stepped()

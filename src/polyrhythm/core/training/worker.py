@@ -70,6 +70,7 @@ class Worker(WorkerInParts):
         parts = assembled(context, plan, chosen, WorkerHooks(self._place, self._between, self.count))
         self._models, self._tables, self._state, self._steps = parts.models, parts.tables, parts.state, parts.steps
         self._steps.complete = self._local.complete
+        self._steps.taken = self._local.follow
         self._models.evaluation.whole = self._local.whole_models
         self._state.parts, self._state.counts = self._local, self.counts_samples
         self._together, self._data, self._checkpointing, self._crew = parts.together, parts.data, parts.checkpointing, parts.crew

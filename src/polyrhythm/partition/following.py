@@ -1,0 +1,47 @@
+"""What workers with the parts of one replica take from the first of them after a step, since each may have found it otherwise.
+
+They are in step with each other, but each has neighbours of its own, messages of which come at other moments, and measures its own speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan, nan
+
+import torch
+
+from polyrhythm.core.protocols.controller import ControlledSetting
+from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.partition.axis import Axis
+from polyrhythm.partition.placement import placement_of
+
+_OF_THE_LOOP = (ControlledSetting.BATCH, ControlledSetting.LOCAL_STEPS)
+"""What the training loops of a replica must have in common."""
+
+
+def follow_weights(replica: Replica, axes: Sequence[Axis]) -> None:
+    """Give trained weights that are not divided along an axis the values at its first rank."""
+    exchanged = [part.local for part in replica.parts]
+    for axis in axes:
+        every = [each for local in exchanged for each in local.parameters.parameters]
+        followed = [each for each in every if axis.name not in placement_of(each).axes and each.numel()]
+        with torch.no_grad():
+            for kind in dict.fromkeys(each.dtype for each in followed):
+                alike = [each for each in followed if each.dtype == kind]
+                first = axis.broadcast(torch.cat([each.reshape(-1) for each in alike]), 0)
+                for each, value in zip(alike, torch.split(first, [each.numel() for each in alike]), strict=True):
+                    each.copy_(value.view(each.shape))
+    for local in exchanged:
+        local.writes.note()
+
+
+def follow_decisions(replica: Replica, axes: Sequence[Axis]) -> None:
+    """Have the controllers' batches and numbers of local steps be those of the first rank along these axes."""
+    for control in (part.local.control for part in replica.parts):
+        if control.controller.traits.sets.intersection(_OF_THE_LOOP):
+            chosen = torch.tensor([control.values.get((setting, ""), nan) for setting in _OF_THE_LOOP], dtype=torch.float64)
+            for axis in axes:
+                chosen = axis.broadcast(chosen, 0)
+            for setting, value in zip(_OF_THE_LOOP, chosen.tolist(), strict=True):
+                if not isnan(value):
+                    control.values[setting, ""] = value
