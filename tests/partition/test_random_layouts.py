@@ -2,157 +2,63 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 import polyrhythm as pr
 from polyrhythm.errors import CompositionError
-from polyrhythm.partition import Columns, GPipe, Interleaved, OneForwardOneBackward, Pipelined, Recompute, Rows, Step, Zero, ZeroBubble
+from polyrhythm.partition import Columns, Pipelined, Zero
+
+from .layouts import BATCH, STEPS, Drawn, Net, drawn, mean_square
 
 QUICK, ALL = 24, 300
-BATCH, STEPS, LAYERS = 24, 3, 4
 
 
-class Layer(nn.Module):
-    """A residual layer with a frozen scale and a weight that is not used."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, hidden), nn.Linear(hidden, width)
-        self.scale = nn.Parameter(torch.tensor(0.5), requires_grad=False)
-        self.unused = nn.Parameter(torch.ones(2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = x + self.scale * self.down(F.gelu(self.up(self.norm(x))))
-        return y
-
-
-class Transposed(nn.Module):
-    """The product with a weight that another layer may have too."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width, 5))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ self.weight
-
-
-class Net(nn.Module):
-    """Layers between a first and a last one, which may be tied."""
-
-    def __init__(self, width: int, hidden: int, tied: bool) -> None:
-        super().__init__()
-        self.first = nn.Linear(5, width, bias=False)
-        self.layers = nn.ModuleList(Layer(width, hidden) for _ in range(LAYERS))
-        self.last = Transposed(width)
-        if tied:
-            self.last.weight = self.first.weight
-        self.double()
-
-    def sequence(self) -> list[Step]:
-        inner = [Step(layer, (f"layers.{number}",)) for number, layer in enumerate(self.layers)]
-        return [Step(self.first, ("first",)), *inner, Step(self.last, ("last",))]
-
-    def forward(self, x: Tensor) -> Tensor:
-        for step in self.sequence():
-            x = step.function(x)
-        return x
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """What a seed gives: the model's options, the run's, and the mesh that one process has in its place."""
-
-    width: int
-    hidden: int
-    tied: bool
-    accumulated: int
-    clip: float | None
-    mesh: pr.Mesh
-    cut: pr.Cut
-    strategy: Any
-
-
-def drawn(seed: int) -> Drawn:
-    """A layout of 8 workers at most."""
-    draw = random.Random(seed)
-    while True:
-        sizes = {name: draw.choice((1, 1, 2, 2, 3, 4)) for name in draw.sample(("site", "dp", "pp", "tp"), draw.randint(1, 4))}
-        replicas = sizes.get("site", 1) * sizes.get("dp", 1)
-        if 2 <= torch.Size(sizes.values()).numel() <= 8 and BATCH % (2 * replicas) == 0 and sizes.get("pp", 1) < 4:
-            break
-    hidden = draw.choice((6, 7, 12))
-    weights = tuple(draw.choice((1.0, 2.0, 0.0)) for _ in range(sizes.get("tp", 1)))
-    shares = weights if sum(weights) > 0 and draw.random() < 0.5 else None
-    names: dict[str, Any] = {}
-    if "tp" in sizes:
-        cut_layers = draw.choice(("*", "1", "[02]"))
-        whole = draw.random() < 0.3
-        names = {
-            f"layers.{cut_layers}.up": Columns("tp", gathered=whole, weights=shares),
-            f"layers.{cut_layers}.down": Rows("tp", whole_input=whole, weights=shares),
-        }
-    pipeline = None
-    if "pp" in sizes:
-        schedule = draw.choice((GPipe(), OneForwardOneBackward(), ZeroBubble(), Interleaved(2)))
-        chunks = 2 if isinstance(schedule, Interleaved) else 1
-        schedule = schedule if chunks * sizes["pp"] <= LAYERS + 2 else GPipe()
-        options = {"memory": Recompute()} if draw.random() < 0.3 else {}
-        pipeline = Pipelined(micro_batches=draw.choice((1, 2, 3, 5)), schedule=schedule, **options)
-    strategy: dict[str, Any] = {name: "allreduce" for name in ("site", "dp") if name in sizes}
-    if "dp" in sizes:
-        strategy["dp"] = draw.choice(("allreduce", Zero(1), Zero(2), Zero(3)))
-    clip = draw.choice((None, 0.1))
-    if clip is not None and (
-        strategy.get("dp") == Zero(1) or any(each == "allreduce" and sizes[name] > 1 for name, each in strategy.items())
-    ):
-        clip = None  # gradients are merged in the step alone
-    cut = pr.Cut(names, pipeline=pipeline)
-    return Drawn(draw.choice((4, 9)), hidden, draw.random() < 0.4, draw.choice((1, 2)), clip, pr.Mesh(**sizes), cut, strategy)
-
-
-def mean_square(outputs: Tensor, targets: Tensor) -> Tensor:
-    return (outputs - targets).square().mean()
-
-
-def train(worker: pr.Worker, drawn: Drawn) -> None:
+def train(worker: pr.Worker, drawn: Drawn, rate: float | None = None) -> None:
+    """Training by Adam in double precision, or at a `rate` by SGD in mixed precision: Adam makes the rounding of a small gradient a step."""
     torch.manual_seed(worker.rank)  # everybody gets the weights of the first
     model = Net(drawn.width, drawn.hidden, drawn.tied)
+    if rate is not None:
+        model.float()  # autocast leaves double precision as it is
     if worker.rank == 0:
         torch.manual_seed(7)
         for parameter in model.parameters():
             nn.init.normal_(parameter, 0.3, 0.3) if parameter.requires_grad else None
     optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    if rate is not None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     model, optimizer = worker.attach(model, optimizer, loss=mean_square)
     x = torch.randn(BATCH * STEPS, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = x if rate is None else x.float()
     loss = torch.zeros(())
     for inputs, targets in worker.batches((x, x.sin()), batch_size=BATCH // worker.replicas):
         optimizer.zero_grad()
         for part, wanted in zip(inputs.chunk(drawn.accumulated), targets.chunk(drawn.accumulated), strict=True):
-            loss = worker.train_step(part, wanted)
+            with torch.autocast("cpu", torch.bfloat16, enabled=rate is not None):
+                loss = worker.train_step(part, wanted)
         if drawn.clip is not None:
             worker.clip_gradients(drawn.clip)
         optimizer.step()
     worker.report(loss=worker.mean(loss.float()))
 
 
-def check(seed: int) -> None:
-    """The run of a seed equals that of one process with the same global batches."""
+def runs(seed: int, rate: float | None = None) -> tuple[Drawn, pr.Run, pr.Run]:
+    """The run of a seed, and that of one process with the same global batches."""
     layout = drawn(seed)
-    run = pr.run(
-        partial(train, drawn=layout), mesh=layout.mesh, cut=layout.cut, strategy=layout.strategy or "allreduce", on=pr.Simulator(), seed=3
-    )
-    whole = pr.run(partial(train, drawn=layout), mesh=pr.Mesh(dp=1), on=pr.Simulator(), seed=3)
+    program = partial(train, drawn=layout, rate=rate)
+    run = pr.run(program, mesh=layout.mesh, cut=layout.cut, strategy=layout.strategy or "allreduce", on=pr.Simulator(), seed=3)
+    whole = pr.run(program, mesh=pr.Mesh(dp=1), on=pr.Simulator(), seed=3)
     assert run.summary.samples == whole.summary.samples
     assert list(run.weights) == list(whole.weights)
+    return layout, run, whole
+
+
+def check(seed: int) -> None:
+    layout, run, whole = runs(seed)
     for name, value in whole.weights.items():
         found = run.weights[name].view(value.shape)
         torch.testing.assert_close(found, value, rtol=1e-5, atol=1e-6, msg=lambda text, name=name: f"{seed}: {layout}\n{name}: {text}")  # type: ignore[misc]
@@ -163,6 +69,16 @@ def check(seed: int) -> None:
 @pytest.mark.parametrize("seed", [*range(QUICK), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(QUICK, ALL))])
 def test_a_random_layout_trains_as_one_process(seed: int) -> None:
     check(seed)
+
+
+@pytest.mark.parametrize("seed", [*range(ALL, ALL + 4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(ALL + 4, ALL + 60))])
+def test_a_random_layout_trains_as_one_process_in_mixed_precision(seed: int) -> None:
+    """Layers compute in bfloat16, whose rounding is all that differs: a sum that is wrong by a factor would change weights as much again."""
+    layout, run, whole = runs(seed, rate=1e-3)
+    start = pr.run(partial(train, drawn=layout, rate=0.0), mesh=pr.Mesh(dp=1), on=pr.Simulator(), seed=3)
+    for name, value in whole.weights.items():
+        change = (value - start.weights[name]).norm()
+        assert (run.weights[name].view(value.shape) - value).norm() <= 0.1 * change, f"{seed}: {layout}\n{name}"
 
 
 ILLEGAL: list[tuple[dict[str, Any], str]] = [

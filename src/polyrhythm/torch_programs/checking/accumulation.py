@@ -14,6 +14,8 @@ from polyrhythm.torch_programs.checking.seen import GradientSum, StepSeen, diges
 
 _NEAR = 1e-3
 _FAR = 1e-2
+_FEWEST = 8
+"""Elements of a gradient that are looked at: two numbers explain fewer by chance."""
 
 
 def scaled_twice(evidence: LayoutEvidence) -> Iterator[SilentError]:
@@ -34,7 +36,7 @@ def stale(evidence: LayoutEvidence) -> Iterator[SilentError]:
         seen = evidence.layout.at(step)
         for rank, mine in seen.items():
             for name, gradient in mine.gradients.items():
-                if name not in mine.contributions or gradient.numel() < 2 or not bool(gradient.any()):
+                if name not in mine.contributions or gradient.numel() < _FEWEST or not bool(gradient.any()):
                     continue
                 groups = _groups(evidence, rank, copies.get((rank, name), [rank]))
                 parts = [[seen[each].contributions.get(name) for each in group if each in seen] for group in groups]

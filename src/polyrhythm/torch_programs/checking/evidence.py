@@ -10,7 +10,7 @@ from torch import Tensor
 from polyrhythm.torch_programs.checking.places import ParameterPlaces
 from polyrhythm.torch_programs.checking.seen import Sight, StepSeen
 
-_ULPS = {torch.bfloat16: 16, torch.float16: 16}
+_ULPS = {torch.float64: 4096, torch.bfloat16: 16, torch.float16: 16}
 
 
 @dataclass(slots=True)

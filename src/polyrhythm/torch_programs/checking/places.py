@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import torch
 from torch import Tensor
@@ -101,23 +102,28 @@ def _names_of_model(model: Sequence[HeldParameter], wholes: Wholes) -> dict[str,
     return by_name
 
 
+def _alike(held: HeldParameter, whole: HeldParameter) -> bool:
+    """True for equal shapes; a number may be a vector of one."""
+    return held.shape == whole.shape or (prod(held.shape) == prod(whole.shape) == 1 and min(len(held.shape), len(whole.shape)) == 0)
+
+
 def _fits(held: HeldParameter, whole: HeldParameter) -> bool:
-    return held.shape == whole.shape or (held.index is None and len(held.shape) == len(whole.shape))
+    return _alike(held, whole) or (held.index is None and len(held.shape) == len(whole.shape))
 
 
 def _agrees(held: HeldParameter, whole: HeldParameter) -> bool:
     """True if the values may be those of that parameter."""
     if held.index is not None:
-        return held.shape == whole.shape and torch.equal(whole.value.flatten()[held.index.flatten()], held.value.flatten())
-    if held.shape == whole.shape:
-        return torch.equal(held.value, whole.value)
+        return _alike(held, whole) and torch.equal(whole.value.flatten()[held.index.flatten()], held.value.flatten())
+    if _alike(held, whole):
+        return torch.equal(held.value.flatten(), whole.value.flatten())
     return _fits(held, whole) and (_constant(held.value) or _rows(held.value, whole.value) is not None)
 
 
 def _index(held: HeldParameter, whole: HeldParameter, seen: RankSeen, wholes: Wholes, names: Mapping[str, str]) -> Tensor | None:
     """The places of a plain part in the whole, found by its values, or by those of its module's other parameters."""
     everywhere = torch.arange(whole.value.numel()).view(whole.value.shape)
-    if held.shape == whole.shape:
+    if _alike(held, whole):
         return everywhere
     found = _rows(held.value, whole.value)
     if found is None:
@@ -140,7 +146,7 @@ def _rows(part: Tensor, whole: Tensor) -> tuple[int, Tensor] | None:
     for place, row in enumerate(whole.movedim(dimensions[0], 0)):
         rows[digest(row)].append(place)
     found = [rows.get(digest(row), []) for row in part.movedim(dimensions[0], 0)]
-    return (dimensions[0], torch.tensor([each[0] for each in found])) if all(len(each) == 1 for each in found) else None
+    return (dimensions[0], torch.tensor([each[0] for each in found], dtype=torch.int64)) if all(len(each) == 1 for each in found) else None
 
 
 def _constant(value: Tensor) -> bool:

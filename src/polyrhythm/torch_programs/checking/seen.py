@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from polyrhythm.partition.placement import placement_of
+
 
 @dataclass(slots=True, eq=False)
 class HeldParameter:
     """A parameter as a rank holds it when its first step begins: `value` is the rank's part of a whole of `shape`, of a module of class
-    `kind`. `index` has the places of its elements in the whole, where a DTensor says so. `data` are the ranks that share its gradients,
+    `kind`. `index` has the places of its elements in the whole, where a DTensor or a cut says so. `data` are the ranks that share its gradients,
     where FSDP2 says so."""
 
     name: str
@@ -160,12 +163,21 @@ def kept(tensor: Tensor) -> Tensor:
 
 
 def index_of(tensor: Tensor) -> Tensor | None:
-    """The places of this rank's elements of a DTensor in the whole; None for other tensors."""
+    """The places of this rank's elements of a DTensor, or of a parameter that a cut has divided, in the whole; None for other tensors."""
+    piece = placement_of(tensor).piece
+    if piece.shape != piece.whole:
+        return piece.take(torch.arange(prod(piece.whole)).view(piece.whole))
     if not isinstance(tensor, DTensor) or any(each.is_partial() for each in tensor.placements):
         return None
     whole = torch.arange(tensor.numel()).view(tensor.shape)
     placed: Any = distribute_tensor(whole, tensor.device_mesh, tensor.placements, src_data_rank=None)
     return local(placed)
+
+
+def whole_shape(parameter: Tensor) -> tuple[int, ...]:
+    """The shape of the whole of which a parameter is a part."""
+    piece = placement_of(parameter).piece
+    return tuple(parameter.shape) if piece.shape == piece.whole else piece.whole
 
 
 def digest(tensor: Tensor) -> int:

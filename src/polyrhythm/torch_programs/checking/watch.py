@@ -19,7 +19,7 @@ from polyrhythm.core.torch_private.distributed import communication_hooks, shard
 from polyrhythm.core.torch_private.one_process import backward_pass, remove_hook
 from polyrhythm.process_group.messages.calls import line_of_caller
 from polyrhythm.torch_programs.checking.claims import claim_of
-from polyrhythm.torch_programs.checking.seen import GradientSum, HeldParameter, RankSeen, Sight, StepSeen, index_of, kept
+from polyrhythm.torch_programs.checking.seen import GradientSum, HeldParameter, RankSeen, Sight, StepSeen, index_of, kept, whole_shape
 from polyrhythm.torch_programs.ranks import current
 
 _WRAPPERS = ("module.", "_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module.")
@@ -141,11 +141,14 @@ class RankWatch:
         for name, parameter in module.named_parameters(recurse=False):
             full, first = prefix + name, self._names.get(id(parameter))
             self._names.setdefault(id(parameter), full)
-            shape, kind = tuple(parameter.shape), type(module).__name__
-            held = HeldParameter(full, kind, shape, kept(parameter), index_of(parameter), parameter.requires_grad, first or full, data)
+            index, kind = index_of(parameter), type(module).__name__
+            shape = tuple(parameter.shape) if index is None else whole_shape(parameter)
+            held = HeldParameter(full, kind, shape, kept(parameter), index, parameter.requires_grad, first or full, data)
             self.seen.parameters.setdefault(full, held)
 
-    def _contributed(self, name: str, grad: Tensor) -> None:
+    def _contributed(self, name: str, grad: Tensor | None) -> None:
+        if grad is None:  # of a function of its own that leaves a gradient for later, as pipelines with split backward passes do
+            return
         if (known := self._pending.get(name)) is None or known.closed:
             self._pending[name] = GradientSum(kept(grad), kept(grad))
         else:
