@@ -19,7 +19,7 @@ QUICK, ALL = 24, 300
 
 
 def train(worker: pr.Worker, drawn: Drawn, rate: float | None = None) -> None:
-    """Training by Adam in double precision, or at a `rate` by SGD in mixed precision: Adam makes the rounding of a small gradient a step."""
+    """By Adam in double precision, or at a `rate` by SGD in mixed precision: Adam makes the rounding of a small gradient a step."""
     torch.manual_seed(worker.rank)  # everybody gets the weights of the first
     model = Net(drawn.width, drawn.hidden, drawn.tied)
     if rate is not None:
@@ -73,7 +73,7 @@ def test_a_random_layout_trains_as_one_process(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [*range(ALL, ALL + 4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(ALL + 4, ALL + 60))])
 def test_a_random_layout_trains_as_one_process_in_mixed_precision(seed: int) -> None:
-    """Layers compute in bfloat16, whose rounding is all that differs: a sum that is wrong by a factor would change weights as much again."""
+    """Layers compute in bfloat16, whose rounding is all that differs: a wrong factor would change weights as much again."""
     layout, run, whole = runs(seed, rate=1e-3)
     start = pr.run(partial(train, drawn=layout, rate=0.0), mesh=pr.Mesh(dp=1), on=pr.Simulator(), seed=3)
     for name, value in whole.weights.items():

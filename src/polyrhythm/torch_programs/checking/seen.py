@@ -15,9 +15,11 @@ from polyrhythm.partition.placement import placement_of
 
 @dataclass(slots=True, eq=False)
 class HeldParameter:
-    """A parameter as a rank holds it when its first step begins: `value` is the rank's part of a whole of `shape`, of a module of class
-    `kind`. `index` has the places of its elements in the whole, where a DTensor or a cut says so. `data` are the ranks that share its gradients,
-    where FSDP2 says so."""
+    """A parameter as a rank holds it when its first step begins.
+
+    `value` is the rank's part of a whole of `shape`, of a module of class `kind`. `index` has the places of its elements in the whole,
+    where a DTensor or a cut says so. `data` are the ranks that share its gradients, where FSDP2 says so.
+    """
 
     name: str
     kind: str
