@@ -35,6 +35,7 @@ from polyrhythm.partition.place import Place
 from polyrhythm.partition.placement import placement_of
 from polyrhythm.partition.port_axis import NoLedger, PortAxis
 from polyrhythm.partition.relaid import held, relaid
+from polyrhythm.partition.tensor_parallel.dropout import PlacedDropout
 from polyrhythm.partition.whole_state import gathered
 from polyrhythm.partition.zero.stages import ShardedUnit
 from polyrhythm.partition.zero.zero import Zero
@@ -236,6 +237,25 @@ class PartsOfWorker:
     def relaid(self, replica: Replica, former: Sequence[tuple[StateTree, StateTree]]) -> StateTree:
         """The state of `replica` from those that workers of another mesh have exported, each with what it held."""
         return relaid(replica, former)
+
+    def drawn(self) -> dict[str, int]:
+        """The number of masks that each dropout by place has drawn, by name, and under "" of batches that a pipeline has begun.
+
+        In a pipeline a mask has the number of its batch.
+        """
+        begun = max((pipeline.begun for pipeline, _ in self._pipelines), default=0)
+        return {"": begun, **{dropout.name: max(dropout.calls, begun) for dropout in self._dropouts()}}
+
+    def draw_on(self, former: Sequence[Mapping[str, int]]) -> None:
+        """Go on from what these workers had drawn."""
+        known = {name: count for counts in former for name, count in counts.items()}
+        for pipeline, _ in self._pipelines:
+            pipeline.begun = max(known.values(), default=0)
+        for dropout in self._dropouts():
+            dropout.calls = known.get(dropout.name, 0)
+
+    def _dropouts(self) -> list[PlacedDropout]:
+        return [each for replica in self._replicas for each in replica.model.modules() if isinstance(each, PlacedDropout)]
 
     def whole_models(self, models: Sequence[nn.Module]) -> list[nn.Module]:
         """The whole models with the weights of this replica, at its first worker; none at the others."""

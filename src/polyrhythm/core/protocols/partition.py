@@ -74,6 +74,12 @@ class LocalParts(Protocol):
     def relaid(self, replica: Any, former: Sequence[tuple[Any, Any]]) -> Any:
         """The state of a `Replica` from those that workers of another mesh have exported, each with what it held."""
 
+    def drawn(self) -> Any:
+        """How many random numbers by place were drawn, for a checkpoint; None where there are none."""
+
+    def draw_on(self, former: Sequence[Any]) -> None:
+        """Go on from what these workers had drawn: this one, or those with the parts of another mesh."""
+
     def whole_models(self, models: Sequence[nn.Module]) -> list[nn.Module]:
         """The whole models with the weights of this replica, at its first worker; none at the others. All of its workers call it."""
 
@@ -157,6 +163,12 @@ class Undivided:
     def relaid(self, replica: Any, former: Sequence[tuple[Any, Any]]) -> Any:
         """Not called: checkpoints of whole models are taken over by each worker."""
         raise AssertionError("nothing is divided")
+
+    def drawn(self) -> Any:
+        """None: random numbers are torch's."""
+
+    def draw_on(self, former: Sequence[Any]) -> None:
+        """Torch's generator has its own state."""
 
     def whole_models(self, models: Sequence[nn.Module]) -> list[nn.Module]:
         """The models themselves."""

@@ -116,6 +116,7 @@ class WorkerState:
         return {
             "replicas": [replica.export() for replica in self.replicas],
             "held": [self.parts.held(replica) for replica in self.replicas],
+            "drawn": self.parts.drawn(),
             "counts": self.counts,
             **({"tables": {name: table.export() for name, table in self.tables.items()}} if self.tables else {}),
             "position": self.position.export(),
@@ -150,6 +151,8 @@ class WorkerState:
         before = self.before["replicas"][attached - 1]
         self.replicas[-1].options.refuse_others(before["options"], self.override)
         self._resume(self.replicas[-1], lambda state: state["replicas"][attached - 1])
+        others = self.found.former if self.found else ()
+        self.parts.draw_on([state["drawn"] for state in others or (self.before,)])
         return True
 
     def resume_table(self, name: str) -> None:

@@ -56,7 +56,7 @@ class Pipeline:
     """The stages of one rank, and the training steps that it does with the others; `Pipelined.local` makes it.
 
     `module` is the model without the submodules of other ranks: its parameters go to the optimizer, which the caller runs after each step.
-    All ranks call the same methods with the same batches. `cuts.errors()` says what boundaries change, and
+    All ranks call the same methods with the same batches, of which `begun` is the number. `cuts.errors()` says what boundaries change, and
     `cuts.kept` counts what they remember.
     """
 
@@ -69,7 +69,7 @@ class Pipeline:
         self._passes = Passes(stages, self.cuts, self._grid, axis.index, way.memory)
         self.weights = way.schedule.weights(stages, axis, way.micro_batches)
         self._late = way.schedule.delay_of(0, axis.size, way.micro_batches)
-        self._steps = self._evaluations = self._empty = 0
+        self.begun = self._evaluations = self._empty = 0
         self._batches: dict[int, Batch] = {}
         for rank in range(axis.size):
             self.mail.knows(("loss", rank), LOSS)
@@ -80,13 +80,13 @@ class Pipeline:
         It is the mean over the batch that one process computes, in float32. `ids` name the samples, for boundaries that remember them. With
         a schedule that is late, the loss is that of the batch whose gradients the first rank has now; NaN before there is one.
         """
-        batch = replace(Batch.cut("step", self._steps, inputs, targets, self.way.micro_batches, ids), draws=self.way.draws)
+        batch = replace(Batch.cut("step", self.begun, inputs, targets, self.way.micro_batches, ids), draws=self.way.draws)
         if self._late and batch.micro_batches < self.way.micro_batches:
             raise CompositionError(
                 f"A batch of {sum(batch.sizes)} samples is fewer than micro_batches={self.way.micro_batches}, which a delayed pipeline has "
                 "under way together with other batches: give each batch at least so many, or use fewer micro-batches."
             )
-        self._batches[self._steps] = batch
+        self._batches[self.begun] = batch
         return self._go_on(batch.micro_batches)
 
     @property
@@ -100,8 +100,8 @@ class Pipeline:
             yield self._go_on(self.way.micro_batches)
 
     def _go_on(self, micro_batches: int) -> Tensor:
-        step = self._steps
-        self._steps += 1
+        step = self.begun
+        self.begun += 1
         self.weights.begin(step)
         own = self._planned(step, micro_batches)
         for batch, action in own:

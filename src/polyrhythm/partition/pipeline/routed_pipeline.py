@@ -49,17 +49,18 @@ class RoutedPipeline:
         self.weights = way.schedule.weights(stages, axis, way.micro_batches)
         self._load = PassTimer(mail)
         self._numbers: list[int] = []
-        self._steps = self._evaluations = 0
+        self.begun = self._taken = self._evaluations = 0
 
     def step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """Add the gradients of the micro-batches that come to this rank, and return the loss of the batch that its replica was given.
 
         Raises CompositionError for a batch with fewer samples than there are micro-batches, WorkloadError for batches of unequal sizes.
         """
-        batch = self._batch("step", self._steps, inputs, targets)
+        batch = self._batch("step", self.begun, inputs, targets)
         self._plan_again()
-        itinerary = self._itinerary(self.plan, self._steps)
-        self._steps += 1
+        itinerary = self._itinerary(self.plan, self.begun)
+        self.begun += 1
+        self._taken += 1
         self.weights.begin(batch.number)
         with self._load.of(len(itinerary.lists.get(self._seats.own, ()))):
             loss: Tensor = self._passed(batch, itinerary, LossResults(), self._do)
@@ -103,7 +104,7 @@ class RoutedPipeline:
         if not self._numbers:
             every = seats.of_all(torch.tensor([self.way.replica], device=self.mail.device))
             self._numbers = [int(each) for each in every[seats.own[0]]]
-        if self.plan.trial and self._steps == self.plan.trial:
+        if self.plan.trial and self._taken == self.plan.trial:
             own = torch.tensor([self._load.speed], dtype=torch.float64, device=self.mail.device)
             self.plan = self.plan.measured(seats.of_all(own))
 

@@ -43,7 +43,7 @@ class PlacedDropout(nn.Module):
     def __init__(self, p: float, name: str, seed: int, place_of: Callable[[Tensor], Piece]) -> None:
         super().__init__()
         self.p, self.calls = p, 0
-        self._name, self._seed, self._place_of = name, seed, place_of
+        self.name, self._seed, self._place_of = name, seed, place_of
         self._numbers: dict[float, int] = {}
         self._rows: BatchRows | None = None
         self._again = 0
@@ -60,18 +60,18 @@ class PlacedDropout(nn.Module):
         return value * (drawn >= self.p).to(value.dtype) / max(1 - self.p, torch.finfo(value.dtype).tiny)
 
     def _whole(self, value: Tensor) -> tuple[Piece, Stream]:
-        return self._place_of(value), Stream(self._seed, self._name, self._number())
+        return self._place_of(value), Stream(self._seed, self.name, self._number())
 
     def _part(self, value: Tensor, rows: BatchRows) -> tuple[Piece, Stream]:
         """The places of some samples, which are the first dimension, alone or together with those after it."""
         each, rest = divmod(len(value), rows.end - rows.start)
         if rest:
             raise CompositionError(
-                f"{self._name} drops elements by place in an activation {list(value.shape)} of {rows.end - rows.start} samples: have its "
+                f"{self.name} drops elements by place in an activation {list(value.shape)} of {rows.end - rows.start} samples: have its "
                 "first dimension be the samples."
             )
         batch = torch.empty((each * rows.total, *value.shape[1:]), device="meta")
-        name = f"{self._name}/{self._again}" if self._again else self._name
+        name = f"{self.name}/{self._again}" if self._again else self.name
         self._again += 1
         return self._place_of(batch).rows(each * rows.start, each * rows.end), Stream(self._seed, name, rows.number)
 
