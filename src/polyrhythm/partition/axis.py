@@ -79,6 +79,12 @@ class Axis(Protocol):
     def reduce_scatter(self, value: Tensor, dim: int, sizes: Sizes) -> Tensor:
         """This rank's part along `dim` of the sum of all `value`s."""
 
+    def gather_into(self, own: Sequence[Tensor], places: Sequence[Sequence[Tensor]]) -> None:
+        """Write what every rank k has as `own` into `places[k]`, which are together as long; all of them contiguous and of one type."""
+
+    def reduce_scatter_into(self, parts: Sequence[Sequence[Tensor]], into: Sequence[Tensor], divisor: float) -> None:
+        """Write the sum of what all have as `parts` of this rank, divided by `divisor`, into `into`, which has these lengths."""
+
     def all_to_all(self, values: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Send `values[k]` to coordinate k; what each has sent to this rank, which has these `shapes`."""
 

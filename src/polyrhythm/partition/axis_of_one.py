@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from polyrhythm.partition.axis import Pending, Sizes
+from polyrhythm.partition.pieces import gather_into, reduce_scatter_into
 
 
 class AxisOfOne:
@@ -30,6 +31,12 @@ class AxisOfOne:
 
     def reduce_scatter(self, value: Tensor, dim: int, sizes: Sizes) -> Tensor:
         return value.clone()
+
+    def gather_into(self, own: Sequence[Tensor], places: Sequence[Sequence[Tensor]]) -> None:
+        gather_into(self, own, places)
+
+    def reduce_scatter_into(self, parts: Sequence[Sequence[Tensor]], into: Sequence[Tensor], divisor: float) -> None:
+        reduce_scatter_into(self, parts, into, divisor)
 
     def all_to_all(self, values: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         return [value.clone() for value in values]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.partition.axis import Arrived, Counts, Pending, Sizes
+from polyrhythm.partition.pieces import first_of, length_of
 
 
 class CountedAxis:
@@ -37,6 +38,13 @@ class CountedAxis:
         part = value.new_empty(_with(value, dim, sizes[self.index]))
         self.counts.scattered(value, part.numel())
         return part
+
+    def gather_into(self, own: Sequence[Tensor], places: Sequence[Sequence[Tensor]]) -> None:
+        self.counts.add("all_gather", length_of(own) * (self.size - 1), first_of(places))
+
+    def reduce_scatter_into(self, parts: Sequence[Sequence[Tensor]], into: Sequence[Tensor], divisor: float) -> None:
+        elements = [length_of(pieces) for pieces in parts]
+        self.counts.add("reduce_scatter", sum(elements) - elements[self.index], first_of(parts))
 
     def all_to_all(self, values: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         sent = sum(value.numel() for k, value in enumerate(values) if k != self.index)

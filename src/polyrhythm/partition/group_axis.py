@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from polyrhythm.partition.axis import Counts, Pending, Sizes, summand
+from polyrhythm.partition.pieces import gather_into, reduce_scatter_into
 
 _GATHER = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name before 2.13
 _SCATTER = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
@@ -58,6 +59,12 @@ class GroupAxis:
         part = self._scatter(summand(rows), sizes, self.group).to(value.dtype)
         self.counts.scattered(value, part.numel())
         return part.movedim(0, dim).contiguous()
+
+    def gather_into(self, own: Sequence[Tensor], places: Sequence[Sequence[Tensor]]) -> None:
+        gather_into(self, own, places)
+
+    def reduce_scatter_into(self, parts: Sequence[Sequence[Tensor]], into: Sequence[Tensor], divisor: float) -> None:
+        reduce_scatter_into(self, parts, into, divisor)
 
     def all_to_all(self, values: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         sent = sum(value.numel() for k, value in enumerate(values) if k != self.index)

@@ -20,6 +20,7 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.alike import AlikeInReplica
 from polyrhythm.partition.axis import Axis
+from polyrhythm.partition.axis_collectives import ByMessages, Natively
 from polyrhythm.partition.axis_of_one import AxisOfOne
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.deferred import Recording, build
@@ -87,7 +88,9 @@ class MeshLayout:
         name, desk = context.port.name, Desk(context, NoLedger())
         axes: dict[str, Axis] = {}
         for axis, size in self.mesh.axes:
-            axes[axis] = AxisOfOne(axis) if size == 1 else PortAxis(axis, mesh.group(name, axis), desk)
+            line = mesh.line(name, axis)
+            collectives = Natively(line) if context.native(line) else ByMessages()
+            axes[axis] = AxisOfOne(axis) if size == 1 else PortAxis(axis, mesh.group(name, axis), desk, collectives)
         place = Place(
             axes,
             mesh.seed,

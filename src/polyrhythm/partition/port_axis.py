@@ -13,17 +13,15 @@ from torch import Tensor
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Message, wire_bytes
-from polyrhythm.core.shared_memory import Operation
-from polyrhythm.partition.axis import Arrived, Counts, Pending, Sizes, summand
-from polyrhythm.process_group.messages.algorithms.own import OwnAlgorithms
+from polyrhythm.partition.axis import NARROW, Arrived, Counts, Pending, Sizes, summand
+from polyrhythm.partition.axis_collectives import MAXIMUM, SUM, AxisCollectives, ByMessages
+from polyrhythm.partition.pieces import Pieces, first_of, length_of, reduce_scatter_into
 from polyrhythm.process_group.messages.calls import IssuedCall, line_of_caller
 from polyrhythm.process_group.messages.desk import Desk
 from polyrhythm.process_group.messages.party import BytesSent, Party
-from polyrhythm.process_group.operations import Reduction
 
 T = TypeVar("T")
-_SUM, _MAXIMUM = Reduction(Operation.SUM, False), Reduction(Operation.MAXIMUM, False)
-_BY = OwnAlgorithms()
+_BY_MESSAGES = ByMessages()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +33,13 @@ class NoLedger:
 
 
 class PortAxis:
-    """The `Axis` of that `name` among the workers of `group`. Operations are issued at `desk`, and recorded with what they sent."""
+    """The `Axis` of that `name` among the workers of `group`. Operations are issued at `desk`, and recorded with what they sent.
 
-    def __init__(self, name: str, group: Group, desk: Desk) -> None:
+    Operations between all are made of `collectives`, all others of messages.
+    """
+
+    def __init__(self, name: str, group: Group, desk: Desk, collectives: AxisCollectives = _BY_MESSAGES) -> None:
+        self._by = collectives
         self.name, self.size, self.index = name, group.size, group.rank
         self.counts = Counts(self.size)
         self.calls, self.nbytes = self.counts.calls, self.counts.nbytes
@@ -47,45 +49,58 @@ class PortAxis:
     def all_reduce(self, value: Tensor) -> Tensor:
         self.counts.reduced("all_reduce", value)
         flat = summand(value).view(-1)
-        return self._do("all_reduce SUM", value, lambda party: _BY.all_reduce(party, flat, _SUM)).view(value.shape).to(value.dtype)
+        return self._do("all_reduce SUM", value, lambda party: self._by.all_reduce(party, flat, SUM)).view(value.shape).to(value.dtype)
 
     def maximum(self, value: Tensor) -> Tensor:
         self.counts.reduced("maximum", value)
         flat = value.detach().reshape(-1)
-        return self._do("all_reduce MAX", value, lambda party: _BY.all_reduce(party, flat, _MAXIMUM)).view(value.shape)
+        return self._do("all_reduce MAX", value, lambda party: self._by.all_reduce(party, flat, MAXIMUM)).view(value.shape)
 
     def all_gather(self, value: Tensor, dim: int, sizes: Sizes) -> Tensor:
         self.counts.gathered(value)
         own = value.detach().movedim(dim, 0).contiguous()
-        parts = self._do("all_gather", value.new_empty(0), lambda party: _BY.all_gather(party, own.view(-1)))
-        rows = [part.view(size, *own.shape[1:]) for part, size in zip(parts, sizes, strict=True)]
-        return torch.cat(rows).movedim(0, dim).contiguous()
+        whole = own.new_empty(sum(sizes), *own.shape[1:])
+        places = [[rows] for rows in torch.split(whole, list(sizes))]
+        self._do("all_gather", value.new_empty(0), lambda party: self._by.gather(party, [own], places))
+        return whole.movedim(0, dim).contiguous()
+
+    def gather_into(self, own: Pieces, places: Sequence[Pieces]) -> None:
+        like = first_of(places)
+        self.counts.add("all_gather", length_of(own) * (self.size - 1), like)
+        self._do("all_gather", like.new_empty(0), lambda party: self._by.gather(party, own, places))
 
     def reduce_scatter(self, value: Tensor, dim: int, sizes: Sizes) -> Tensor:
         rows = summand(value.detach().movedim(dim, 0))
-        parts = [part.reshape(-1) for part in torch.split(rows, list(sizes))]
-        own = self._do("reduce_scatter SUM", value, lambda party: _BY.reduce_scatter(party, parts, _SUM))
-        part = own.view(sizes[self.index], *rows.shape[1:]).to(value.dtype)
-        self.counts.scattered(value, part.numel())
-        return part.movedim(0, dim).contiguous()
+        parts = [[part] for part in torch.split(rows, list(sizes))]
+        own = rows.new_empty(sizes[self.index], *rows.shape[1:])
+        self._do("reduce_scatter SUM", value, lambda party: self._by.reduce_scatter(party, parts, [own], 1.0))
+        self.counts.scattered(value, own.numel())
+        return own.to(value.dtype).movedim(0, dim).contiguous()
+
+    def reduce_scatter_into(self, parts: Sequence[Pieces], into: Pieces, divisor: float) -> None:
+        like, elements = first_of(parts), [length_of(pieces) for pieces in parts]
+        if like.dtype in NARROW:
+            return reduce_scatter_into(self, parts, into, divisor)
+        self.counts.add("reduce_scatter", sum(elements) - elements[self.index], like)
+        whole = torch.empty(sum(elements), dtype=like.dtype, device="meta")
+        return self._do("reduce_scatter SUM", whole, lambda party: self._by.reduce_scatter(party, parts, into, divisor))
 
     def all_to_all(self, values: Sequence[Tensor], shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         sent = sum(value.numel() for k, value in enumerate(values) if k != self.index)
         self.counts.add("all_to_all", sent, values[0])
         parts = [value.detach().reshape(-1) for value in values]
-        found = self._do("all_to_all", values[0].new_empty(0), lambda party: _BY.all_to_all(party, parts))
+        found = self._do("all_to_all", values[0].new_empty(0), lambda party: self._by.all_to_all(party, parts))
         return [part.view(tuple(shape)) for part, shape in zip(found, shapes, strict=True)]
 
     def broadcast(self, value: Tensor, source: int) -> Tensor:
         self.counts.add("broadcast", value.numel() * (self.size - 1) / self.size, value)
         flat = value.detach().reshape(-1)
-        [found] = self._do(f"broadcast from {source}", value, lambda party: _BY.broadcast(party, [flat], source))
-        return found.view(value.shape)
+        return self._do(f"broadcast from {source}", value, lambda party: self._by.broadcast(party, flat, source)).view(value.shape)
 
     def reduce(self, value: Tensor, target: int) -> Tensor:
         self.counts.add("reduce", value.numel() * (self.size - 1) / self.size, value)
         flat = summand(value).view(-1)
-        total = self._do(f"reduce SUM to {target}", value, lambda party: _BY.reduce(party, flat, _SUM, target))
+        total = self._do(f"reduce SUM to {target}", value, lambda party: self._by.reduce(party, flat, target))
         return torch.zeros_like(value) if total is None else total.view(value.shape).to(value.dtype)
 
     def shift(self, value: Tensor, by: int, shape: Sequence[int]) -> Tensor:

@@ -208,6 +208,10 @@ class GroupContext:
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         self._own.begin(coroutine, done)
 
+    def native(self, group: Group) -> bool:
+        """Always False: the process group has collectives of its own."""
+        return False
+
     def agree(self, facts: Facts, remedy: str) -> None:
         self._rounds.agree(self.port.name, facts, remedy)
 

@@ -6,7 +6,7 @@ resumes with the result. They are slotted and not frozen because the simulator m
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
@@ -130,6 +130,22 @@ class Schedule(Protocol):
         """
 
 
+class NativeCollectives(Protocol):
+    """A runtime's native collectives of one group, of tensors in contiguous pieces. All members call the same ones in the same order.
+
+    `parts[k]` and `places[k]` are those of rank k; each may have another length, and 0. Raises ConnectionAbortedError if one cannot come.
+    """
+
+    def gather(self, own: Sequence[Tensor], places: Sequence[Sequence[Tensor]]) -> None:
+        """Write what every rank k has as `own` into `places[k]`."""
+
+    def reduce_scatter(self, parts: Sequence[Sequence[Tensor]], into: Sequence[Tensor], divisor: float = 1.0) -> None:
+        """Write the sum over all ranks of what they have as `parts` of this one, divided by `divisor`, into `into`, which lies elsewhere.
+
+        Ranks are added up in order, beginning with the next one: as around a ring.
+        """
+
+
 class NativeReducer(Protocol):
     """A runtime's native sums over workers."""
 
@@ -138,6 +154,9 @@ class NativeReducer(Protocol):
 
     def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
         """True when the parts hold their sum; None where the sum must be made by `reduce`."""
+
+    def collective(self, effect: NativeCollective) -> bool | None:
+        """True when the collective of `effect` is made, False where members disagree about what it is; None where there is none."""
 
 
 @dataclass(slots=True)
@@ -180,7 +199,26 @@ class NativeReduceInPlace(Effect[bool | None]):
         return reducer.reduce_in_place(self)
 
 
-NativeReduction = NativeReduce | NativeReduceInPlace
+@dataclass(slots=True)
+class NativeCollective(Effect[bool | None]):
+    """Have `make` call one of the native collectives of `group`; False where members have called different ones, which ends them all.
+
+    It is awaited only where `WorkerContext.native` is true. `traffic` has the bytes and the messages that it saves, which are counted.
+    """
+
+    make: Callable[[NativeCollectives], None]
+    topic: str
+    group: Group
+    traffic: tuple[int, int]
+    after: tuple[Latch, ...] = ()
+
+    def apply(self, reducer: NativeReducer) -> bool | None:
+        """Whether it is done."""
+        return reducer.collective(self)
+
+
+NativeSum = NativeReduce | NativeReduceInPlace
+NativeReduction = NativeSum | NativeCollective
 
 
 class ClosedExchange(Protocol):

@@ -16,7 +16,7 @@ from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.crew_side import CrewSide
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Recorder
-from polyrhythm.core.kernel.group import servers, workers
+from polyrhythm.core.kernel.group import Group, servers, workers
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.names import FIRST
@@ -92,6 +92,9 @@ class WorkerContext(Protocol):
         pass that has been computed, from 0 to 1, for a runtime whose steps are measured as a whole.
         """
 
+    def native(self, group: Group) -> bool:
+        """True if there are native collectives of `group` (`Port.collective`), which is one of `Job.collective`; equal at all members."""
+
     def agree(self, facts: Facts, remedy: str) -> None:
         """Compare `facts` with those of all other workers; where they differ, every worker raises the same CompositionError.
 
@@ -161,7 +164,8 @@ class Job:
     None where the runtime decides. `began` is what the run's clock shows when it begins: where one is resumed, the seconds that it had
     taken before. With a `timeline`, messages and the phases of exchanges are recorded too. `grace` is how many seconds the run may take to
     write a last checkpoint when it is asked to stop; 0 where it can write none. `crew` is how many workers it may have later: by default as
-    many. `carriers` is how the simulator carries programs, by default in its own way.
+    many. `carriers` is how the simulator carries programs, by default in its own way. `collective` are groups too, which a runtime may
+    give native collectives.
     Raises CompositionError for groups of equal names, or with members that are not in the run.
     """
 
@@ -178,15 +182,17 @@ class Job:
     grace: float = 0.0
     crew: Crew = FIXED
     carriers: Any = None
+    collective: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def __post_init__(self) -> None:
         if self.crew.fixed:
             object.__setattr__(self, "crew", self.crew.within(self.workers, self.workers))
-        names = [name for name, _ in self.groups]
+        groups = (*self.groups, *self.collective)
+        names = [name for name, _ in groups]
         if "" in names or len(set(names)) < len(names):
             raise CompositionError(f"The groups have the names {names}: give each a different name; the empty name is that of all workers.")
         actors = {*workers(self.workers), *servers(self.servers)}
-        for name, members in self.groups:
+        for name, members in groups:
             if len(set(members)) < len(members) or not members or not actors.issuperset(members):
                 raise CompositionError(
                     f"The group {name!r} has the members {list(members)}: give at least one, each once, and only actors of this run, "
@@ -213,9 +219,16 @@ class Job:
     @property
     def summing(self) -> dict[str, tuple[str, ...]]:
         """The members of each group of two or more workers, by its name; all workers are the group ""."""
-        everyone = workers(self.workers)
-        found = {"": everyone, **dict(self.groups)}
-        return {name: members for name, members in found.items() if len(members) > 1 and set(everyone).issuperset(members)}
+        return self._several({"": workers(self.workers), **dict(self.groups)})
+
+    @property
+    def gathering(self) -> dict[str, tuple[str, ...]]:
+        """The members of each group of two or more workers that has collectives, by its name."""
+        return self._several(dict(self.collective))
+
+    def _several(self, groups: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        everyone = set(workers(self.workers))
+        return {name: members for name, members in groups.items() if len(members) > 1 and everyone.issuperset(members)}
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ A strategy's plan has one; its consumers ask it for the group that they mean.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -151,6 +151,17 @@ class WorkerMesh:
     def groups(self, *axes: str) -> tuple[Group, ...]:
         """The groups over these axes, each as its first member sees it: every worker is in one of them."""
         return tuple(group for member in self.members if (group := self.group(member, *axes)).is_first)
+
+    def line(self, member: str, axis: str) -> Group:
+        """The group along one axis for collectives of the parts of a model, by a name that no group of exchanges has."""
+        found = self.group(member, axis)
+        return replace(found, name=f"{axis} of {found.name or 'all'}")
+
+    @property
+    def lines(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Those of all axes with several coordinates: their names and members; none where no axis has the parts of a model."""
+        axes = [name for name, size in self.axes if size > 1] if self.cut else []
+        return tuple({group.name: group.members for axis in axes for group in (self.line(m, axis) for m in self.members)}.items())
 
     def world(self, member: str) -> Group:
         """All workers of the run: those that barriers, agreements and checkpoints wait for."""

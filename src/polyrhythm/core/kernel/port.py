@@ -19,6 +19,8 @@ from polyrhythm.core.kernel.effects import (
     Effect,
     Enter,
     Flush,
+    NativeCollective,
+    NativeCollectives,
     NativeExchange,
     NativeReduce,
     NativeReduceInPlace,
@@ -166,6 +168,10 @@ class Port:
     def reduce_in_place(self, parts: Sequence[Tensor], divisor: float, topic: str, group: Group, schedule: Schedule) -> NativeReduceInPlace:
         """Replace `parts` by their sum over `group`, divided by `divisor`; None where the caller must use `reduce` instead."""
         return NativeReduceInPlace(parts, divisor, self._scope + topic, group, schedule)
+
+    def collective(self, make: Callable[[NativeCollectives], None], topic: str, group: Group, traffic: tuple[int, int]) -> NativeCollective:
+        """A native collective of `group` in the place of messages of these bytes and that number."""
+        return NativeCollective(make, self._scope + topic, group, traffic)
 
     def exchange(self, value: Any, topic: str, group: Group, form: ClosedExchange) -> NativeExchange:
         """This member's result of `form`, or None where the runtime leaves that to messages."""

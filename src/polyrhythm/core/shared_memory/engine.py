@@ -20,6 +20,10 @@ OTHER = 31
 """The code of all types that are not in DTYPES."""
 
 
+class Disagreement(ConnectionAbortedError):
+    """Ranks have called different collectives, or ones of different sizes or types."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReduceSpec:
     """The settings of a sum: `operation` by its number in `group.Operation`, the divisor, and whether parts begin with their own rank.

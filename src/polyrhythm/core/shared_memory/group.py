@@ -14,7 +14,7 @@ from torch import Tensor
 
 from polyrhythm.core.shared_memory.engine import ADDS, Attachment, Reducer, ReduceSpec
 from polyrhythm.core.shared_memory.portable import OPERATIONS, Portable
-from polyrhythm.core.shared_memory.segment import CHUNK, LINE, SharedSegment
+from polyrhythm.core.shared_memory.segment import CHUNK, SharedSegment
 
 try:
     from polyrhythm.core.shared_memory.native import Native
@@ -24,7 +24,7 @@ except ModuleNotFoundError as missing:
     Native = Portable  # type: ignore[misc, assignment]  # no C compiler was at hand at the installation
 
 _NBYTES = attrgetter("nbytes")
-_SPINS = 2000
+SPINS = 2000
 """About 20 microseconds: less than it takes to sleep and be woken."""
 
 
@@ -56,8 +56,8 @@ class MemoryGroup:
     def __init__(self, segment: SharedSegment, rank: int, engine: type[Native] | type[Portable] = Native) -> None:
         self.rank = rank
         self.ranks = segment.ranks
-        spins = _SPINS if segment.ranks <= len(os.sched_getaffinity(0)) else 0
-        self._counts = segment.base[: LINE * segment.ranks].view(torch.int32)[:: LINE // 4]
+        spins = SPINS if segment.ranks <= len(os.sched_getaffinity(0)) else 0
+        self._counts = segment.counts
         self._engine: Reducer = engine(Attachment(segment, rank, spins))
 
     def reduce(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
 
-from polyrhythm.core.shared_memory.engine import CODES, ONE_ROUND, OTHER, Attachment, ReduceSpec
+from polyrhythm.core.shared_memory.engine import CODES, ONE_ROUND, OTHER, Attachment, Disagreement, ReduceSpec
 from polyrhythm.core.shared_memory.segment import BUFFERS, LINE
 
-_REDUCE, _REDUCE_SCATTER, _GATHER, _EXCHANGE, _BROADCAST, _BARRIER = range(6)
+_REDUCE, _REDUCE_SCATTER, _GATHER, _EXCHANGE, _BROADCAST, _BARRIER, _GATHER_PIECES, _SCATTER_PIECES = range(8)
 _SIGNS = 32
 
 _NAP_SECONDS = 50e-6
@@ -156,6 +156,43 @@ class Portable:
             self._step += 1
 
     @_at_once
+    def gather_pieces(self, own: Sequence[Tensor], places: Sequence[Sequence[Tensor]]) -> None:
+        sizes, first = [sum(map(_nbytes, pieces)) for pieces in places], next(piece for pieces in places for piece in pieces)
+        given, found = _bytes_of(own), [torch.empty(size, dtype=torch.uint8) for size in sizes]
+        self._begin(_GATHER_PIECES, first.dtype, 0, sum(sizes))
+        for start in range(0, max(sizes), self._attachment.chunk):
+            self._write(self._rank, given[start : start + self._attachment.chunk])
+            self._count_and_await(1)
+            for rank, whole in enumerate(found):
+                piece = whole[start : start + self._attachment.chunk]
+                piece.copy_(self._read(rank, piece))
+            self._step += 1
+        for pieces, whole in zip(places, found, strict=True):
+            _fill(pieces, whole)
+
+    @_at_once
+    def scatter_pieces(self, parts: Sequence[Sequence[Tensor]], into: Sequence[Tensor], how: ReduceSpec) -> None:
+        given, first = [_bytes_of(pieces) for pieces in parts], next(piece for pieces in parts for piece in pieces)
+        found = torch.empty_like(given[self._rank])
+        self._begin(_SCATTER_PIECES, first.dtype, _detail(how), sum(map(Tensor.numel, given)))
+        most = self._attachment.chunk // self._ranks // 64 * 64
+        for start in range(0, max(map(Tensor.numel, given)), most):
+            for rank, whole in enumerate(given):
+                piece = whole[start : start + most]
+                if rank != self._rank:
+                    self._slot(self._rank, rank, most, piece).copy_(piece)
+            self._count_and_await(1)
+            own = given[self._rank][start : start + most]
+            order = [(self._rank + 1 + turn) % self._ranks for turn in range(self._ranks)]
+            ranks = [own if rank == self._rank else self._slot(rank, self._rank, most, own) for rank in order]
+            total, *others = [piece.view(first.dtype) for piece in ranks]
+            for other in others:
+                total = OPERATIONS[how.operation](total, other)
+            found[start : start + most] = _divided(total, how).view(torch.uint8)
+            self._step += 1
+        _fill(into, found)
+
+    @_at_once
     def barrier(self) -> None:
         self._begin(_BARRIER, torch.float32, 0, 0)
         self._count_and_await(1)
@@ -211,7 +248,7 @@ class Portable:
         slot = self._step % BUFFERS
         if self._signs[rank, slot] != self._signs[self._rank, slot]:
             self._broken = True
-            raise ConnectionAbortedError(
+            raise Disagreement(
                 f"ranks disagree: rank {rank} of the group began another collective than rank {self._rank}, or one of another size or "
                 "type; all must call the same ones in the same order"
             )
@@ -235,6 +272,15 @@ def _detail(how: ReduceSpec) -> int:
 
 def _nbytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
+
+
+def _bytes_of(pieces: Sequence[Tensor]) -> Tensor:
+    return torch.cat([torch.empty(0, dtype=torch.uint8), *(piece.detach().reshape(-1).view(torch.uint8) for piece in pieces)])
+
+
+def _fill(pieces: Sequence[Tensor], whole: Tensor) -> None:
+    for piece, part in zip(pieces, torch.split(whole, list(map(_nbytes, pieces))), strict=True):
+        piece.detach().view(-1).view(torch.uint8).copy_(part)
 
 
 def _divided(total: Tensor, how: ReduceSpec) -> Tensor:

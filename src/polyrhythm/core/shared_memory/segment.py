@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from polyrhythm.core.shared_memory.memory import SharedBytes
@@ -42,6 +43,11 @@ class SharedSegment:
     def base(self) -> Tensor:
         """The lines and buffers."""
         return self.memory.content
+
+    @property
+    def counts(self) -> Tensor:
+        """How far each rank is (ranks,)."""
+        return self.base[: LINE * self.ranks].view(torch.int32)[:: LINE // 4]
 
     def close(self) -> None:
         """Let no other process map it; the memory exists as long as one has it mapped."""

@@ -13,6 +13,7 @@ from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.crew_side import CrewSide, FixedCrew
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
@@ -164,6 +165,10 @@ class Program:
 
     def counted(self, compute: Callable[[], T]) -> T:
         return self._count.counted(compute)
+
+    def native(self, group: Group) -> bool:
+        """Always False: messages take the time that they would take."""
+        return False
 
     def agree(self, facts: Facts, remedy: str) -> None:
         self.rounds.agree(self.actor.name, facts, remedy)

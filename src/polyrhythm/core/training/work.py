@@ -158,6 +158,7 @@ def make_job(
         checkpoints.grace,
         crew,
         InThreads() if plan.mesh.cut else None,
+        plan.mesh.lines,
     )
 
 

@@ -64,10 +64,10 @@ class _Kept:
     def take(self) -> list[Tensor]:
         versions = [version(shard) for shard in self.unit.shards]
         if versions != self._versions:
-            found = self.unit.gather()
-            for whole, new in zip(self._wholes, found, strict=bool(self._wholes)):
-                whole.data.copy_(new)
-            self._wholes = self._wholes or found
+            if self._wholes:
+                self.unit.gather([whole.data for whole in self._wholes])
+            else:
+                self._wholes = self.unit.gather()
             self._versions = versions
         return self._wholes
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from polyrhythm.core.tensors import NO_GRADIENT, without_gradient
 from polyrhythm.partition.axis import Axis
-from polyrhythm.partition.zero.sharded import ShardedParameter, joined, parts, put_together, sizes
+from polyrhythm.partition.zero.sharded import ShardedParameter, by_rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Unit:
         self.before_reading: Callable[[], None] = lambda: None
         """Called before the shards are read."""
 
-    def gather(self) -> list[Tensor]:
-        """The whole parameters."""
+    def gather(self, into: Sequence[Tensor] = ()) -> list[Tensor]:
+        """The whole parameters, in new tensors or in these."""
         self.before_reading()
-        own = torch.cat([shard.detach().reshape(-1) for shard in self.shards])
-        ranks = self.axis.size
-        return put_together(self.parameters, self.axis.all_gather(own, 0, sizes(self.parameters, ranks)), ranks)
+        wholes = list(into) or [each.shard.new_empty(each.shape) for each in self.parameters]
+        self.axis.gather_into([shard.detach().contiguous() for shard in self.shards], by_rank(self.parameters, wholes))
+        return wholes
 
     def reduce(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
         """This rank's rows of the means of all ranks' gradients; None where no rank has one."""
@@ -46,8 +46,9 @@ class Unit:
             torch.full(each.shape, NO_GRADIENT, dtype=like.dtype, device=like.device) if gradient is None else gradient
             for each, gradient in zip(self.parameters, gradients, strict=True)
         ]
-        total = self.axis.reduce_scatter(joined(self.parameters, filled, ranks), 0, sizes(self.parameters, ranks))
-        own = parts(self.parameters, total / ranks, self.axis.index)
+        parts = by_rank(self.parameters, [gradient.detach().contiguous() for gradient in filled])
+        own = [torch.empty_like(part) for part in parts[self.axis.index]]
+        self.axis.reduce_scatter_into(parts, own, ranks)
         absent = without_gradient([part.reshape(-1) for part in own])
         return [None if gone or not shard.requires_grad else part for part, gone, shard in zip(own, absent, self.shards, strict=True)]
 

@@ -17,6 +17,7 @@ from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.crew_side import CrewSide, FixedCrew
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import AnyEvent
+from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.location import Location
 from polyrhythm.core.kernel.message import Message
@@ -86,6 +87,10 @@ class RemoteContext:
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         self._kernel.ask("begin", self._kernel.carry(coroutine), done)
+
+    def native(self, group: Group) -> bool:
+        """Always False: messages take the time that they would take."""
+        return False
 
     def agree(self, facts: Facts, remedy: str) -> None:
         RemoteRounds(self._kernel, "").agree(self.port.name, facts, remedy)

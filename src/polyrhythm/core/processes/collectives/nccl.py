@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from polyrhythm.core.kernel.effects import NativeReduce, NativeReduceInPlace, Rounding
+from polyrhythm.core.kernel.effects import NativeCollective, NativeReduce, NativeReduceInPlace, Rounding
 from polyrhythm.core.processes.collectives.traffic import CountTraffic, TrafficCounter
 
 
@@ -73,6 +73,10 @@ class Nccl:
 
     def reduce_in_place(self, effect: NativeReduceInPlace) -> bool | None:
         """Always None: the caller then uses `reduce`."""
+        return None
+
+    def collective(self, effect: NativeCollective) -> bool | None:
+        """Always None: these are sums of exchanges."""
         return None
 
     def peer_gone(self, name: str, how: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from polyrhythm.core.kernel.effects import NativeReduce, NativeReduceInPlace, NativeReduction, Schedule
+from polyrhythm.core.kernel.effects import NativeCollective, NativeReduce, NativeReduceInPlace, NativeSum, Schedule
 from polyrhythm.core.processes.collectives.traffic import CountTraffic, TrafficCounter
 from polyrhythm.core.shared_memory import MemoryGroup
 
@@ -59,6 +59,10 @@ class SharedMemoryReducer:
                 part.copy_(own)
         return True
 
+    def collective(self, effect: NativeCollective) -> bool | None:
+        """Always None: these are sums of exchanges."""
+        return None
+
     def peer_gone(self, name: str, how: str) -> None:
         """Wait for the actor `name` no longer, if it is a member; what it had given before still counts."""
         if name in self._members:
@@ -84,7 +88,7 @@ class SharedMemoryReducer:
         """The error with the names of those who are gone."""
         return ConnectionAbortedError("; ".join(self._gone) or str(problem))
 
-    def _rotated(self, effect: NativeReduction, nbytes: int) -> bool | None:
+    def _rotated(self, effect: NativeSum, nbytes: int) -> bool | None:
         """True if each part of a sum begins with its own rank, False if all begin with rank 0; None if the sum is left to messages."""
         if effect.group.members != self._members:
             return None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from polyrhythm.core.kernel.effects import NativeReduction, Schedule
+from polyrhythm.core.kernel.effects import NativeSum, Schedule
 
 CountTraffic = Callable[[int, int], None]
 """Takes bytes and messages."""
@@ -19,7 +19,7 @@ class TrafficCounter:
         self._add = add
         self._shares: dict[tuple[Schedule, torch.Size, torch.dtype, int, int], tuple[int, int]] = {}
 
-    def count(self, effect: NativeReduction, shape: torch.Size, dtype: torch.dtype) -> None:
+    def count(self, effect: NativeSum, shape: torch.Size, dtype: torch.dtype) -> None:
         """Add one sum, of a tensor like this; where the workers' parts cannot be equal, the first have one byte or message more."""
         key = (effect.schedule, shape, dtype, effect.group.size, len(effect.topic))
         if key not in self._shares:

@@ -13,12 +13,13 @@ from polyrhythm.core.kernel.job import Job
 from polyrhythm.core.kernel.names import FIRST, rank_of, server, worker
 from polyrhythm.core.kernel.stopping import notify
 from polyrhythm.core.processes.collectives.nccl import Communicators, Nccl
+from polyrhythm.core.processes.collectives.piecewise import PiecewiseCollectives
 from polyrhythm.core.processes.collectives.reducer import GroupReducer
 from polyrhythm.core.processes.collectives.shared_memory import SharedMemoryReducer
 from polyrhythm.core.processes.collectives.traffic import CountTraffic
 from polyrhythm.core.processes.rendezvous.rendezvous import WORKERS, Rendezvous
 from polyrhythm.core.processes.transport.wire import VERSION
-from polyrhythm.core.shared_memory import MemoryGroup, SharedSegment, can_share
+from polyrhythm.core.shared_memory import MemoryGroup, PieceGroup, SharedSegment, can_share
 from polyrhythm.errors import RunError
 
 
@@ -81,6 +82,11 @@ def collectives(rendezvous: Rendezvous, job: Job, hosts: Mapping[str, str], devi
             memory = _share_memory(rendezvous, group, members, name)
             if memory is not None:
                 found[group] = SharedMemoryReducer(MemoryGroup(memory, members.index(name)), members, add)
+    for group, members in job.gathering.items():
+        if name in members and len({hosts[member] for member in members}) == 1:
+            memory = _share_memory(rendezvous, group, members, name)
+            if memory is not None:
+                found[group] = PiecewiseCollectives(PieceGroup(memory, members.index(name)), members, add)
     return found
 
 

@@ -12,6 +12,7 @@ from polyrhythm.core.kernel.comparison import Comparison
 from polyrhythm.core.kernel.crew_side import CrewSide, FixedCrew
 from polyrhythm.core.kernel.effects import Effect
 from polyrhythm.core.kernel.events import Computed, Recorder, Waited
+from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.processes.runtime.node import Node
@@ -86,6 +87,10 @@ class NodeContext:
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         """Run `coroutine` in the background; the next `perform` comes after it, and raises its error."""
         self._node.begin(coroutine)
+
+    def native(self, group: Group) -> bool:
+        """True where the members share memory."""
+        return group.name in self._node.reducers
 
     def agree(self, facts: Facts, remedy: str) -> None:
         """Wait until the facts of all workers have come. Raises CompositionError where they differ."""

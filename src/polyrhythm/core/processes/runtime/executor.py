@@ -11,6 +11,7 @@ from polyrhythm.core.kernel.effects import (
     Effect,
     Enter,
     Flush,
+    NativeCollective,
     NativeExchange,
     NativeReduce,
     NativeReduceInPlace,
@@ -239,7 +240,7 @@ class ActorExecutor:
                 task.latches = (effect.latch,)
                 effect.latch.when_open(lambda: self._resume(task))
                 return True, None
-            case NativeReduce() | NativeReduceInPlace():
+            case NativeReduce() | NativeReduceInPlace() | NativeCollective():
                 task.latches = effect.after
                 task.adds = self._reduce(effect, lambda value, error: self._resume(task, value, error))
                 return task.adds, None

@@ -52,6 +52,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     """Seconds of waiting that an actor reports at once."""
     groups: list[SharingGroup] = []
     """The groups of workers whose sums have a way of their own."""
+    gathering: list[SharingGroup] = []
+    """Those that have collectives of their own."""
     store_port: int = 0
     """The port, at loopback, of the store for NCCL's communicators, for workers with CUDA devices."""
     ip: str = ""

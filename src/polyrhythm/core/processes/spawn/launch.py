@@ -103,6 +103,7 @@ class Processes:
         with ExitStack() as stack:
             by_messages |= not job.crew.fixed and set(devices.values()) != {"cpu"}  # a sum through NCCL cannot be interrupted
             groups = [_share(name, members, stack, by_messages) for name, members in job.summing.items()]
+            gathering = [_share(name, members, stack, by_messages) for name, members in job.gathering.items()]
             counts = _count(job.crew, stack)
             spec = JobSpec(
                 *job_spec.surroundings(),
@@ -112,6 +113,7 @@ class Processes:
                 self.threads,
                 self._patience.thresholds,
                 groups,
+                gathering,
                 _keep_store(devices, secret, stack),
                 faults=pack(faults),
                 fault_seed=self.seed,
@@ -135,7 +137,7 @@ class Processes:
     ) -> Ending:
         with fork_client.borrow() as client:  # first, so that it imports while the job is packed
             packed = job_spec.pack(spec, (job.program, job.service))
-            crew, [place], shares = job.crew, self.locations(1), any(group.memory for group in spec.groups)
+            crew, [place], shares = job.crew, self.locations(1), any(group.memory for group in (*spec.groups, *spec.gathering))
             policy = replace_stopped if crew.replaces else wait
             run = LaunchedRun(job, record, self.startup, self._patience, policy, faults, place, shares, counts)
             return run.execute(client, devices, packed, self.preload)

@@ -27,7 +27,9 @@ class OwnAlgorithms:
 
     at_once: ClassVar = 1
     costs: ClassVar[Costs] = {
-        "all_reduce": Cost(lambda p, m: 1 if _at_once(p, m) else 2 * (p - 1), lambda p, m: (p if _at_once(p, m) else 2) * (p - 1) * m),
+        "all_reduce": Cost(
+            lambda p, m: 1 if exchanges_all(p, m) else 2 * (p - 1), lambda p, m: (p if exchanges_all(p, m) else 2) * (p - 1) * m
+        ),
         "reduce_scatter": Cost(lambda p, m: p - 1, lambda p, m: (p - 1) * m),
         "all_gather": Cost(lambda p, m: p - 1, lambda p, m: p * (p - 1) * m),
         "broadcast": Cost(lambda p, m: depth(p), lambda p, m: (p - 1) * m),
@@ -44,7 +46,7 @@ class OwnAlgorithms:
 
     async def all_reduce(self, party: Party, flat: Tensor, how: Reduction) -> Tensor:
         """The reduction of everyone's `flat` (numel,)."""
-        if _at_once(party.size, flat.numel() * flat.element_size()):
+        if exchanges_all(party.size, flat.numel() * flat.element_size()):
             everyones = await _exchange_all(party, flat, "all")
             return how.finish(_fold(everyones, how), party.size)
         return await self.around(party, flat, how)
@@ -185,7 +187,7 @@ def _gathered(values: Sequence[RingInput]) -> list[list[Tensor]]:
 _GATHERED = RingForm(_gathered, lambda values: [_gather_course(values, [each.parts[0] for each in values])], _free)
 
 
-def _at_once(ranks: int, nbytes: int) -> bool:
+def exchanges_all(ranks: int, nbytes: int) -> bool:
     """True where all send the whole to all."""
     return nbytes <= _FEW_BYTES or ranks == 2
 
