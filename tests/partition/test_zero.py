@@ -179,3 +179,44 @@ def test_other_stages_and_recurrent_layers_are_refused() -> None:
         Zero(4)
     with pytest.raises(CompositionError, match="recurrent layer"):
         on_ranks(lambda place, rank: Zero(3).shard(nn.Sequential(nn.LSTM(3, 3)), place.axis("dp")), dp=2)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_penalty_on_weights_outside_of_their_modules_is_that_of_replicas_or_refused(stage: int) -> None:
+    def train(worker: pr.Worker) -> None:
+        torch.manual_seed(0)
+        model = perceptron()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        x = torch.randn(16, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        for batch in worker.batches(x, batch_size=4):
+            optimizer.zero_grad()
+            penalty = sum((each.square().sum() for each in model.parameters()), torch.zeros(()))
+            (model(batch).square().mean() + penalty).backward()
+            optimizer.step()
+
+    if stage == 1:
+        with pytest.raises(WorkloadError, match="outside of its module's forward pass"):
+            pr.run(train, mesh=pr.Mesh(dp=2), strategy={"dp": Zero(stage)}, on=pr.Simulator())
+        return
+    run = pr.run(train, mesh=pr.Mesh(dp=2), strategy={"dp": Zero(stage)}, on=pr.Simulator())
+    for name, value in pr.run(train, workers=2, on=pr.Simulator()).weights.items():
+        close(run.weights[name], value)
+
+
+@pytest.mark.parametrize("clear", ["never", "to zero", "to none"])
+@pytest.mark.parametrize("stage", STAGES)
+def test_gradients_that_are_not_cleared_add_up(stage: int, clear: str) -> None:
+    def train(worker: pr.Worker) -> None:
+        torch.manual_seed(0)
+        model = perceptron()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        x = torch.randn(32, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        for batch in worker.batches(x, batch_size=4):
+            if clear != "never":
+                optimizer.zero_grad(set_to_none=clear == "to none")
+            model(batch).square().mean().backward()
+            optimizer.step()
+
+    run = pr.run(train, mesh=pr.Mesh(dp=2), strategy={"dp": Zero(stage)}, on=pr.Simulator())
+    for name, value in pr.run(train, workers=2, on=pr.Simulator()).weights.items():
+        close(run.weights[name], value)

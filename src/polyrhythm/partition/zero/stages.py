@@ -20,6 +20,10 @@ from polyrhythm.errors import WorkloadError
 from polyrhythm.partition.zero.unit import Unit
 
 
+_AHEAD = "_polyrhythm_complete_in_the_step"
+"""The mark of a gradient that stands where the step will have one."""
+
+
 class ShardedUnit(Protocol):
     """A unit in one of the stages."""
 
@@ -85,6 +89,10 @@ class ShardedOptimizer:
     def __init__(self, unit: Unit) -> None:
         self.unit, self._kept = unit, _Kept(unit)
         self._noted: list[tuple[Tensor, int]] = []
+        self._before: dict[int, Tensor] = {}
+        for shard in unit.shards:
+            if shard.requires_grad:
+                shard.register_hook(_refuse_reading)  # type: ignore[no-untyped-call]
 
     @property
     def wholes(self) -> Sequence[Tensor]:
@@ -107,6 +115,9 @@ class ShardedOptimizer:
                 if shard.requires_grad:
                     if shard.grad is None:
                         shard.grad = torch.full_like(shard, torch.nan)
+                    elif not getattr(shard.grad, _AHEAD, False):  # of steps before, which nobody has cleared
+                        self._before[id(shard)] = shard.grad.clone()
+                    setattr(shard.grad, _AHEAD, True)
                     self._noted.append((shard.grad, version(shard.grad)))
 
     def complete(self) -> None:
@@ -120,13 +131,20 @@ class ShardedOptimizer:
         self._noted = []
         wholes = self._kept.take()
         for shard, gradient in zip(self.unit.shards, self.unit.reduce([whole.grad for whole in wholes]), strict=True):
-            if shard.grad is None or id(shard.grad) in noted:
-                shard.grad = gradient
-            elif gradient is not None:  # another unit has the parameter too
-                shard.grad += gradient
+            before = shard.grad  # of another unit that has the parameter too
+            if before is None or id(before) in noted:
+                before = self._before.pop(id(shard), None)
+            shard.grad = before if gradient is None else gradient if before is None else before + gradient
         for whole in wholes:
             whole.grad = None
         self._kept.stepped()
+
+
+def _refuse_reading(gradient: Tensor) -> None:
+    raise WorkloadError(
+        "A loss has a weight that was read outside of its module's forward pass, where a worker has some of its rows only: use it inside, "
+        "leave a penalty to the optimizer's weight_decay, or take Zero(2), which adds up penalties of single elements."
+    )
 
 
 class ShardedGradients:
