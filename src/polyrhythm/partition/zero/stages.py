@@ -19,7 +19,6 @@ from polyrhythm.core.torch_private.one_process import version
 from polyrhythm.errors import WorkloadError
 from polyrhythm.partition.zero.unit import Unit
 
-
 _AHEAD = "_polyrhythm_complete_in_the_step"
 """The mark of a gradient that stands where the step will have one."""
 
