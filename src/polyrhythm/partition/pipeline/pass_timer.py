@@ -1,4 +1,4 @@
-"""How fast a seat works: the passes that it has done in the time in which it has not waited for others."""
+"""How fast a seat works: the passes of its last step in the time in which it has not waited for others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from polyrhythm.partition.pipeline.mail import Mail
 
 
 class PassTimer:
-    """The passes of the seat with this `mail`, and the seconds that they took."""
+    """The passes of the seat with this `mail` in a step, and the seconds that they took; the first step of a program is slower than others."""
 
     def __init__(self, mail: Mail) -> None:
         self._mail = mail
@@ -18,11 +18,11 @@ class PassTimer:
 
     @contextmanager
     def of(self, passes: int) -> Iterator[None]:
-        """Count so many passes, which are done meanwhile."""
+        """Time so many passes, which are done meanwhile."""
         since, waited = self._mail.now(), self._mail.waited
         yield
-        self._passes += passes
-        self._seconds += self._mail.now() - since - (self._mail.waited - waited)
+        self._passes = passes
+        self._seconds = self._mail.now() - since - (self._mail.waited - waited)
 
     @property
     def speed(self) -> float:

@@ -113,7 +113,7 @@ class BySpeed:
 
 @dataclass(frozen=True, slots=True)
 class ByMeasuredSpeed:
-    """Each replica its own for `trial` steps, in which passes are timed, and from then on `BySpeed`: all ranks know all speeds."""
+    """Each replica its own for `trial` steps, of which the last is timed, and from then on `BySpeed`: all ranks know all speeds."""
 
     trial: int = 2
 
