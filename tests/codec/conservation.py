@@ -26,6 +26,7 @@ from polyrhythm.codec import (
     LowRank,
     MomentumCorrection,
     PerTensor,
+    QuantizedLowRank,
     RandomSkip,
     RateScaled,
     SharedK,
@@ -124,6 +125,16 @@ def a_projection_is_sent(codec: LowRank, step: Step) -> None:
     """What is lost is orthogonal to what was sent, and nothing is kept."""
     sent, lost = step.sent.double(), step.value.double() - step.sent
     assert abs(sent @ lost) <= 10 * step.relative * step.value.double().square().sum()
+    nothing_is_kept(codec, step)
+
+
+def factors_are_sent(codec: QuantizedLowRank, step: Step) -> None:
+    """The sum of each matrix has its rows in the span of the next Q, whose columns are as many as the rank; nothing is kept."""
+    assert step.total is not None
+    for name, (rows, rest) in LowRank(codec.rank).matrices(step.layout):
+        q, total = step.after[f"q/{name}"].double(), step.layout.named(step.total)[name].double().view(rows, rest)
+        assert q.shape == (codec.rank, rest)
+        step.agree((total @ torch.linalg.pinv(q) @ q).view(-1), total.view(-1))
     nothing_is_kept(codec, step)
 
 
@@ -257,6 +268,7 @@ LAWS: dict[type, Law] = {
     KKT: what_leaves_a_weight_at_zero_is_dropped,
     LocalMomentum: the_momentum_obeys,
     LowRank: a_projection_is_sent,
+    QuantizedLowRank: factors_are_sent,
     MomentumCorrection: velocity_accumulates,
     PerTensor: each_tensor_has_its_law,
     RandomSkip: what_is_dropped_is_counted,

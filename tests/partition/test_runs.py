@@ -23,7 +23,7 @@ CUT = pr.Cut({"up": Columns(), "down": Rows()})
 NOT_SO = ("single", "alone", "buckwild", "elephas-hogwild", "hogwild")
 BY_TENSOR = ("adasum", "choco-sgd", "demo", "dgc", "onebit", "pipe-sgd", "powersgd", "powersgd-plus", "qsgd", "qsparse-local-sgd", "sparta")
 """Codecs and merges that choose or scale by what lies in one vector, which is a part's own: declared, since results differ."""
-ALSO_BY_TENSOR = ("streaming-diloco", "terngrad")
+ALSO_BY_TENSOR = ("diloco-x", "streaming-diloco", "terngrad")
 BY_ARRIVAL = ("actors-decentralised", "ako", "asysg-incon", "dl4j-sharing", "dlion", "dogwild", "hong-chandra", "keuper-asgd", "li-ps")
 ALSO_BY_ARRIVAL = ("rudra-adv", "strom")
 """Systems that merge what comes first, for which parts come at other moments than the whole; others do so in the same order here."""

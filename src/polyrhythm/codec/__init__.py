@@ -53,6 +53,7 @@ from polyrhythm.codec.feature_blocks import FeatureBlocks as FeatureBlocks
 from polyrhythm.codec.wrappers.random_skip import RandomSkip as RandomSkip
 from polyrhythm.codec.few_bits.scaled_sign import ScaledSign as ScaledSign
 from polyrhythm.codec.low_rank.refreshed_low_rank import RefreshedLowRank as RefreshedLowRank
+from polyrhythm.codec.low_rank.quantized_low_rank import QuantizedLowRank as QuantizedLowRank
 from polyrhythm.codec.sparse.top_k_warmup import TopKWarmup as TopKWarmup
 
 if TYPE_CHECKING:

@@ -103,6 +103,7 @@ from polyrhythm.systems.federated import fedavg as fedavg
 from polyrhythm.systems.federated import fedprox as fedprox
 from polyrhythm.systems.federated import fedadam as fedadam
 from polyrhythm.systems.federated import fedbuff as fedbuff
+from polyrhythm.systems.streaming import diloco_x as diloco_x
 from polyrhythm.systems.local import async_local_sgd as async_local_sgd
 from polyrhythm.systems.asynchronous import geeps as geeps
 from polyrhythm.systems.decentralized import choco_sgd as choco_sgd

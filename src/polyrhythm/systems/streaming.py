@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from polyrhythm.codec import E3M0, ErrorFeedback, Identity, Striped
+from polyrhythm.codec import E3M0, ErrorFeedback, Identity, QuantizedLowRank, Striped
 from polyrhythm.consistency import Every, LocalSteps
 from polyrhythm.core.strategy import Exchange
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.errors import CompositionError
-from polyrhythm.local_rules import KeepOwn
+from polyrhythm.local_rules import KeepLateSteps, KeepOwn
 from polyrhythm.merge import Nesterov, OuterOptimizer
 from polyrhythm.parameters import Fragment
 from polyrhythm.systems.declaration import Family, system
@@ -55,3 +55,31 @@ def streaming_diloco(
     ]
     others = [(Fragment(index, parts), exchange) for index, exchange in enumerate(staggered) if index]
     return Strategy(name="streaming-diloco", exchange=staggered[0], selected=others)
+
+
+@system(
+    Family.LOCAL_STEPS,
+    "2 P (P − 1) (R / 2 + scales) / τ, for R numbers of factors and vectors; in each round 2 P (P − 1) messages",
+    tau="period",
+)
+def diloco_x(period: int = 20, rank: int = 2, outer_learning_rate: float = 0.7, outer_momentum: float = 0.9) -> Strategy:
+    """DiLoCo whose outer gradients are factors of few bits, and late (DiLoCoX; Qi et al., 2025, arXiv:2506.21263).
+
+    The outer gradient of `period` local steps is on its way while the next are taken, and applied just before the next is sent; a worker
+    then continues from the new global weights and the steps that it has taken meanwhile. Matrices go as factors of `rank`, all in four
+    bits, and what these lose is sent with the next. In the paper a site has a pipeline with replicas inside: ``strategy={"site":
+    "diloco-x", "dp": Zero(1)}`` on ``Mesh(site=2, dp=2, pp=4)``, where each shard of each stage has an outer step of its own and nobody
+    has the whole model. The paper begins with a rank of 2048, which it adapts with the period; both are fixed here.
+    """
+    if not isinstance(period, int) or period < 2:
+        raise CompositionError(
+            f"diloco-x with period={period} has no steps to overlap an exchange with: give 2 or more, or take diloco, which waits."
+        )
+    return Strategy(
+        name="diloco-x",
+        consistency=LocalSteps(period),
+        topology=Delayed(AllReduce(Ring()), period - 1),
+        codec=ErrorFeedback(QuantizedLowRank(rank)),
+        merge=OuterOptimizer(Nesterov(outer_learning_rate, outer_momentum)),
+        local=KeepLateSteps(),
+    )

@@ -79,7 +79,8 @@ def given_strategy(strategy: Strategies, partition: ModelPartition) -> Strategy:
 def _summing(strategy: Strategy, uneven: tuple[str, ...]) -> Strategy:
     """The strategy. Raises CompositionError where replicas with unequal shares of a step would each take a step of their own."""
     gradients = all(exchange.agreement.payload.is_gradient for _, exchange in strategy.exchanges)
-    if uneven and not (gradients and strategy.ends_alike and not strategy.chooses):
+    apart = strategy.order_matters or strategy.chooses or not strategy.ends_alike
+    if uneven and (apart or not gradients):
         raise CompositionError(
             f"Replicas along {uneven[0]!r} do unequal shares of each step, which are one gradient when all are added up, and by "
             f"{strategy.name} each takes steps of its own: use allreduce there, or routes that give each as much, such as RandomRoutes()."

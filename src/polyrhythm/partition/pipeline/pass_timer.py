@@ -9,7 +9,7 @@ from polyrhythm.partition.pipeline.mail import Mail
 
 
 class PassTimer:
-    """The passes of the seat with this `mail` in a step, and the seconds that they took; the first step of a program is slower than others."""
+    """The passes of the seat with this `mail` in its last step, and the seconds that they took."""
 
     def __init__(self, mail: Mail) -> None:
         self._mail = mail
