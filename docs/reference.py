@@ -37,7 +37,8 @@ PAGES = {
     "planning": (
         "Planning",
         "Which way of training suits a job and machines.",
-        "tools.planner.plan tools.planner.answer tools.planner.objective tools.planner.table",
+        "tools.planner.plan tools.planner.answer tools.planner.objective tools.planner.table "
+        "tools.layouts.plan_layouts tools.layouts.job tools.layouts.space tools.layouts.short_runs tools.layouts.layout_plan",
     ),
     "strategy": (
         "Strategy",

@@ -51,6 +51,11 @@ if TYPE_CHECKING:
     from polyrhythm.partition.cut import Cut as Cut
     from polyrhythm.partition.mesh import Mesh as Mesh
     from polyrhythm.tools.layouts.explain import explain as explain
+    from polyrhythm.tools.layouts.job import LayoutJob as LayoutJob
+    from polyrhythm.tools.layouts.layout_plan import LayoutPlan as LayoutPlan
+    from polyrhythm.tools.layouts.plan_layouts import plan_layouts as plan_layouts
+    from polyrhythm.tools.layouts.short_runs import ShortRuns as ShortRuns
+    from polyrhythm.tools.layouts.space import LayoutSpace as LayoutSpace
     from polyrhythm.tools.measuring.batch_size import largest_batch as largest_batch
     from polyrhythm.tools.measuring.timing import simulate_timing as simulate_timing
     from polyrhythm.tools.planner.answer import Plan as Plan
@@ -84,6 +89,11 @@ _PLACES = {
     "partition.cut": "Cut",
     "partition.mesh": "Mesh",
     "tools.layouts.explain": "explain",
+    "tools.layouts.job": "LayoutJob",
+    "tools.layouts.layout_plan": "LayoutPlan",
+    "tools.layouts.plan_layouts": "plan_layouts",
+    "tools.layouts.short_runs": "ShortRuns",
+    "tools.layouts.space": "LayoutSpace",
     "tools.measuring.batch_size": "largest_batch",
     "tools.measuring.timing": "simulate_timing",
     "tools.planner.answer": "Plan",

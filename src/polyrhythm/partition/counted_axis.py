@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -15,12 +16,21 @@ from polyrhythm.partition.pieces import first_of, length_of
 
 
 class CountedAxis:
-    """The `Axis` of that `name` as the rank at `index` of `size` sees it; results have the right shapes and types, and no values."""
+    """The `Axis` of that `name` as the rank at `index` of `size` sees it; results have the right shapes and types, and no values.
+
+    `sent_to` counts the bytes of `send_to` by the coordinate to which they go.
+    """
 
     def __init__(self, name: str, size: int, index: int) -> None:
         self.name, self.size, self.index = name, size, index
         self.counts = Counts(size)
         self.calls, self.nbytes = self.counts.calls, self.counts.nbytes
+        self.sent_to = Counter[int]()
+
+    def clear(self) -> None:
+        """Count from 0 again."""
+        self.counts.clear()
+        self.sent_to.clear()
 
     def all_reduce(self, value: Tensor) -> Tensor:
         self.counts.reduced("all_reduce", value)
@@ -69,6 +79,7 @@ class CountedAxis:
 
     def send_to(self, value: Tensor, target: int) -> Pending:
         self.counts.add("send_to", value.numel(), value)
+        self.sent_to[target] += value.numel() * value.element_size()
         return Arrived(value)
 
     def receive_from(self, source: int, shape: Sequence[int], like: Tensor) -> Pending:

@@ -70,6 +70,19 @@ class MeshLayout:
             if axis not in self.mesh.names:
                 raise CompositionError(f"The cut divides along {axis!r}, and {self.mesh!r} has no such axis: add it, or cut along another.")
 
+        self._refuse_late_shards()
+
+    def _refuse_late_shards(self) -> None:
+        """Copies of weights that a late pipeline keeps are of whole weights."""
+        sizes, pipelined = dict(self.mesh.axes), self.cut.pipeline
+        if pipelined is None or not (shared := [axis for axis in self.zero if sizes[axis] > 1]):
+            return
+        if pipelined.schedule.delay_of(0, sizes[pipelined.axis], pipelined.micro_batches):
+            raise CompositionError(
+                f"{pipelined.schedule!r} keeps copies of whole weights for batches under way, and {self.zero[shared[0]]!r} leaves "
+                f"each replica along {shared[0]!r} a part: exchange gradients there, as allreduce does, or take a schedule without delay."
+            )
+
     @property
     def shape(self) -> MeshShape:
         """The axes of the mesh; those that are not cut have replicas."""

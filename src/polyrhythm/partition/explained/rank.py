@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from polyrhythm.partition.explained.attention import AttentionAsOnCpu
 from polyrhythm.partition.explained.held import HeldBytes
 from polyrhythm.partition.explained.modules import named_in_errors
 from polyrhythm.partition.explained.subject import Subject, outputs
+from polyrhythm.partition.pipeline.boundary import Exact
 from polyrhythm.partition.pipeline.engine import Pipeline
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.routed_pipeline import RoutedPipeline
@@ -35,8 +36,7 @@ class RankStep:
     """What a rank has and does in a step.
 
     `memory` is bytes by role, each the most at any time, and `peak` the most of all roles at once. `calls`, `nbytes` and `sent` are by
-    axis, as `Counts` has them. `flops` are of both passes, `forward_flops` of a forward pass where it is in a pipeline. `shapes` are those
-    of what it has of each parameter.
+    axis, as `CountedAxis` has them. `flops` are of both passes. `shapes` are those of what it has of each parameter.
     """
 
     placements: Mapping[str, Placement]
@@ -46,34 +46,42 @@ class RankStep:
     calls: Mapping[str, Mapping[str, int]]
     nbytes: Mapping[str, Mapping[str, int]]
     sent: Mapping[str, Mapping[tuple[str, int], int]]
+    sent_to: Mapping[str, Mapping[int, int]]
     flops: int
-    forward_flops: int
 
 
 def rank_step(subject: Subject, cut: Cut, zero: Mapping[str, Zero], sizes: Mapping[str, int], at: Mapping[str, int]) -> RankStep:
     """The step of the rank `at` these coordinates of axes of these `sizes`: those of the cut, and those of `zero`.
 
-    It is the second step, when the optimizer has its state, and a late pipeline's first full one. Raises CompositionError for a cut that
+    It is a step when the optimizer has its state, units their weights, and a late pipeline is full. Raises CompositionError for a cut that
     cannot be, and for one whose modules do not fit each other.
     """
-    axes: dict[str, Axis] = {}
-    counted: dict[str, CountedAxis] = {}
-    for name, size in sizes.items():
-        if size > 1:
-            counted[name] = CountedAxis(name, size, at[name])
-        axes[name] = counted[name] if size > 1 else AxisOfOne(name)
+    counted = {name: CountedAxis(name, size, at[name]) for name, size in sizes.items() if size > 1}
+    axes: dict[str, Axis] = {name: counted.get(name, AxisOfOne(name)) for name in sizes}
     local = _Local.of(subject.without_memory(), cut, zero, axes)
     held = HeldBytes()
     with named_in_errors(local.model), AttentionAsOnCpu(), held:
         memory, peak, flops = local.measured(held, counted.values())
-        found = {name: (dict(each.calls), dict(each.nbytes), dict(each.counts.sent)) for name, each in counted.items()}
-        forward = local.forward_flops()
-    calls, nbytes, sent = ({name: found[name][place] for name in found} for place in range(3))
+        found = {name: (dict(each.calls), dict(each.nbytes), dict(each.counts.sent), dict(each.sent_to)) for name, each in counted.items()}
+    calls, nbytes, sent, sent_to = ({name: each[place] for name, each in found.items()} for place in range(4))
     none: dict[str, dict[Any, int]] = {name: {} for name in sizes}
     named = dict(local.model.named_parameters())
     placements = {name: placement_of(parameter) for name, parameter in named.items()}
     shapes = {name: tuple(parameter.shape) for name, parameter in named.items() if parameter.requires_grad}
-    return RankStep(placements, shapes, memory, peak, none | calls, none | nbytes, none | sent, flops, forward)
+    return RankStep(placements, shapes, memory, peak, none | calls, none | nbytes, none | sent, none | sent_to, flops)
+
+
+def forward_flops(subject: Subject, cut: Cut, sizes: Mapping[str, int], at: Mapping[str, int]) -> int:
+    """The operations of the forward pass of a rank's stages, for a whole batch. Raises as `rank_step`."""
+    if cut.pipeline is None:
+        return 0
+    once = replace(cut, pipeline=replace(cut.pipeline, micro_batches=1, boundary=Exact()))
+    axes: dict[str, Axis] = {name: CountedAxis(name, size, at[name]) if size > 1 else AxisOfOne(name) for name, size in sizes.items()}
+    local = _Local.of(subject.without_memory(), once, {}, axes)
+    assert local.pipeline is not None, "the cut has one"
+    with named_in_errors(local.model), AttentionAsOnCpu(), OperationCounter() as counted:
+        local.pipeline.evaluate(local.subject.inputs, local.subject.targets)
+    return int(counted.flops)
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,7 @@ class _Local:
         for name, stage in zero.items():
             if axes[name].size > 1:
                 units += stage.shard(model, axes[name])[0]
-        return _Local(subject, model, pipeline, tuple(units), subject.optimizer(list(model.parameters())), 2 + late)
+        return _Local(subject, model, pipeline, tuple(units), subject.optimizer(list(model.parameters())), 1 + bool(units) + late)
 
     def measured(self, held: HeldBytes, counted: Iterable[CountedAxis]) -> tuple[dict[str, int], int, int]:
         """The memory by role, the peak and the operations of the last of `steps` steps."""
@@ -112,7 +120,8 @@ class _Local:
         for each in (*tensors_of(self.subject.inputs), *tensors_of(self.subject.targets)):
             held.see(each)
         followed = set[int]()
-        roles["optimizer"] = 0
+        self._begin_optimizer(parameters)
+        roles["optimizer"] = held.keep(self._state())
         flops = activations = 0
         for _ in range(self.steps):
             roles["parameters"] += held.keep(wholes := [whole for unit in self.units for whole in unit.wholes])
@@ -122,7 +131,7 @@ class _Local:
                     held.follow(each)
             self.optimizer.zero_grad()
             for axis in counted:
-                axis.counts.clear()
+                axis.clear()
             held.begin()
             flops = self._passes()
             for each in parameters:
@@ -131,9 +140,14 @@ class _Local:
             for unit in self.units:
                 unit.complete()
             self.optimizer.step()
-            roles["optimizer"] += held.keep(self._state())
         roles |= {"gradients": held.most_gradients, "activations": activations}
         return roles, roles["parameters"] + roles["buffers"] + roles["optimizer"] + held.most, flops
+
+    def _begin_optimizer(self, parameters: Iterable[nn.Parameter]) -> None:
+        for each in parameters:
+            each.grad = torch.empty_like(each) if each.requires_grad else None
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
     def _passes(self) -> int:
         """The forward and the backward pass; their operations."""
@@ -142,14 +156,6 @@ class _Local:
                 self.subject.loss(outputs(self.model, self.subject.inputs), self.subject.targets).backward()  # type: ignore[no-untyped-call]
             else:
                 self.pipeline.step(self.subject.inputs, self.subject.targets)
-        return int(counted.flops)
-
-    def forward_flops(self) -> int:
-        """The operations of a forward pass in a pipeline; 0 elsewhere."""
-        if self.pipeline is None:
-            return 0
-        with OperationCounter() as counted:
-            self.pipeline.evaluate(self.subject.inputs, self.subject.targets)
         return int(counted.flops)
 
     def _state(self) -> Iterable[Tensor]:

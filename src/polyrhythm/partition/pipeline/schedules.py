@@ -92,7 +92,7 @@ def in_flight_for(durations: Sequence[Durations], links: Sequence[StageLink]) ->
     period = max(each.forward + each.backward for each in durations)
     found = [1]
     for later, link in zip(reversed(durations[1:]), reversed(links), strict=True):
-        way = later.forward + later.backward + 2 * (link.latency + link.transfer)
+        way = later.forward + later.backward + 2 * link.latency + link.taken(False) + link.taken(True)
         found.append(found[-1] + max(0, math.ceil(way / period - 1e-9)))
     return tuple(reversed(found))
 

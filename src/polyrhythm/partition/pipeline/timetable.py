@@ -31,10 +31,18 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class StageLink:
-    """The line between two stages: the seconds of `transfer`, in which it is taken, and of `latency`, in which the next may follow."""
+    """The line between two stages: the seconds of `transfer`, in which it is taken, and of `latency`, in which the next may follow.
+
+    Gradients take `back` seconds of transfer, by default the same.
+    """
 
     latency: float = 0.0
     transfer: float = 0.0
+    back: float | None = None
+
+    def taken(self, gradient: bool) -> float:
+        """The seconds of transfer of a value, or of a gradient."""
+        return self.transfer if self.back is None or not gradient else self.back
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +194,6 @@ class _Run:
             return
         link = self.links[min(stage, message.stage)]
         line = min(stage, message.stage), message.gradient
-        self.line_free[line] = max(self.line_free[line], end) + link.transfer
+        self.line_free[line] = max(self.line_free[line], end) + link.taken(message.gradient)
         self.arrived[message] = self.line_free[line] + link.latency
         self.sent[rank, target] += 1

@@ -38,13 +38,13 @@ Link = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StepTraffic:
-    """The `seconds` of a step of the slowest worker, the bytes that each worker sends in one, and those of all by link.
+    """The `seconds` of a step of each worker, the bytes that each sends in one, and those of all by link.
 
     Means over the strategy's period, since a step without an exchange sends nothing. `kept` are the bytes that each worker has of what the
     strategy keeps, besides weights and gradients.
     """
 
-    seconds: float
+    seconds: tuple[float, ...]
     nbytes: tuple[float, ...]
     links: Mapping[Link, float]
     kept: tuple[float, ...]
@@ -57,7 +57,8 @@ class StepTraffic:
 
         sent = tuple(map(further, self.nbytes, other.nbytes))
         links = {link: further(self.links.get(link, 0.0), each) for link, each in other.links.items()}
-        return StepTraffic(further(self.seconds, other.seconds), sent, links, tuple(map(further, self.kept, other.kept)))
+        seconds = tuple(map(further, self.seconds, other.seconds))
+        return StepTraffic(seconds, sent, links, tuple(map(further, self.kept, other.kept)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def traffic(strategy: Strategy, shape: MeshShape, shapes: tuple[Shapes, ...], se
     trial = _Trial(strategy, shape, replace(on, devices=timed, record_sends=True, separate_randomness=False, faults=()))
     longest = max(map(_numel, shapes))
     if all(size == 1 for name, size in shape.axes if name in shape.data and name not in shape.sharded):
-        return StepTraffic(max(seconds), (0.0,) * len(shapes), {}, (0.0,) * len(shapes))
+        return StepTraffic(seconds, (0.0,) * len(shapes), {}, (0.0,) * len(shapes))
     if longest <= _LARGEST:
         return trial.with_shapes(shapes)
     half, whole = (tuple(tuple(_shortened(each, longest / most) for each in own) for own in shapes) for most in (_LARGEST // 2, _LARGEST))
@@ -121,7 +122,7 @@ class _Trial:
         period = period_of(self.strategy, len(shapes))
         verbatim = all(level.codec.traits.verbatim for _, exchange in self.strategy.exchanges for level in exchange.levels)
         first = period * math.ceil((1 if verbatim else _WARM) / period)
-        last = first + period * math.ceil((1 if verbatim else _MEASURED) / period)
+        last = first + period * math.ceil(_MEASURED / period)
         exchanging = _Exchanging(shapes, last)
         tried = attempt(exchanging, workers=len(shapes), strategy=self.strategy, on=self.on, partition=_Replicas(self.shape))
         if tried.error is not None:
@@ -161,8 +162,8 @@ def _shortened(shape: tuple[int, ...], by: float) -> tuple[int, ...]:
 def _read(events: list[AnyEvent], window: tuple[int, int], sites: Mapping[str, str], kept: tuple[float, ...]) -> StepTraffic:
     """The means over the steps of the window."""
     times = {(each.actor, each.clock): each.time for each in events if isinstance(each, Stepped)}
-    actors, steps = [*dict.fromkeys(actor for actor, _ in times)], window[1] - window[0]
-    since, until = ({actor: times[actor, clock] for actor in actors} for clock in window)
+    since, until = ({actor: times[actor, clock] for actor in sites} for clock in window)
+    steps = window[1] - window[0]
     nbytes: Counter[str] = Counter()
     links: Counter[Link] = Counter()
     clocks: Counter[str] = Counter()
@@ -174,6 +175,6 @@ def _read(events: list[AnyEvent], window: tuple[int, int], sites: Mapping[str, s
             if window[0] <= clock < window[1]:
                 nbytes[each.actor] += each.nbytes
                 links[sites.get(each.actor, ""), sites.get(each.to, "")] += each.nbytes
-    took = max(until[actor] - since[actor] for actor in actors) / steps
+    took = tuple((until[actor] - since[actor]) / steps for actor in sites)
     sent = tuple(nbytes[actor] / steps for actor in sites)
     return StepTraffic(took, sent, {link: each / steps for link, each in links.items()}, kept)
