@@ -2,6 +2,7 @@
 
     python benchmarks/two_site_layouts.py --json benchmarks/results/two_site_layouts.json
 
+"planner's choice" is the layout that `pr.plan_layouts` puts first for these machines, after short runs of `SHORT` steps; its row says it.
 All ways see the same 32 windows of 64 characters in a step. The target is a mean loss of 2.3 nats over the last 20 steps, fixed before;
 each way is run with the learning rates `RATES`, and its best counts. Each has at most `STEPS` steps.
 """
@@ -13,7 +14,7 @@ import json
 import os
 import time
 from collections import deque
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ SIZE = GptSize(corpus().vocabulary, CONTEXT, layers=4, width=128, heads=4)
 NARROW = 8
 FLOPS = 2e10
 """Of a device: four of them are about as fast as two cores here."""
+PLANNED = "planner's choice"
+SHORT = 40
 
 
 class NarrowGpt(Gpt):
@@ -76,6 +79,22 @@ WAYS: dict[str, tuple[type[Gpt], dict[str, Any]]] = {
 }
 
 
+def machines() -> pr.Simulator:
+    """The two sites."""
+    return pr.Simulator(network=network.load(str(NETWORK)), devices=pr.Device("office", FLOPS))
+
+
+@cache
+def planned(rate: float) -> tuple[str, dict[str, Any]]:
+    """The planner's first layout, in words and as `pr.run` is given it."""
+    x, y = windows(corpus().training, CONTEXT, BATCH * SHORT).tensors
+    job = pr.LayoutJob(partial(Gpt, SIZE), loss, partial(torch.optim.AdamW, lr=rate), (x, y), BATCH)
+    space = pr.LayoutSpace(rules=({"heads": "tp", "mlp": "tp"},))
+    plan = pr.plan_layouts(job, on=machines(), workers=4, space=space, runs=pr.ShortRuns(layouts=6, steps=SHORT, last=LAST // 2))
+    print(plan, flush=True)
+    return plan.best.candidate.name, plan.best.arguments
+
+
 def loss(scores: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(scores.flatten(0, 1), targets.flatten())
 
@@ -97,11 +116,15 @@ def train(worker: pr.Worker, kind: type[Gpt], rate: float, steps: int) -> None:
 
 def one(way: str, rate: float, steps: int = STEPS) -> dict[str, Any]:
     """The virtual seconds to the target, or None; bytes between the sites for each step."""
-    kind, arguments = WAYS[way]
     torch.set_num_threads(1)
-    on = pr.Simulator(network=network.load(str(NETWORK)), devices=pr.Device("office", FLOPS))
+    chosen = ""
+    if way == PLANNED:
+        kind: type[Gpt] = Gpt
+        chosen, arguments = planned(rate)
+    else:
+        kind, arguments = WAYS[way]
     began = time.perf_counter()
-    run = pr.run(partial(train, kind=kind, rate=rate, steps=steps), on=on, seed=1, **arguments)
+    run = pr.run(partial(train, kind=kind, rate=rate, steps=steps), on=machines(), seed=1, **arguments)
     recent: deque[float] = deque(maxlen=LAST)
     reached, last = None, 0.0
     losses: dict[float, list[float]] = {}
@@ -116,14 +139,15 @@ def one(way: str, rate: float, steps: int = STEPS) -> dict[str, Any]:
             reached = times[clock]
     between = run.summary.bytes_between_sites or 0
     return {
-        "way": way, "rate": rate, "seconds": reached, "step": last / max(losses), "loss": sum(recent) / len(recent),
+        "way": way, **({"layout": chosen} if chosen else {}),
+        "rate": rate, "seconds": reached, "step": last / max(losses), "loss": sum(recent) / len(recent),
         "bytes between sites": between / max(losses), "real seconds": time.perf_counter() - began,
     }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ways", nargs="+", default=[*WAYS], choices=WAYS)
+    parser.add_argument("--ways", nargs="+", default=[*WAYS, PLANNED], choices=[*WAYS, PLANNED])
     parser.add_argument("--rates", nargs="+", type=float, default=RATES)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--json", type=Path)

@@ -1,4 +1,4 @@
-"""The command line: `polyrhythm systems`, `plan`, `run`, `join`, `launch`, `compare`, `check`, `report`, `diagnose`,
+"""The command line: `polyrhythm systems`, `plan`, `layouts`, `run`, `join`, `launch`, `compare`, `check`, `report`, `diagnose`,
 `trace`, `networks`, `devices`, `workloads`, `lab`, `simulate`, `calibrate`."""
 
 from polyrhythm.tools.cli.app import main

@@ -15,6 +15,7 @@ from polyrhythm.tools.cli.diagnose import diagnose
 from polyrhythm.tools.cli.join import join
 from polyrhythm.tools.cli.lab import lab
 from polyrhythm.tools.cli.launch import launch
+from polyrhythm.tools.cli.layouts import layouts
 from polyrhythm.tools.cli.networks import networks
 from polyrhythm.tools.cli.parsing import StrictCommand
 from polyrhythm.tools.cli.plan import plan
@@ -36,6 +37,7 @@ app = typer.Typer(
 _COMMANDS = (
     systems,
     plan,
+    layouts,
     run,
     join,
     launch,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from polyrhythm.core.units import show_bytes, show_seconds
 from polyrhythm.errors import CompositionError
@@ -93,6 +94,18 @@ class LayoutPlan:
         best = min(map(_seconds, self.trained))
         return _seconds(first) / best - 1 if best < math.inf else None
 
+    def rows(self) -> dict[str, Any]:
+        """The plan as data for a file: of each layout its name, its seconds and their terms, memory, and bytes by axis and line."""
+        return {
+            "target": self.target,
+            "agreement": self.agreement,
+            "step_agreement": self.step_agreement,
+            "regret": self.regret,
+            "layouts": [_row(each) for each in self.layouts],
+            "refused": [{"what": each.what, "why": each.why} for each in self.refused],
+            "terms": dict(self.terms),
+        }
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -113,6 +126,25 @@ class LayoutPlan:
             lines.append(f"and {len(self.layouts) - _SHOWN} more")
         lines += [f"refused: {each}" for each in self.refused[:_SHOWN]]
         return [*lines, *(f"{term}: {source}" for term, source in self.terms.items())]
+
+
+def _row(layout: PlannedLayout) -> dict[str, Any]:
+    found, seen = layout.screened, layout.trained
+    return {
+        "name": found.candidate.name,
+        "mesh": dict(found.candidate.mesh.axes),
+        "seconds_to_loss": layout.seconds,
+        "trained_step_seconds": None if seen is None else seen.step_seconds,
+        "loss": None if seen is None else seen.loss,
+        "step_seconds": found.seconds,
+        "computing": found.span.computing,
+        "lines": found.span.along,
+        "waiting": found.span.waiting,
+        "exchange": found.exchange,
+        "memory": dict(found.memory),
+        "peak": found.peak,
+        "links": {axis: {_link(link): nbytes for link, nbytes in sent.items()} for axis, sent in found.links.items()},
+    }
 
 
 def _described(layout: PlannedLayout) -> list[str]:
