@@ -32,6 +32,14 @@ def load_workload(job: str, settings: Mapping[str, Any] | None = None) -> Train:
     return with_settings(_train_of(job), job, settings or {})
 
 
+def value_of(job: str, named: str) -> object:
+    """The value that is `named` in the file or module of `job`, or "FILE.py:NAME" in another. Raises WorkloadError where there is none."""
+    place, name = named.rpartition(":")[::2] if ":" in named else (_parted(job)[0], named)
+    if place in WORKLOADS:
+        raise WorkloadError(f"{place} is a bundled workload and has no {name} of yours: name it with its file, FILE.py:{name}.")
+    return _found(_opened(Path(place)) if _is_file(place) else from_name(place), name, place)
+
+
 def is_bundled(job: str) -> bool:
     """True if `job` names a workload of the package, and not a file or module of the user's."""
     return job in WORKLOADS

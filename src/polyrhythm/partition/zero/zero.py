@@ -23,7 +23,7 @@ _STAGES: Mapping[int, type[ShardedOptimizer] | type[ShardedGradients] | type[Sha
 _LISTS = (nn.Sequential, nn.ModuleList)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 @checked
 class Zero:
     """Divide the optimizer's state among the replicas of an axis (stage 1), their gradients too (2), and their weights (3).
@@ -34,11 +34,14 @@ class Zero:
 
     Examples:
         >>> Zero(3)
-        Zero(stage=3, units=())
+        Zero(3)
     """
 
     stage: int
     units: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Zero({self.stage}, units={self.units})" if self.units else f"Zero({self.stage})"
 
     def __post_init__(self) -> None:
         if self.stage not in _STAGES:

@@ -12,6 +12,7 @@ import typer
 
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, grouped
+from polyrhythm.tools.cli.typed_layout import LayoutOptions, systems_typed
 from polyrhythm.tools.cli.options import Arguments, Job, Json, MaybeChanging, Out, Seed, System, Timeout
 
 Bind = Annotated[
@@ -30,6 +31,7 @@ def join(
     workers: MaybeChanging = None,
     seed: Seed = 0,
     *,
+    layout: LayoutOptions,
     own: JobOptions,
     out: Out = None,
     checkpoints: CheckpointOptions,
@@ -45,15 +47,24 @@ def join(
     from polyrhythm.tools.cli.output import print_json, print_outcomes, reserved
     from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.prepare import own_arguments
-    from polyrhythm.tools.cli.presets import compose
     from polyrhythm.workloads.load import load_workload
 
     sys.excepthook = _show_users_part
-    strategy = compose(system, pairs(own.options or [], "--option"))
+    strategy, mesh = systems_typed(system, pairs(own.options or [], "--option")), layout.typed()
     with reserved(as_json), own_arguments(job, arguments or []):
         train = load_workload(job, pairs(own.settings or [], "--set"))
         kept = checkpoints.wanted()
-        worker = training.join(strategy, workers=workers, seed=seed, directory=out, timeout=timeout, checkpoints=kept, bind=bind)
+        worker = training.join(
+            strategy,
+            mesh=mesh,
+            cut=layout.divided(job),
+            workers=workers,
+            seed=seed,
+            directory=out,
+            timeout=timeout,
+            checkpoints=kept,
+            bind=bind,
+        )
         try:
             train(worker)
             run = worker.leave()

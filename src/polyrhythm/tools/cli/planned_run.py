@@ -11,6 +11,7 @@ from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.kernel.job import Runtime
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
+from polyrhythm.core.protocols.partition import WHOLE, ModelPartition
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import Watch
 from polyrhythm.core.strategy.strategy import Strategy
@@ -71,6 +72,7 @@ class PlannedRun:
     notes: Mapping[str, str] = field(default_factory=dict)
     loggers: Sequence[MetricsLogger] = ()
     timeline: bool = False
+    partition: ModelPartition = WHOLE
 
     def attempt(self, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None = None) -> Attempt:
         """Make the run, with its record in `directory`; if no record can be started there, without one, which is noted as a trouble."""
@@ -105,4 +107,5 @@ class PlannedRun:
             checkpoints=checkpoints,
             loggers=self.loggers,
             timeline=self.timeline,
+            partition=self.partition,
         )

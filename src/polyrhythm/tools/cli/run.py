@@ -12,6 +12,7 @@ from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.errors import CompositionError
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, PrintOptions, RuntimeOptions, grouped
+from polyrhythm.tools.cli.typed_layout import LayoutOptions, systems_typed
 from polyrhythm.tools.cli.options import Arguments, Changing, Job, Out, Seed, System
 
 LogTo = Annotated[
@@ -37,6 +38,7 @@ def run(
     system: System = "allreduce",
     workers: Changing = _TWO,
     *,
+    layout: LayoutOptions,
     where: RuntimeOptions,
     seed: Seed = 0,
     own: JobOptions,
@@ -49,12 +51,12 @@ def run(
     """Train JOB with one system, on real processes or in virtual time."""
     from polyrhythm.core.records.progress import progress
     from polyrhythm.core.training.checkpoint_plan import CHANGED, RESUMES
+    from polyrhythm.core.training.layouts import given_partition, given_strategy
     from polyrhythm.tools.cli.ending import ended
     from polyrhythm.tools.cli.loggers import loggers
     from polyrhythm.tools.cli.output import reserved
     from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.prepare import directory, prepared, typed
-    from polyrhythm.tools.cli.presets import compose
     from polyrhythm.tools.cli.record import COMPARISON
     from polyrhythm.tools.cli.scripts import is_script
 
@@ -63,11 +65,14 @@ def run(
             f"{job} is a script of torch.distributed: `polyrhythm simulate` runs it in virtual time, and torchrun on real processes; "
             f"{job}:NAME is a training function in it."
         )
-    strategy, logged = compose(system, pairs(own.options or [], "--option")), loggers(log or ())
-    wanted, given = checkpoints.wanted(), typed(job, arguments, workers, where)
-    again = given.command("run", before=["--system", system], after=["--seed", str(seed), *own.arguments()])
+    strategies, logged = systems_typed(system, pairs(own.options or [], "--option")), loggers(log or ())
+    mesh, crew = layout.on(workers, _TWO)
+    wanted, given = checkpoints.wanted(), typed(job, arguments, crew, where)
+    again = given.command("run", before=["--system", system, *layout.arguments()], after=["--seed", str(seed), *own.arguments()])
     with reserved(shown.as_json), prepared(given) as loaded:
-        plan = loaded.plan(system, "", strategy, pairs(own.settings or [], "--set"), seed, again)
+        partition, _ = given_partition(mesh, layout.divided(job), strategies, crew.most)
+        strategy = given_strategy(strategies, partition)
+        plan = replace(loaded.plan(system, "", strategy, pairs(own.settings or [], "--set"), seed, again), partition=partition)
         kept = directory(out, COMPARISON)
         _announce(checkpoints.checkpoint if checkpoints.resume else None)
         with progress(1, shown.watched) as begin:
