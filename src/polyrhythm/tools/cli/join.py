@@ -12,8 +12,8 @@ import typer
 
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, grouped
-from polyrhythm.tools.cli.typed_layout import LayoutOptions, systems_typed
 from polyrhythm.tools.cli.options import Arguments, Job, Json, MaybeChanging, Out, Seed, System, Timeout
+from polyrhythm.tools.cli.typed_layout import LayoutOptions, systems_typed
 
 Bind = Annotated[
     str | None, typer.Option("--bind", metavar="ADDRESS", help="The address of this host to listen at; default: the one towards worker 0.")

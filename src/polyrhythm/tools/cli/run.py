@@ -12,8 +12,8 @@ from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.errors import CompositionError
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, PrintOptions, RuntimeOptions, grouped
-from polyrhythm.tools.cli.typed_layout import LayoutOptions, systems_typed
 from polyrhythm.tools.cli.options import Arguments, Changing, Job, Out, Seed, System
+from polyrhythm.tools.cli.typed_layout import LayoutOptions, systems_typed
 
 LogTo = Annotated[
     list[str] | None,
