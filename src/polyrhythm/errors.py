@@ -127,7 +127,7 @@ class NoProgressError(RunError):
 
 
 class StateLostError(RunError):
-    """A crew that lost all workers that had the state of the run, while those that are left were joining it."""
+    """A crew that lost all workers that had the state of the run, or a part of it, while others are left."""
 
 
 class DeadlockError(RunError):

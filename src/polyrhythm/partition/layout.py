@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.mesh import MeshShape, WorkerMesh
 from polyrhythm.core.processes.system.allocator import return_memory
@@ -19,9 +18,6 @@ from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.alike import AlikeInReplica
-from polyrhythm.partition.axis import Axis
-from polyrhythm.partition.axis_collectives import ByMessages, Natively
-from polyrhythm.partition.axis_of_one import AxisOfOne
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.deferred import Recording, build
 from polyrhythm.partition.following import follow_decisions, follow_weights
@@ -32,9 +28,11 @@ from polyrhythm.partition.pipeline.engine import Pipeline
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
 from polyrhythm.partition.pipeline.pipelined import without_memory
 from polyrhythm.partition.pipeline.routed_pipeline import RoutedPipeline
+from polyrhythm.partition.pipeline.surviving import SurvivingPipeline
 from polyrhythm.partition.place import Place
+from polyrhythm.partition.place_of_worker import place_of, survivors_of
 from polyrhythm.partition.placement import placement_of
-from polyrhythm.partition.port_axis import NoLedger, PortAxis
+from polyrhythm.partition.port_axis import NoLedger
 from polyrhythm.partition.relaid import held, relaid
 from polyrhythm.partition.tensor_parallel.dropout import PlacedDropout
 from polyrhythm.partition.whole_state import gathered
@@ -42,17 +40,21 @@ from polyrhythm.partition.zero.stages import ShardedUnit
 from polyrhythm.partition.zero.zero import Zero
 from polyrhythm.process_group.messages.desk import Desk
 
+AnyPipeline = Pipeline | RoutedPipeline | SurvivingPipeline
+
 
 @dataclass(frozen=True)
 class MeshLayout:
     """A `core.protocols.ModelPartition`: models are cut by `cut` over those axes of `mesh` that it names; along the others are replicas.
 
-    Along the axes of `zero` these share their state. Raises CompositionError for axes that the mesh has not.
+    Along the axes of `zero` these share their state. If it `loses`, the crew may lose workers, whose work others do along routes. Raises
+    CompositionError for axes that the mesh has not.
     """
 
     mesh: Mesh
     cut: Cut
     zero: Mapping[str, Zero] = field(default_factory=dict)
+    loses: bool = False
 
     def __post_init__(self) -> None:
         for axis in self.zero:
@@ -87,7 +89,10 @@ class MeshLayout:
     def shape(self) -> MeshShape:
         """The axes of the mesh; those that are not cut have replicas."""
         data = tuple(name for name in self.mesh.names if name not in self.cut.axes)
-        return MeshShape(self.mesh.axes, data, tuple(name for name in data if name in self.zero), self._uneven)
+        pipeline = self.cut.pipeline
+        along = pipeline.joint if self.loses and pipeline is not None else ()
+        sharded = tuple(name for name in data if name in self.zero or name in along)
+        return MeshShape(self.mesh.axes, data, sharded, () if self.loses else self._uneven, self.loses)
 
     @property
     def _uneven(self) -> tuple[str, ...]:
@@ -98,41 +103,24 @@ class MeshLayout:
         """The side of the worker of `context`."""
         if not self.shape.whole:
             return_memory()
-        name, desk = context.port.name, Desk(context, NoLedger())
-        axes: dict[str, Axis] = {}
-        for axis, size in self.mesh.axes:
-            line = mesh.line(name, axis)
-            collectives = Natively(line) if context.native(line) else ByMessages()
-            axes[axis] = AxisOfOne(axis) if size == 1 else PortAxis(axis, mesh.group(name, axis), desk, collectives)
-        place = Place(
-            axes,
-            mesh.seed,
-            device=context.device,
-            replica=mesh.shares(name).rank,
-            joints={each: PortAxis("+".join(each), mesh.group(name, *each), desk) for each in self._joints},
-            now=context.time,
-        )
-        return PartsOfWorker(self, place, mesh.replica(name), desk, context)
-
-    @property
-    def _joints(self) -> list[tuple[str, str]]:
-        """The axes of routes, in the mesh's order."""
-        wanted = () if self.cut.pipeline is None else self.cut.pipeline.joint
-        outer = [name for name in self.mesh.names if name in wanted]
-        return [(outer[0], outer[1])] if outer else []
+        desk = Desk(context, NoLedger())
+        place = place_of(context, mesh, desk, self.cut.pipeline, native=not self.loses)
+        return PartsOfWorker(self, place, mesh, desk, context)
 
 
 class PartsOfWorker:
-    """The parts that one worker holds, at `place`; `replica` are the workers with the parts of one model, who talk through `desk`."""
+    """The parts that one worker holds, at `place`; the workers with the parts of one model talk through `desk`."""
 
-    def __init__(self, layout: MeshLayout, place: Place, replica: Group, desk: Desk, context: WorkerContext) -> None:
-        self._layout, self._place, self._replica, self._desk = layout, place, replica, desk
-        self._alike = AlikeInReplica(context, replica)
+    def __init__(self, layout: MeshLayout, place: Place, mesh: WorkerMesh, desk: Desk, context: WorkerContext) -> None:
+        self._layout, self._place, self._mesh, self._desk = layout, place, mesh, desk
+        self._replica = mesh.replica(context.port.name)
+        self._alike = AlikeInReplica(context, self._replica)
+        self._surviving: list[SurvivingPipeline] = []
         self._skeletons: dict[int, nn.Module] = {}
         self._stages: list[ShardedUnit] = []
         self._replicas: list[Replica] = []
         self._step: Callable[[Any, Any, Sequence[Hashable] | None], Tensor] | None = None
-        self._pipelines: list[tuple[Pipeline | RoutedPipeline, torch.optim.Optimizer]] = []
+        self._pipelines: list[tuple[AnyPipeline, torch.optim.Optimizer]] = []
         self._names: list[str] = []
         self._recordings: dict[int, Recording] = {}
         self._context = context
@@ -180,11 +168,22 @@ class PartsOfWorker:
                 "and call worker.train_step(inputs, targets) in the place of the forward and the backward pass."
             )
         take_batches_in_parts(model)
-        made = pipeline.local(model, self._place, loss if isinstance(loss, MeanLoss) else MeanLoss(loss))
+        made: AnyPipeline = pipeline.local(model, self._place, loss if isinstance(loss, MeanLoss) else MeanLoss(loss))
+        if isinstance(made, RoutedPipeline) and self._layout.loses:  # a union's member, and no choice between pieces
+            made = SurvivingPipeline(made, survivors_of(self._context, self._mesh, self._desk, pipeline))
+            self._surviving.append(made)
         kept = {id(parameter) for parameter in model.parameters()}
         self._replace(optimizer, lambda each: each if id(each) in kept else None)
         self._pipelines.append((made, optimizer))
         return made.step
+
+    def regroup(self, mesh: WorkerMesh, stepped: bool) -> None:
+        """Go on without the workers that are absent from `mesh`."""
+        self._mesh, self._desk = mesh, Desk(self._context, NoLedger())
+        self._replica, pipeline = mesh.replica(self._context.port.name), self._layout.cut.pipeline
+        for each in self._surviving:
+            assert pipeline is not None, "it is of this cut"
+            each.continue_among(survivors_of(self._context, mesh, self._desk, pipeline), stepped)
 
     def attached(self, replica: Replica) -> None:
         """Have what this worker has of the model in a file, if the cut says so.
@@ -243,7 +242,14 @@ class PartsOfWorker:
             )
 
     def clip(self, models: Sequence[nn.Module], norm: float) -> float:
-        """Scale all gradients so that their norm is at most `norm`; returns what it was."""
+        """Scale all gradients so that their norm is at most `norm`; returns what it was.
+
+        Raises CompositionError where workers may be lost.
+        """
+        if self._layout.loses:
+            raise CompositionError(
+                "worker.clip_gradients would wait for workers that may be lost meanwhile: leave it out, or give one number of workers."
+            )
         return clip_gradients([parameter for model in models for parameter in model.parameters()], norm, self._place.axes)
 
     def held(self, replica: Replica) -> StateTree:

@@ -33,7 +33,8 @@ class Place:
 
     Parameters without memory get it on `device`, when all of their model are divided. `replica` is the number of this rank's replica, among
     those that compute on different samples. `joints` are axes along two of the mesh's at once, by their names, the outer first: coordinates
-    count the inner one the fastest. `now` is a clock in seconds.
+    count the inner one the fastest. `numbers` are those of the
+    replicas along a data axis, where they are not its coordinates. `now` is a clock in seconds.
     """
 
     axes: Mapping[str, Axis]
@@ -42,6 +43,7 @@ class Place:
     device: str = "cpu"
     replica: int = 0
     joints: Mapping[tuple[str, str], Axis] = field(default_factory=dict)
+    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     now: Callable[[], float] | None = None
     _made: dict[int, tuple[Tensor, nn.Parameter]] = field(default_factory=dict)
 

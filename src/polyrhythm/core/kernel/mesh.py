@@ -23,13 +23,15 @@ DATA = "data"
 class MeshShape:
     """The `axes` of a run's mesh with their sizes, the outermost first, or none for a flat one; `data` and `sharded` are as in the mesh.
 
-    Along the axes `uneven` replicas do unequal shares of each step, which make one gradient when they are added up.
+    Along the axes `uneven` replicas do unequal shares of each step, which make one gradient when they are added up. If it `loses`, workers
+    may be lost: those that are left do their work.
     """
 
     axes: tuple[tuple[str, int], ...] = ()
     data: tuple[str, ...] = (DATA,)
     sharded: tuple[str, ...] = ()
     uneven: tuple[str, ...] = ()
+    loses: bool = False
 
     @property
     def flat(self) -> bool:
@@ -68,8 +70,8 @@ class WorkerMesh:
     """Named axes, each with its size, over the `members`: their ranks are coordinates in row-major order, the last axis the fastest.
 
     Along the axes `data` workers compute on different samples, and have replicas of what they hold, unless the axis is `sharded` too: there
-    are the parts of one model, as along the axes that are not `data`. `seed` is the run's. Raises CompositionError for axes that do not fit
-    the members.
+    are the parts of one model, as along the axes that are not `data`. `seed` is the run's. Where a model is in parts, some members may be
+    `absent`: the others keep their coordinates. Raises CompositionError for axes that do not fit the members.
 
     Examples:
         >>> mesh = WorkerMesh((("data", 2), ("stage", 2)), ("worker/0", "worker/1", "worker/2", "worker/3"))
@@ -82,6 +84,7 @@ class WorkerMesh:
     seed: int = 0
     data: tuple[str, ...] = (DATA,)
     sharded: tuple[str, ...] = ()
+    absent: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         given = f"WorkerMesh(axes={self.axes!r})"
@@ -165,7 +168,18 @@ class WorkerMesh:
 
     def world(self, member: str) -> Group:
         """All workers of the run: those that barriers, agreements and checkpoints wait for."""
-        return self.group(member, *self.names)
+        return self.here(self.group(member, *self.names))
+
+    def here(self, group: Group) -> Group:
+        """Those of a group that are not absent."""
+        if not self.absent:
+            return group
+        members, own = tuple(each for each in group.members if each not in self.absent), group.members[group.rank]
+        return replace(group, members=members, rank=members.index(own))
+
+    def without(self, members: Sequence[str]) -> WorkerMesh:
+        """The mesh on which only these of its members are left."""
+        return replace(self, absent=frozenset(self.members) - frozenset(members))
 
     def replicas(self, member: str) -> Group:
         """The workers that hold the same part of the model: those that exchange it."""
@@ -177,11 +191,11 @@ class WorkerMesh:
 
     def twins(self, member: str) -> Group:
         """The workers that compute on the same samples as `member`: one of them counts these."""
-        return self.group(member, *(name for name in self.names if name not in self.data))
+        return self.here(self.group(member, *(name for name in self.names if name not in self.data)))
 
     def replica(self, member: str) -> Group:
         """The workers that hold the parts of one model with `member`: those over whom its norms are, and without whom it is lost."""
-        return self.group(member, *self.cut)
+        return self.here(self.group(member, *self.cut))
 
     def after_loss(self, view: View, name: str) -> View:
         """The view when the actor `name` is lost: a lost part of a model takes its whole replica with it."""

@@ -62,6 +62,9 @@ class LocalParts(Protocol):
     def settle(self) -> None:
         """Take the steps of batches that are still under way: the weights are about to be kept or looked at."""
 
+    def regroup(self, mesh: WorkerMesh, stepped: bool) -> None:
+        """Workers of `mesh` are absent now. If others have `stepped` already, the training step that was interrupted here is complete."""
+
     def refuse_clipping(self, norm: float | None) -> None:
         """Raise CompositionError where merged gradients cannot be clipped to a norm."""
 
@@ -148,6 +151,9 @@ class Undivided:
 
     def settle(self) -> None:
         """Nothing is under way between steps."""
+
+    def regroup(self, mesh: WorkerMesh, stepped: bool) -> None:
+        """Nothing depends on who is there."""
 
     def refuse_clipping(self, norm: float | None) -> None:
         """They can."""

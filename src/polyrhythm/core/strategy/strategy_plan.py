@@ -108,6 +108,8 @@ class StrategyPlan:
 
     def changed(self, members: Sequence[str], locations: Sequence[Location], lost: Sequence[str] = ()) -> StrategyPlan:
         """The plan for other workers, where these servers are lost. Raises CompositionError where the strategy does not fit them."""
+        if self.mesh.cut:  # each exchanges with nobody along the axis on which workers are lost
+            return replace(self, mesh=self.mesh.without(members), lost=tuple(lost))
         if (used := self.strategy.workers(len(members))) < len(members):
             raise CompositionError(
                 f"{self.strategy.name} uses {used} of {len(members)} workers, and each of a crew that changes must be used: choose least "

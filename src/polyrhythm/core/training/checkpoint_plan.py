@@ -33,7 +33,7 @@ def manifest_of(plan: StrategyPlan, step: int, seconds: float, chosen: Checkpoin
     return Manifest(
         step,
         seconds,
-        list(plan.mesh.members),
+        [each for each in plan.mesh.members if each not in plan.mesh.absent],
         len(plan.servers),
         plan.mesh.seed,
         described(plan.strategy),

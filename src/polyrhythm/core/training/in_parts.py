@@ -7,9 +7,11 @@ from typing import Any, TypeVar, cast
 
 from torch import Tensor, nn
 
+from polyrhythm.core.kernel.view import ViewChanged
 from polyrhythm.core.protocols.partition import LocalParts
 from polyrhythm.core.settings import shown
 from polyrhythm.core.training.arguments import norm_bound
+from polyrhythm.core.training.changing import ChangingCrew
 from polyrhythm.core.training.evaluation import Evaluate, Moments, every_moment
 from polyrhythm.core.training.observed import ObservedWorker
 from polyrhythm.core.training.tables import Tables
@@ -23,6 +25,7 @@ class WorkerInParts(ObservedWorker):
 
     _local: LocalParts
     _tables: Tables
+    _crew: ChangingCrew
     finish: Callable[[], None]
 
     def build(self, make: Callable[[], Model]) -> Model:
@@ -46,7 +49,11 @@ class WorkerInParts(ObservedWorker):
         remember each. Where batches stay under way between steps, the loss is NaN until the first is through, and the steps that are left
         are taken before a checkpoint and at the end. Raises WorkloadError without a loss.
         """
-        return self._local.train_step(inputs, targets, ids)
+        while True:
+            try:
+                return self._local.train_step(inputs, targets, ids)
+            except ViewChanged as interruption:
+                self._crew.reform(interruption.change)
 
     def clip_gradients(self, norm: float) -> float:
         """Scale all gradients so that the norm of the whole model's is at most `norm`, and return what it was.

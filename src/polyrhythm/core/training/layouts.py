@@ -7,6 +7,7 @@ from math import prod
 
 from polyrhythm import systems
 from polyrhythm.core.catalogue import OfSize
+from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.core.protocols.partition import WHOLE, ModelPartition
 from polyrhythm.core.strategy.hierarchy.hierarchical import Hierarchical
 from polyrhythm.core.strategy.strategy import Strategy
@@ -30,12 +31,40 @@ def given_partition(mesh: Mesh | None, cut: Cut | None, strategy: Strategies, wo
         return WHOLE, 2 if workers is None else workers
     if not isinstance(mesh, Mesh) or not isinstance(cut, Cut | None):
         raise CompositionError(f"mesh={mesh!r} and cut={cut!r} are no mesh and cut: give mesh=pr.Mesh(dp=2, tp=2) and cut=pr.Cut(...).")
+    if isinstance(workers, Crew):
+        return _losing(mesh, Cut() if cut is None else cut, strategy, workers), workers
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int)):
-        raise CompositionError(f"workers={workers!r} is no number of workers, and {mesh!r} has a fixed one: leave workers out.")
+        raise CompositionError(
+            f"workers={workers!r} is no number of workers, and {mesh!r} has a fixed one: leave workers out, or give a pipeline with routes "
+            "a pr.Crew(least, most, replace=False)."
+        )
     if (number := workers or mesh.workers) is None:
         raise CompositionError(f"{mesh!r} has as many workers as there are: say how many, with workers=8.")
     chosen = Cut() if cut is None else cut
     return MeshLayout(mesh.sized(number), chosen, _zero(strategy, [name for name in mesh.names if name not in chosen.axes])), number
+
+
+def _losing(mesh: Mesh, cut: Cut, strategy: Strategies, crew: Crew) -> MeshLayout:
+    """The layout of a crew that may lose workers. Raises CompositionError for what cannot go on without one."""
+    pipeline, given = cut.pipeline, f"workers={crew!r} is a crew that changes"
+    if pipeline is None or pipeline.routes is None:
+        raise CompositionError(
+            f"{given}, and each worker of this mesh holds a part of the model: let others do what a lost one did, by "
+            "Pipelined(routes=AroundLost()), or give one number of workers, and checkpoints to continue from."
+        )
+    layout = MeshLayout(mesh.sized(crew.most), cut, _zero(strategy, [name for name in mesh.names if name not in cut.axes]), loses=True)
+    others = [name for name, size in layout.mesh.axes if size > 1 and name not in pipeline.joint]
+    if others or layout.zero:
+        raise CompositionError(
+            f"{given}, and a worker that is lost has others along {', '.join(others) or 'an axis of Zero'} which wait for it: have "
+            f"{' and '.join(pipeline.joint)} alone."
+        )
+    if crew.replace or crew.first != crew.most or pipeline.routes.trial:
+        raise CompositionError(
+            f"{given}, and on a mesh nobody joins, and routes do not wait for a trial of speeds: give pr.Crew({crew.least}, {crew.most}, "
+            "replace=False), and routes such as AroundLost()."
+        )
+    return layout
 
 
 def _zero(strategy: Strategies, data: list[str]) -> dict[str, Zero]:
@@ -57,6 +86,8 @@ def given_strategy(strategy: Strategies, partition: ModelPartition) -> Strategy:
     """
     if isinstance(strategy, Zero):
         return _named(systems.resolve("allreduce"), repr(strategy))
+    if partition.shape.loses:
+        return _summed_by_pipeline(strategy)
     if not isinstance(strategy, Mapping):
         return _summing(systems.resolve(strategy), partition.shape.uneven)
     sizes = {name: size for name, size in partition.shape.axes if name in partition.shape.data}
@@ -86,6 +117,20 @@ def _summing(strategy: Strategy, uneven: tuple[str, ...]) -> Strategy:
             f"{strategy.name} each takes steps of its own: use allreduce there, or routes that give each as much, such as RandomRoutes()."
         )
     return strategy
+
+
+def _summed_by_pipeline(strategy: Strategies) -> Strategy:
+    """All-reduce, which the pipeline itself makes where workers may be lost. Raises CompositionError for other systems."""
+    found = [systems.resolve(each) for each in strategy.values() if not isinstance(each, Zero)] if isinstance(strategy, Mapping) else []
+    found = found or ([] if isinstance(strategy, Mapping | Zero) else [systems.resolve(strategy)])
+    plain = systems.resolve("allreduce")
+    for each in found:
+        if each != plain:
+            raise CompositionError(
+                f"{each.name} would exchange what a lost worker has not sent, and the replicas of stages share each step: use allreduce "
+                "with a crew that changes, whose sums are made before anybody steps."
+            )
+    return plain
 
 
 def _named(strategy: Strategy, name: str) -> Strategy:

@@ -224,7 +224,7 @@ class Models:
         own = [b for model in self.modules.values() for b in model.buffers() if b.is_floating_point() and b.numel()]
         if own:
             values = [buffer.detach().cpu().contiguous().clone() for buffer in own]
-            shares = self.plan.mesh.shares(self.context.port.name)
+            shares = self.plan.mesh.here(self.plan.mesh.shares(self.context.port.name))
             for buffer, mean in zip(own, self.context.perform(average(self.context.port, shares, values)), strict=True):
                 with torch.no_grad():
                     buffer.copy_(mean)

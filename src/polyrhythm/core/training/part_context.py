@@ -55,7 +55,7 @@ def refuse_in_parts(strategy: Strategy, shape: MeshShape, available: Crew) -> No
     """Raise CompositionError for what a model in parts cannot have: a crew that changes, shared memory, results by the order of arrival."""
     if shape.whole:
         return
-    if not available.fixed:
+    if not available.fixed and not shape.loses:
         raise CompositionError(
             f"workers={available} is a crew that changes, and each worker of this mesh holds a part of the model that no other has: give "
             "one number of workers, and checkpoints to continue from."

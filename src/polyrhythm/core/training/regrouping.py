@@ -56,6 +56,8 @@ class Regrouping:
         """
         if self.begins:
             return (NONE,)
+        if self.models.plan.mesh.cut:
+            return (0,)  # nobody has what another needs: gradients are the same at all that hold a part, before any of them steps
         alike = [each for each in self.models.replicas if any(part.local.acts_alike for part in each.parts)]
         late = [[sums.come for part in each.parts if (sums := part.channel.offers.sums) is not None] for each in alike]
         at_once = [each for each, sums in zip(alike, late, strict=True) if len(sums) < len(each.parts)]
@@ -141,8 +143,11 @@ class Regrouping:
             for part, (residuals, waiting) in zip(replica.parts, kept, strict=True):
                 inherit(part.channels, residuals)
                 send_again(part.channel, part.local, waiting)
-        self.together.regroup(collectives(plan.strategy, self.context.port, self.models.view), group, replicas)
-        self.data.regroup(replicas, handed.used, handed.donor)
+        self.together.regroup(collectives(plan.strategy, self.context.port, self.models.view), group, plan.mesh.here(replicas))
+        if plan.mesh.cut:  # lost workers' samples are those of others that have the same
+            self.state.parts.regroup(plan.mesh, handed.furthest > self.clock)
+        else:
+            self.data.regroup(replicas, handed.used, handed.donor)
         if not handed.own:
             self.calls.take_over(handed.state["calls"])
         self.checkpointing.regroup(group, partial(manifest_of, plan), self.models.follow_losses, handed.furthest)

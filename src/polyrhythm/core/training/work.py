@@ -59,6 +59,8 @@ class Training:
     def crew(self) -> Crew:
         """The available workers that the strategy uses."""
         shape = self.partition.shape
+        if shape.loses:
+            return self.available
         least, most = (shape.workers(self.strategy.workers, number) for number in (self.available.least, self.available.most))
         return self.available.within(least, most)
 

@@ -38,12 +38,13 @@ class RoutedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Itinerary:
-    """The `paths` of a step and the `lists` of its seats."""
+    """The `paths` of a step and the `lists` of its seats, of which none is of those `lost`."""
 
     paths: Paths
     lists: RoutedLists
     stages: int
     replicas: int
+    lost: frozenset[StageSeat] = frozenset()
 
     def sent(self, seat: StageSeat) -> Iterator[tuple[StageSeat, RoutedMessage]]:
         """What a seat sends, and to which."""
@@ -53,14 +54,18 @@ class Itinerary:
         yield from self.results(seat)
 
     def given(self, seat: StageSeat) -> Iterator[tuple[StageSeat, RoutedMessage]]:
-        """The parts of its own batch that a seat sends to other replicas of its stage."""
-        stage, replica = seat
+        """The parts of its own batch that a seat sends to other replicas: inputs to the first stage, targets to the last."""
+        last, replica = self.stages - 1, seat[1]
+        gives = [self.giver(replica, stage) == seat for stage in range(self.stages)]
         for sample, path in self._of(replica):
-            if path[stage] != replica:
-                if stage == 0:
-                    yield (0, path[0]), RoutedMessage(Content.INPUTS, sample, 0)
-                if stage + 1 == self.stages:
-                    yield (stage, path[stage]), RoutedMessage(Content.TARGETS, sample, stage)
+            if gives[0] and path[0] != replica:
+                yield (0, path[0]), RoutedMessage(Content.INPUTS, sample, 0)
+            if gives[last] and path[last] != replica:
+                yield (last, path[last]), RoutedMessage(Content.TARGETS, sample, last)
+
+    def giver(self, replica: int, stage: int) -> StageSeat:
+        """The seat that gives parts of a replica's batch for a stage: its own, or another that has the same batch."""
+        return next(seat for seat in ((each % self.stages, replica) for each in range(stage, stage + self.stages)) if seat not in self.lost)
 
     def results(self, seat: StageSeat) -> Iterator[tuple[StageSeat, RoutedMessage]]:
         """What a seat of the last stage tells all of those whose micro-batches it had."""
@@ -70,7 +75,7 @@ class Itinerary:
                     yield from (
                         ((stage, giver), RoutedMessage(Content.RESULT, (giver, seat[1]), stage))
                         for stage in range(self.stages)
-                        if (stage, giver) != seat
+                        if (stage, giver) != seat and (stage, giver) not in self.lost
                     )
 
     def done(self, seat: StageSeat, giver: int) -> list[int]:
@@ -90,4 +95,4 @@ class Itinerary:
         lists: Mapping[StageSeat, Sequence[RoutedPass]] = {
             seat: [each for each in own if not each.backward] for seat, own in self.lists.items()
         }
-        return Itinerary(self.paths, lists, self.stages, self.replicas)
+        return Itinerary(self.paths, lists, self.stages, self.replicas, self.lost)

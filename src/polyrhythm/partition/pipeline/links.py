@@ -14,7 +14,7 @@ from polyrhythm.partition.pipeline.batch import BatchKey
 from polyrhythm.partition.pipeline.boundary import Boundary, Crossing, Encoding
 from polyrhythm.partition.pipeline.itinerary import Content, Itinerary, RoutedMessage
 from polyrhythm.partition.pipeline.mail import Mail
-from polyrhythm.partition.pipeline.routes import Paths, StageSeat
+from polyrhythm.partition.pipeline.routes import StageSeat
 from polyrhythm.partition.pipeline.seats import Seats
 from polyrhythm.partition.pipeline.values import LONGEST, Outline, gradients_of, outline_of, tensors_of, wanted_gradients
 
@@ -47,7 +47,7 @@ class Links:
         self._seats, self.mail, self._boundary, self._seed = seats, mail, boundary, seed
         self._encodings: dict[tuple[int, StageSeat, StageSeat], Encoding] = {}
         self._outlines: dict[Hashable, Outline] = {}
-        self._paths: Paths = {}
+        self._itinerary = Itinerary({}, {}, seats.stages, seats.replicas)
         self._receive: dict[Content, Callable[[BatchKey, StageSeat, RoutedMessage], Tensors]] = {
             Content.INPUTS: self._receive_whole,
             Content.TARGETS: self._receive_targets,
@@ -70,9 +70,9 @@ class Links:
 
     def begin(self, kind: str, number: int, itinerary: Itinerary, results: Callable[[int, int], Tensors]) -> None:
         """Note what comes in a step of this itinerary; `results` receives those of so many micro-batches from a coordinate."""
-        self._paths, own = itinerary.paths, self._seats.own
+        self._itinerary, own = itinerary, self._seats.own
         for source in self._seats.every:
-            if source == own:
+            if source == own or source in itinerary.lost:
                 continue
             for target, parcel in itinerary.sent(source):
                 if target == own:
@@ -99,7 +99,7 @@ class Links:
         return self._encodings[cut, before, after]
 
     def _at(self, key: BatchKey, micro: int, stage: int) -> StageSeat:
-        return stage, self._paths[key[2], micro][stage]
+        return stage, self._itinerary.paths[key[2], micro][stage]
 
     def give(self, batch: LinkedBatch, target: StageSeat, parcel: RoutedMessage, value: Any, share: float) -> None:
         """Send the inputs or the targets of a micro-batch, these with their share of the batch."""
@@ -120,7 +120,7 @@ class Links:
 
     def _given(self, batch: LinkedBatch, content: Content, micro: int) -> Tensors:
         stage = self._seats.own[0]
-        return self._take(batch.key, RoutedMessage(content, (batch.key[2], micro), stage), (stage, batch.key[2]))
+        return self._take(batch.key, RoutedMessage(content, (batch.key[2], micro), stage), self._itinerary.giver(batch.key[2], stage))
 
     def _receive_whole(self, key: BatchKey, source: StageSeat, parcel: RoutedMessage) -> Tensors:
         rank = self._seats.rank(source)

@@ -120,9 +120,8 @@ class Pipelined:
         device = next((each.device for each in model.parameters() if not each.is_meta), _later(inputs, place))
         way = Way(self.schedule, self.micro_batches, objective, self.memory, self.boundary, place.seed, place.replica, self.routes)
         if self.routes is not None:
-            joint, outer = place.joint(self.axis, self.across)
-            seats = Seats(joint, axis.size, place.axis(self.across).size, outer)
-            mail = Mail(joint, device, place.now or float)
+            seats = self.seats(place)
+            mail = Mail(seats.axis, device, place.now or float)
             return RoutedPipeline(stages_at(model, sizes, axis.index, grid, self.axis), axis, seats, way, mail)
         parts = [] if inputs is None else _parts(inputs, self.micro_batches)
         outlines = [(outline_of(part), [outline_of(each) for each in step_values(model, part)]) for part in parts]
@@ -131,6 +130,12 @@ class Pipelined:
             for stage, start in enumerate(starts(sizes)[1:], 1):
                 pipeline.mail.knows((stage, signature), values[start - 1])
         return pipeline
+
+    def seats(self, place: Place) -> Seats:
+        """Those of all replicas of all stages."""
+        joint, outer = place.joint(self.axis, self.across)
+        replicas = place.axis(self.across).size
+        return Seats(joint, place.axis(self.axis).size, replicas, outer, place.numbers.get(self.across, tuple(range(replicas))))
 
 
 def _later(inputs: Any, place: Place) -> torch.device:

@@ -23,7 +23,7 @@ from polyrhythm.partition.pipeline.pass_timer import PassTimer
 from polyrhythm.partition.pipeline.passes import PassedBatch, Passes
 from polyrhythm.partition.pipeline.results import LossResults, OutputResults, Results
 from polyrhythm.partition.pipeline.routed import RoutedLists, fitted
-from polyrhythm.partition.pipeline.routes import AroundLost, RoutePlan, Sample, StageSeat
+from polyrhythm.partition.pipeline.routes import AroundLost, RoutePlan, Sample, StageSeat, around
 from polyrhythm.partition.pipeline.seats import Seats
 from polyrhythm.partition.pipeline.stage import Stages
 from polyrhythm.partition.pipeline.timetable import Durations
@@ -41,15 +41,24 @@ class RoutedPipeline:
     under_way = False
 
     def __init__(self, stages: Stages, axis: Axis, seats: Seats, way: Way, mail: Mail) -> None:
-        self.module, self.way, self.mail = stages.model, way, mail
+        self.module, self.way = stages.model, way
         self.plan: RoutePlan = AroundLost() if way.routes is None else way.routes
-        self._seats = seats
-        self.cuts = Links(seats, mail, way.boundary, way.seed)
-        self._passes = Passes(stages, self.cuts, StageGrid(seats.stages), seats.own[0], way.memory)
+        self.lost: frozenset[StageSeat] = frozenset()
+        self.stages = stages
         self.weights = way.schedule.weights(stages, axis, way.micro_batches)
-        self._load = PassTimer(mail)
-        self._numbers: list[int] = []
         self.begun = self._taken = self._evaluations = 0
+        self._among(seats, mail)
+
+    def _among(self, seats: Seats, mail: Mail) -> None:
+        self._seats, self.mail = seats, mail
+        self.cuts = Links(seats, mail, self.way.boundary, self.way.seed)
+        self._passes = Passes(self.stages, self.cuts, StageGrid(seats.stages), seats.own[0], self.way.memory)
+        self._load = PassTimer(mail)
+
+    def continue_among(self, seats: Seats, lost: frozenset[StageSeat]) -> None:
+        """Seats are lost, and nothing is under way any more: `seats` are the same, along a new axis."""
+        self.lost = lost
+        self._among(seats, Mail(seats.axis, self.mail.device, self.mail.now))
 
     def step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """Add the gradients of the micro-batches that come to this rank, and return the loss of the batch that its replica was given.
@@ -99,21 +108,17 @@ class RoutedPipeline:
         return replace(batch, replica=self._seats.own[1], draws=self.way.draws if kind == "step" else 0)
 
     def _plan_again(self) -> None:
-        """Learn the numbers of replicas in the run, and speeds once they are measured."""
-        seats = self._seats
-        if not self._numbers:
-            every = seats.of_all(torch.tensor([self.way.replica], device=self.mail.device))
-            self._numbers = [int(each) for each in every[seats.own[0]]]
+        """Learn speeds once they are measured."""
         if self.plan.trial and self._taken == self.plan.trial:
             own = torch.tensor([self._load.speed], dtype=torch.float64, device=self.mail.device)
-            self.plan = self.plan.measured(seats.of_all(own))
+            self.plan = self.plan.measured(self._seats.of_all(own))
 
     def _itinerary(self, plan: RoutePlan, step: int) -> Itinerary:
         stages, replicas, micro_batches = self._seats.stages, self._seats.replicas, self.way.micro_batches
-        paths = plan.paths(stages, replicas, micro_batches, step)
+        paths = around(plan.paths(stages, replicas, micro_batches, step), self.lost, replicas)
         kept = tuple(self.way.schedule.live(stage, stages, micro_batches) for stage in range(stages))
         lists = _lists(tuple(paths.items()), tuple(plan.durations(stages, replicas).items()), kept)
-        return Itinerary(paths, lists, stages, replicas)
+        return Itinerary(paths, lists, stages, replicas, self.lost)
 
     def _passed(self, batch: Batch, itinerary: Itinerary, results: Results, do: Do) -> Any:
         """The result of the batch, when this seat's list is done."""
@@ -123,7 +128,7 @@ class RoutedPipeline:
         batches: dict[int, PassedBatch] = {own: batch}
         for giver in range(self._seats.replicas):
             if giver != own:
-                draws = replace(self.way, replica=self._numbers[giver]).draws if kind == "step" else 0
+                draws = replace(self.way, replica=self._seats.numbers[giver]).draws if kind == "step" else 0
                 batches[giver] = GivenElsewhere((kind, number, giver), draws, batch, self.cuts)
         for each in itinerary.lists.get(self._seats.own, ()):
             do(batches[each.sample[0]], Backward(each.sample[1]) if each.backward else Forward(each.sample[1]))

@@ -42,6 +42,29 @@ class RoutePlan(Protocol):
         """How long passes take at each seat, as far as it is known: lists are made for these."""
 
 
+def around(paths: Paths, lost: frozenset[StageSeat], replicas: int) -> Paths:
+    """The same paths, but where they lead through lost seats: the micro-batches go to those that are left, in turn.
+
+    Raises CompositionError where a stage has no replica left.
+    """
+    if not lost:
+        return paths
+    stages = len(next(iter(paths.values())))
+    left = [[replica for replica in range(replicas) if (stage, replica) not in lost] for stage in range(stages)]
+    for stage, peers in enumerate(left):
+        if not peers:
+            raise CompositionError(
+                f"All {replicas} replicas of stage {stage} are lost: divide the model among the workers that are left, by one of the "
+                "PipelineTemplates."
+            )
+    return {
+        (giver, micro): tuple(
+            replica if replica in peers else peers[(micro + giver) % len(peers)] for replica, peers in zip(path, left, strict=True)
+        )
+        for (giver, micro), path in paths.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class AroundLost:
     """Each replica its own, and what a lost stage would do in turn at the replicas that have it still (Gandhi et al., 2024, "ReCycle")."""
@@ -61,15 +84,8 @@ class AroundLost:
 
     def paths(self, stages: int, replicas: int, micro_batches: int, step: int = 0) -> Paths:
         """Raises CompositionError where a stage has no replica left."""
-        left = [[replica for replica in range(replicas) if (stage, replica) not in self.lost] for stage in range(stages)]
-        for stage, peers in enumerate(left):
-            if not peers:
-                raise CompositionError(f"All {replicas} replicas of stage {stage} are lost: divide the model among those that are left.")
-        return {
-            (replica, micro): tuple(replica if replica in peers else peers[(micro + replica) % len(peers)] for peers in left)
-            for micro in range(micro_batches)
-            for replica in range(replicas)
-        }
+        own = {(replica, micro): (replica,) * stages for micro in range(micro_batches) for replica in range(replicas)}
+        return around(own, self.lost, replicas)
 
     def durations(self, stages: int, replicas: int) -> Mapping[StageSeat, Durations]:
         return {}

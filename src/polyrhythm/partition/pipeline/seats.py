@@ -12,12 +12,16 @@ from polyrhythm.partition.pipeline.routes import StageSeat
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """The seats of `stages` along `axis`, each with `replicas`; coordinates count stages first if they are the `outer` ones."""
+    """The seats of `stages` along `axis`, each with `replicas`; coordinates count stages first if they are the `outer` ones.
+
+    `numbers` are those of the replicas in the run.
+    """
 
     axis: Axis
     stages: int
     replicas: int
     outer: bool
+    numbers: tuple[int, ...]
 
     def rank(self, seat: StageSeat) -> int:
         """The coordinate of a seat."""
