@@ -162,3 +162,28 @@ def test_tied_weights_and_clipping_are_refused() -> None:
     for program, reason in ((tied, "one weight at several stages"), (clipped, "may be lost meanwhile")):
         with pytest.raises(pr.PolyrhythmError, match=reason):
             pr.run(program, mesh=pr.Mesh(dp=2, pp=2), workers=pr.Crew(2, 4, replace=False), cut=cut, on=simulated())
+
+
+def test_means_after_a_loss_and_gradients_that_are_not_cleared_are_refused() -> None:
+    def averaged(worker: pr.Worker) -> None:
+        model: nn.Module = Language(LAYERS, False)
+        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+        model, optimizer = worker.attach(model, optimizer, loss=mean)
+        for _ in worker.range(STEPS):
+            optimizer.zero_grad()
+            worker.count(1)
+            worker.train_step(*sample(worker.replica, ROWS))
+            optimizer.step()
+        worker.mean(1.0)
+
+    def kept(worker: pr.Worker) -> None:
+        model: nn.Module = Language(LAYERS, False)
+        worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.3), loss=mean)
+        for _ in range(2):
+            worker.train_step(*sample(worker.replica, ROWS))
+
+    cut = pr.Cut(pipeline=Pipelined(micro_batches=MICRO, routes=AroundLost()))
+    for program, reason in ((averaged, "with worker/1 lost it would be another"), (kept, "call optimizer.zero_grad")):
+        on = simulated(*crash(("worker/1", 0.01)))
+        with pytest.raises(pr.PolyrhythmError, match=reason):
+            pr.run(program, mesh=pr.Mesh(dp=2, pp=2), workers=pr.Crew(2, 4, replace=False), cut=cut, on=on)

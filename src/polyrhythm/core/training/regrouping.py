@@ -144,6 +144,7 @@ class Regrouping:
                 inherit(part.channels, residuals)
                 send_again(part.channel, part.local, waiting)
         self.together.regroup(collectives(plan.strategy, self.context.port, self.models.view), group, plan.mesh.here(replicas))
+        self.together.lost = plan.mesh.absent
         if plan.mesh.cut:  # lost workers' samples are those of others that have the same
             self.state.parts.regroup(plan.mesh, handed.furthest > self.clock)
         else:

@@ -17,6 +17,7 @@ from polyrhythm.partition.pipeline.routes import AroundLost, ByMeasuredSpeed, By
 from polyrhythm.partition.pipeline.schedule import unrolled
 from polyrhythm.partition.pipeline.schedules import GPipe, Interleaved, OneForwardOneBackward, ZeroBubble, in_flight_for
 from polyrhythm.partition.pipeline.step import Step
+from polyrhythm.partition.pipeline.templates import PipelineTemplate, PipelineTemplates
 from polyrhythm.partition.pipeline.timetable import Durations, StageLink, timetable
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "MeanLoss",
     "OneForwardOneBackward",
     "Pipeline",
+    "PipelineTemplate",
+    "PipelineTemplates",
     "Pipelined",
     "RandomRoutes",
     "Recompute",

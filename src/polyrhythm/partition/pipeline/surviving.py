@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from polyrhythm.errors import CompositionError, StateLostError
+from polyrhythm.errors import CompositionError, StateLostError, WorkloadError
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.pipeline.routed_pipeline import RoutedPipeline
 from polyrhythm.partition.pipeline.routes import StageSeat
@@ -43,9 +43,8 @@ class SurvivingPipeline:
             )
         self.module, self.routed, self._survivors = routed.module, routed, survivors
         self._parameters = [each for each in routed.module.parameters() if each.requires_grad]
-        self._before: list[Tensor | None] | None = None
         self._loss: Tensor | None = None
-        self._complete = False
+        self._under_way = self._complete = False
 
     @property
     def begun(self) -> int:
@@ -57,9 +56,17 @@ class SurvivingPipeline:
         self.routed.begun = number
 
     def step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
-        """As that of the pipeline; after an interruption it is called with the same batch again."""
-        if self._before is None:
-            self._before = [each.grad for each in self._parameters]
+        """As that of the pipeline; after an interruption it is called with the same batch again.
+
+        Raises WorkloadError for gradients that are not cleared.
+        """
+        if not self._under_way:
+            if any(each.grad is not None and each.grad.any() for each in self._parameters):
+                raise WorkloadError(
+                    "A training step began with gradients of another, and where workers may be lost each is followed by optimizer.step(), "
+                    "by which others see that it is complete: call optimizer.zero_grad() before it, and use more micro-batches."
+                )
+            self._under_way = True
         if not self._complete:
             for each in self._parameters:
                 each.grad = None
@@ -72,16 +79,9 @@ class SurvivingPipeline:
                 number = self.begun
             finally:
                 self.begun = number  # a step that is done again draws the same
-        return self._finished(self._before)
-
-    def _finished(self, before: list[Tensor | None]) -> Tensor:
-        for each, earlier in zip(self._parameters, before, strict=True):
-            if earlier is not None:
-                each.grad = earlier if each.grad is None else earlier + each.grad
-        if self._complete:
-            self.begun += 1
+        self.begun += self._complete
         assert self._loss is not None, "it is complete"
-        found, self._before, self._loss, self._complete = self._loss, None, None, False
+        found, self._loss, self._under_way, self._complete = self._loss, None, False, False
         return found
 
     def _average(self) -> None:

@@ -39,6 +39,8 @@ class Together:
         self.perform = perform
         self.record = calls
         self.calls = 0
+        self.lost: frozenset[str] = frozenset()
+        """Workers of a model in parts that are absent."""
 
     def regroup(self, collective: UserCollectives, group: Group, replicas: Group) -> None:
         """Call together with other workers from now on; calls are counted anew."""
@@ -50,6 +52,11 @@ class Together:
 
     def mean(self, value: float | Tensor) -> Any:
         """The mean over workers: a number of a number, a tensor like `value` of a tensor."""
+        if self.lost:
+            raise WorkloadError(
+                f"worker.mean is over the replicas of a part of the model, and with {', '.join(sorted(self.lost))} lost it would be "
+                "another one for each part: use worker.gather, or what worker.train_step returns."
+            )
         if isinstance(value, Tensor):
             if not value.is_floating_point():
                 raise WorkloadError(f"worker.mean got a tensor of {value.dtype}, which cannot be averaged: convert it with .float().")
