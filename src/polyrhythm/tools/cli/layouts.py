@@ -31,7 +31,7 @@ Each = Annotated[
 Trained = Annotated[int, typer.Option("--runs", metavar="N", help="How many of the best layouts are trained for a while.")]
 Steps = Annotated[int, typer.Option("--steps", metavar="N", help="The steps of these runs.")]
 Goal = Annotated[
-    float | None, typer.Option("--to", metavar="LOSS", help="The loss to which their time counts; default one that all reach.")
+    float | None, typer.Option("--to", metavar="LOSS", help="The loss to which their time counts; default one that half of them reach.")
 ]
 
 

@@ -12,6 +12,8 @@ from polyrhythm.tools.layouts.machines import Flow, Machines
 _FEW_BYTES = 4096
 """Up to so many bytes a sum is one exchange of all with all (`process_group.messages.algorithms.own`)."""
 _SUMS = ("all_reduce", "maximum")
+_SETTLED = 4
+"""Times around a ring after which its rounds are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +55,33 @@ class AxisTimes:
     machines: Machines
 
     def seconds(self, sent: Mapping[tuple[str, int], int]) -> float:
-        """The seconds of operations, each with the bytes that a member sends, and how often there is one."""
-        return sum(count * self._seconds(rounds_of(*each, len(self.groups[0]))) for each, count in sent.items())
+        """The seconds of operations, one after the other, each with the bytes that a member sends, and how often there is one.
 
-    def _seconds(self, rounds: Rounds) -> float:
-        """A member sends in a round when it has received in the one before: that of a ring has to wait for slow lines on the way only."""
-        if rounds.few:
-            flows = list(rounds.flows(self.groups))
-            return rounds.count * (self.machines.latency(flows) + self.machines.transfer(flows))
-        size = len(self.groups[0])
-        hops = []
+        A member sends in a round when it has received in the one before, and begins with the next operation when it has ended its own: slow
+        lines of a ring are waited for in turn, and not by all in each round.
+        """
+        times = [0.0] * len(self.groups[0])
+        for (operation, nbytes), count in sent.items():
+            rounds = rounds_of(operation, nbytes, len(times))
+            times = self._together(times, rounds, count) if rounds.few else self._around(times, rounds, count)
+        return max(times)
+
+    def _together(self, times: list[float], rounds: Rounds, count: int) -> list[float]:
+        """When members have received from all others."""
+        flows = list(rounds.flows(self.groups))
+        return [max(times) + count * rounds.count * (self.machines.latency(flows) + self.machines.transfer(flows))] * len(times)
+
+    def _around(self, times: list[float], rounds: Rounds, count: int) -> list[float]:
+        """When members have ended the rounds of a ring; after a while a round takes the mean of its hops."""
+        size, hops = len(times), []
         for place in range(size):
             flows = [(members[place], members[(place + 1) % size], rounds.nbytes) for members in self.groups]
             hops.append(self.machines.latency(flows) + self.machines.transfer(flows))
-        times = [0.0] * size
-        for _ in range(rounds.count):
+        many = count * rounds.count
+        some = min(many, _SETTLED * size)
+        for _ in range(some):
             times = [max(times[place], times[place - 1] + hops[place - 1]) for place in range(size)]
-        return max(times)
+        return [each + (many - some) * sum(hops) / size for each in times]
 
     def links(self, sent: Mapping[tuple[str, int], int]) -> Counter[Link]:
         """The bytes of these operations on each line, of all groups."""

@@ -41,9 +41,9 @@ class LayoutCandidate:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What it has in common with those that differ from it in sizes and orders only."""
+        """What it has in common with those that differ from it in sizes, orders and settings only."""
         axes = tuple(sorted(name for name, size in self.mesh.axes if size > 1))
-        return (*axes, *(self.aspects.get(each, "") for each in ("among replicas", "schedule", "boundary")))
+        return (*axes, *(self.aspects.get(each, "").partition("(")[0] for each in ("among replicas", "schedule", "boundary")))
 
     def layout(self) -> tuple[MeshLayout, Strategy]:
         """The partition and the strategy that a run makes of it. Raises CompositionError where they do not fit."""

@@ -124,8 +124,15 @@ class LayoutPlan:
             lines += _described(each)
         if len(self.layouts) > _SHOWN:
             lines.append(f"and {len(self.layouts) - _SHOWN} more")
-        lines += [f"refused: {each}" for each in self.refused[:_SHOWN]]
+        lines += self._reasons()[:_SHOWN]
         return [*lines, *(f"{term}: {source}" for term, source in self.terms.items())]
+
+    def _reasons(self) -> list[str]:
+        """Each reason once, with the first layout that was refused for it."""
+        whats: dict[str, list[str]] = {}
+        for each in self.refused:
+            whats.setdefault(each.why, []).append(each.what)
+        return [f"refused: {what[0]}" + (f" and {len(what) - 1} more" if len(what) > 1 else "") + f": {why}" for why, what in whats.items()]
 
 
 def _row(layout: PlannedLayout) -> dict[str, Any]:

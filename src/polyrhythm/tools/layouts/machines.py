@@ -37,6 +37,11 @@ class Machines:
         """Those that a user has given; sizes may be written as "2 GB". Raises CompositionError for what cannot be."""
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
             raise CompositionError(f"workers={shown(workers)} is no number of workers: give 1 or more.")
+        if whole := [each.name for each in fleet(on.devices).machines if each.measured]:
+            raise CompositionError(
+                f"The machine {whole[0]!r} charges whole steps as they were measured, and a part of a model takes less: give devices by "
+                "their speed, such as pr.Device('office', flops=2e10)."
+            )
         if memory is None:
             return Machines(on, workers)
         given = [memory] * workers if isinstance(memory, str | int | float) else list(memory)

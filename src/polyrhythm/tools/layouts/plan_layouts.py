@@ -57,7 +57,7 @@ def plan_layouts(
             order = [each for each in order if each.candidate is not candidate]
     target = trials.target
     if target is None and trained:
-        target = max(each.lowest for each in trained.values())
+        target = sorted(each.lowest for each in trained.values())[len(trained) // 2]
     return LayoutPlan(_planned(order, trained, target), tuple(refused), target if trained else None)
 
 

@@ -19,7 +19,7 @@ from polyrhythm.tools.layouts.job import LayoutJob
 class ShortRuns:
     """The best `layouts` of the screening are trained for so many `steps`, of each kind one at first.
 
-    They are compared by the time to the `target`, a mean loss of `last` steps; without one, the lowest loss to which all of them come.
+    They are compared by the time to the `target`, a mean loss of `last` steps; without one, the lowest loss to which half of them come.
     """
 
     layouts: int = 4
