@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from polyrhythm.core.records.progress import ProgressLine, board
 from polyrhythm.core.simulator import Simulator
 from polyrhythm.errors import CompositionError, PolyrhythmError
 from polyrhythm.tools.layouts.enumeration import Enumeration
@@ -35,30 +36,42 @@ def plan_layouts(
 
     Raises PolyrhythmErrors for what cannot be asked; layouts that cannot be are in `refused`.
     """
-    machines, trials = Machines.of(on, workers, memory), runs or ShortRuns()
+    trials, machines = runs or ShortRuns(), Machines.of(on, workers, memory)
     enumeration = Enumeration(job, machines, space or LayoutSpace())
-    screening = Screening(job, machines)
-    refused, found = enumeration.refused, list[ScreenedLayout]()
+    with board(1 + trials.layouts, wanted=True) as line:
+        found = _screened(enumeration, Screening(job, machines), line)
+        refused = [
+            *enumeration.refused,
+            *(LayoutRefusal(each.candidate.name, room_lacking(each, found)) for each in found if not each.fits),
+        ]
+        order = sorted((each for each in found if each.fits), key=lambda each: each.seconds)
+        trained: dict[int, TrainedLayout] = {}
+        for candidate in trials.chosen([each.candidate for each in order]):
+            line.begin(candidate.name)
+            try:
+                trained[id(candidate)] = trials.run(candidate, job, on)
+            except PolyrhythmError as problem:
+                refused.append(LayoutRefusal(candidate.name, str(problem)))
+                order = [each for each in order if each.candidate is not candidate]
+            line.end(candidate.name)
+    target = trials.target
+    if target is None and trained:
+        target = sorted(each.lowest for each in trained.values())[len(trained) // 2]
+    return LayoutPlan(_planned(order, trained, target), tuple(refused), target if trained else None)
+
+
+def _screened(enumeration: Enumeration, screening: Screening, line: ProgressLine) -> list[ScreenedLayout]:
+    """All candidates, and those with more micro-batches under way; what cannot be is among the refused ones of the enumeration."""
+    found = list[ScreenedLayout]()
     for candidate in enumeration.candidates():
+        line.remark(f"{len(found)} layouts are known")
         try:
             found.append(screening.screened(candidate))
             if (deeper := screening.deeper(candidate)) is not None:
                 found.append(screening.screened(deeper))
         except CompositionError as problem:
-            refused.append(LayoutRefusal(candidate.name, str(problem)))
-    refused += [LayoutRefusal(each.candidate.name, room_lacking(each, found)) for each in found if not each.fits]
-    order = sorted((each for each in found if each.fits), key=lambda each: each.seconds)
-    trained: dict[int, TrainedLayout] = {}
-    for candidate in trials.chosen([each.candidate for each in order]):
-        try:
-            trained[id(candidate)] = trials.run(candidate, job, on)
-        except PolyrhythmError as problem:
-            refused.append(LayoutRefusal(candidate.name, str(problem)))
-            order = [each for each in order if each.candidate is not candidate]
-    target = trials.target
-    if target is None and trained:
-        target = sorted(each.lowest for each in trained.values())[len(trained) // 2]
-    return LayoutPlan(_planned(order, trained, target), tuple(refused), target if trained else None)
+            enumeration.refused.append(LayoutRefusal(candidate.name, str(problem)))
+    return found
 
 
 def _planned(order: list[ScreenedLayout], trained: dict[int, TrainedLayout], target: float | None) -> tuple[PlannedLayout, ...]:

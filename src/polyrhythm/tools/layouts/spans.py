@@ -81,9 +81,18 @@ class Spans:
         return self.machines.seconds(rank, self.steps[rank].flops) + self.machines.overhead(rank)
 
     def _along(self, rank: int) -> float:
-        """The seconds of collective operations: no rank computes meanwhile."""
-        sent = {axis: _collective(each) for axis, each in self.steps[rank].sent.items()}
-        return sum(AxisTimes(self._groups(axis), self.machines).seconds(each) for axis, each in sent.items() if each)
+        """The seconds of collective operations: no rank computes meanwhile. Layers of other stages are at other places."""
+        pipelined, found = self.layout.cut.pipeline, 0.0
+        for axis, each in self.steps[rank].sent.items():
+            if sent := _collective(each):
+                groups = self._groups(axis)
+                if pipelined is not None and axis in self.layout.cut.axes:
+                    groups = [members for members in groups if self._stage(members[0], pipelined) == self._stage(rank, pipelined)]
+                found += AxisTimes(groups, self.machines).seconds(sent)
+        return found
+
+    def _stage(self, rank: int, pipelined: Pipelined) -> int:
+        return self._mesh.coordinate(f"worker/{rank}", pipelined.axis)
 
     @cached_property
     def _mesh(self) -> WorkerMesh:
