@@ -29,7 +29,7 @@ from polyrhythm.partition import Pipelined, Zero
 from polyrhythm.workloads.chars import corpus, windows
 from polyrhythm.workloads.gpt import Gpt, GptSize
 
-RANKS, BATCH, CONTEXT, MICRO_BATCHES = 2, 8, 64, 4
+RANKS, BATCH, CONTEXT = 2, 8, 64
 SIZE = GptSize(corpus().vocabulary, CONTEXT, layers=6, width=512, heads=8)
 Step = Callable[[], float]
 """One training step, and its loss at this rank."""
@@ -156,13 +156,13 @@ class Half(nn.Module):
         return self.blocks(self.symbols(x) + self.positions(torch.arange(x.shape[1])))  # type: ignore[no-any-return]
 
 
-def pipelining(rank: int) -> Step:
+def pipelining(rank: int, micro_batches: int) -> Step:
     """Schedule1F1B of torch.distributed.pipelining."""
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
     model = Half(gpt(), rank)
     stage = PipelineStage(model, rank, RANKS, torch.device("cpu"))
-    schedule, optimizer, given = Schedule1F1B(stage, MICRO_BATCHES, loss_fn=loss_of), adam(model), batches(1, 0)
+    schedule, optimizer, given = Schedule1F1B(stage, micro_batches, loss_fn=loss_of), adam(model), batches(1, 0)
     loss = torch.zeros(())
 
     def step() -> float:
@@ -184,19 +184,22 @@ def pipelining(rank: int) -> Step:
 OURS: dict[str, dict[str, Any]] = {
     "Zero(2)": {"mesh": pr.Mesh(dp=RANKS), "strategy": {"dp": Zero(2)}},
     "Zero(3)": {"mesh": pr.Mesh(dp=RANKS), "strategy": {"dp": Zero(3)}},
-    "1F1B": {"mesh": pr.Mesh(pp=RANKS), "cut": pr.Cut(pipeline=Pipelined(micro_batches=MICRO_BATCHES))},
+    "1F1B, 4 micro-batches": {"mesh": pr.Mesh(pp=RANKS), "cut": pr.Cut(pipeline=Pipelined(micro_batches=4))},
+    "1F1B, 8 micro-batches": {"mesh": pr.Mesh(pp=RANKS), "cut": pr.Cut(pipeline=Pipelined(micro_batches=8))},
 }
 RIVALS: dict[str, Callable[[int], Step]] = {
     "FSDP2 without resharding": lambda rank: fsdp(rank, reshard=False),
     "FSDP2": lambda rank: fsdp(rank, reshard=True),
     "DeepSpeed ZeRO-2": lambda rank: deepspeed(rank, 2),
     "DeepSpeed ZeRO-3": lambda rank: deepspeed(rank, 3),
-    "torch 1F1B": pipelining,
+    "torch 1F1B, 4 micro-batches": lambda rank: pipelining(rank, 4),
+    "torch 1F1B, 8 micro-batches": lambda rank: pipelining(rank, 8),
 }
 COMPARED = {
     "zero-2": ("Zero(2)", "FSDP2 without resharding", "DeepSpeed ZeRO-2"),
     "zero-3": ("Zero(3)", "FSDP2", "DeepSpeed ZeRO-3"),
-    "1f1b": ("1F1B", "torch 1F1B"),
+    "1f1b-4": ("1F1B, 4 micro-batches", "torch 1F1B, 4 micro-batches"),
+    "1f1b-8": ("1F1B, 8 micro-batches", "torch 1F1B, 8 micro-batches"),
 }
 
 
