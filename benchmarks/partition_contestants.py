@@ -2,7 +2,7 @@
 
     python benchmarks/partition_contestants.py NAME ADDRESS
 
-Every rank connects to the socket at ADDRESS, gets a number of steps, takes them, and answers with the seconds, those of a core, and the
+Every rank connects to the socket at ADDRESS, sends its process's number, gets a number of steps, takes them, and answers with the seconds, those of a core, and the
 last loss; 0 ends it.
 """
 
@@ -38,6 +38,7 @@ Step = Callable[[], float]
 def answer(address: str, step: Step) -> None:
     """Take steps as the benchmark says."""
     with Client(address, "AF_UNIX") as benchmark:
+        benchmark.send(os.getpid())
         while steps := benchmark.recv():
             began, used = time.perf_counter(), time.process_time()
             for _ in range(steps):
@@ -205,6 +206,7 @@ COMPARED = {
 
 def rival(rank: int, name: str, address: str, meeting: str) -> None:
     """One rank of a rival."""
+    os.setsid()  # as ranks of ours: Linux shares cores out among sessions first
     torch.set_num_threads(1)
     environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": RANKS, "DS_ACCELERATOR": "cpu"}
     os.environ.update({key: str(value) for key, value in environment.items()})

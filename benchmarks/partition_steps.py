@@ -40,14 +40,16 @@ class Contestant:
     ranks: list[Connection]
 
     @staticmethod
-    def start(name: str, folder: Path) -> Contestant:
-        """Start it, and wait until its ranks are there. Raises RuntimeError if it ends instead."""
+    def start(name: str, folder: Path, nice: int) -> Contestant:
+        """Start it, and wait until its ranks are there; these have that niceness, each in a session of its own."""
         address = str(folder / f"{name}.socket")
         with Listener(address, "AF_UNIX") as listener:
             command = [sys.executable, str(Path(__file__).with_name("partition_contestants.py")), name, address]
             process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
             listener._listener._socket.settimeout(120)  # type: ignore[attr-defined]
             ranks = [listener.accept() for _ in range(RANKS)]
+        for rank in ranks:
+            Path(f"/proc/{rank.recv()}/autogroup").write_text(str(nice))
         return Contestant(name, process, ranks)
 
     def take(self, steps: int) -> tuple[float, float, float]:
@@ -65,10 +67,10 @@ class Contestant:
         self.process.wait(60)
 
 
-def compare(names: tuple[str, ...], rounds: int) -> dict[str, Any]:
+def compare(names: tuple[str, ...], rounds: int, nice: int) -> dict[str, Any]:
     """What was measured of each; the first is ours."""
     with tempfile.TemporaryDirectory() as folder:
-        found = [Contestant.start(name, Path(folder)) for name in names]
+        found = [Contestant.start(name, Path(folder), nice) for name in names]
         first = {each.name: each.take(WARM_UP_STEPS) for each in found}
         steps = max(2, round(SECONDS / max(seconds for seconds, _, _ in first.values())))
         taken: dict[str, list[float]] = {name: [] for name in names}
@@ -101,12 +103,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--compare", nargs="+", default=[*COMPARED], choices=COMPARED)
     parser.add_argument("--without", nargs="*", default=[], help="contestants to leave out")
+    parser.add_argument("--nice", type=int, default=0, help="of all contestants; below 0 they come before other work (root)")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     rows = {}
     print("| | ms of a step | fastest | of a core | ours / it | lowest | highest | loss |\n|---|---|---|---|---|---|---|---|")
     for what in options.compare:
-        rows[what] = compare(tuple(name for name in COMPARED[what] if name not in options.without), options.rounds)
+        rows[what] = compare(tuple(name for name in COMPARED[what] if name not in options.without), options.rounds, options.nice)
         for name, row in rows[what].items():
             if name != "steps":
                 print(f"| {what}: {name} | " + " | ".join(str(value) for value in row.values()) + " |", flush=True)

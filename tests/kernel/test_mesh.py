@@ -138,3 +138,19 @@ def test_an_unknown_axis_or_member_is_refused() -> None:
             ask()
     with pytest.raises(CompositionError, match=r"server/0 is not on the mesh, which has worker/0, .*: ask for one of these\."):
         mesh.group("server/0", DATA)
+
+
+@given(meshes)
+def test_each_axis_of_parts_has_lines_of_its_own_that_no_exchange_is_over(mesh: WorkerMesh) -> None:
+    lines = dict(mesh.lines)
+    exchanged = {group.name for size in range(len(mesh.names) + 1) for group in mesh.groups(*mesh.names[:size])}
+    assert not exchanged.intersection(lines)
+    for name, size in mesh.axes:
+        for member in mesh.members:
+            line = mesh.line(member, name)
+            assert line.members == mesh.group(member, name).members
+            assert lines.get(line.name) == (line.members if mesh.cut and size > 1 else None)
+
+
+def test_replicas_of_a_whole_model_have_no_lines() -> None:
+    assert WorkerMesh.flat(workers(4)).lines == ()

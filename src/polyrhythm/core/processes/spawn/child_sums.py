@@ -43,7 +43,8 @@ class ChildSums:
 
     def _gathering(self) -> dict[str, GroupReducer]:
         """Collectives are of tensors on the CPU, and of a crew that does not change."""
-        mine = [group for group in self._spec.gathering if self._name in group.members and group.memory]
+        here = self._node.device == "cpu" and not self._spec.changes
+        mine = [group for group in self._spec.gathering if here and self._name in group.members and group.memory]
         segments = {group: SharedSegment.open(group.memory, len(group.members)) for group in mine}
         count = self._node.peers.count
         return {
