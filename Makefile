@@ -91,6 +91,7 @@ bench: .venv-bench/installed
 	$(BENCH)/all_reduce.py --json $(RESULTS)/all_reduce.json --plot docs/all_reduce.svg > $(RESULTS)/all_reduce.md
 	$(BENCH)/steps.py --json $(RESULTS)/steps.json --plot docs/steps.svg > $(RESULTS)/steps.md
 	$(BENCH)/push_pull.py --json $(RESULTS)/push_pull.json > $(RESULTS)/push_pull.md
+	$(BENCH)/partition_steps.py --json $(RESULTS)/partition_steps.json > $(RESULTS)/partition_steps.md
 	$(BENCH)/codecs.py --json $(RESULTS)/codecs.json > $(RESULTS)/codecs.md
 	$(BENCH)/kernel.py > $(RESULTS)/kernel.md
 	$(BENCH)/overhead.py --json $(RESULTS)/overhead.json > $(RESULTS)/overhead.md

@@ -2,8 +2,8 @@
 
     python benchmarks/partition_contestants.py NAME ADDRESS
 
-Every rank connects to the socket at ADDRESS, sends its process's number, gets a number of steps, takes them, and answers with the seconds, those of a core, and the
-last loss; 0 ends it.
+Every rank connects to the socket at ADDRESS, sends its process's number, gets a number of steps, takes them, and answers with the seconds,
+those of a core, and the last loss; 0 ends it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Steps of ZeRO and of 1F1B on two processes: ours, torch's over gloo, and DeepSpeed's, side by side.
 
-    .venv-bench/bin/python benchmarks/partition_steps.py [--rounds 7] [--compare zero-2 zero-3 1f1b-4 1f1b-8] [--json FILE]
+    .venv-bench/bin/python benchmarks/partition_steps.py [--rounds 7] [--compare zero-2 zero-3 1f1b-4 1f1b-8] [--nice -12] [--json FILE]
 
 Every contestant has two processes of its own with one thread each, a GPT of 19 M parameters with the same first weights, the same windows
 of text, and the same Adam. All of a comparison are started at first, and then take turns: in each round each takes some steps while the
 others wait for their next turn; who begins alternates. The table has medians over the rounds: milliseconds of a step (of the slower rank,
 waits included), those of its fastest round, those that a rank used a core (other work on the machine changes these less), the ratio of ours
-to it within a round, the lowest and the highest of these, and the loss after the same steps. `partition_contestants.py` has the contestants.
+to it within a round, the lowest and the highest of these, and the loss after the same steps. `partition_contestants.py` has them.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ class Contestant:
             process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
             listener._listener._socket.settimeout(120)  # type: ignore[attr-defined]
             ranks = [listener.accept() for _ in range(RANKS)]
-        for rank in ranks:
-            Path(f"/proc/{rank.recv()}/autogroup").write_text(str(nice))
+        processes = [rank.recv() for rank in ranks]
+        if nice:
+            for number in processes:
+                Path(f"/proc/{number}/autogroup").write_text(str(nice))
         return Contestant(name, process, ranks)
 
     def take(self, steps: int) -> tuple[float, float, float]:
