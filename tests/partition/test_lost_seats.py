@@ -187,3 +187,12 @@ def test_means_after_a_loss_and_gradients_that_are_not_cleared_are_refused() -> 
         on = simulated(*crash(("worker/1", 0.01)))
         with pytest.raises(pr.PolyrhythmError, match=reason):
             pr.run(program, mesh=pr.Mesh(dp=2, pp=2), workers=pr.Crew(2, 4, replace=False), cut=cut, on=on)
+
+
+@pytest.mark.parametrize("name", ["worker/0", "worker/3"])
+def test_a_worker_may_leave_with_notice(name: str) -> None:
+    expected = run_of(simulated(), **MESH)
+    found = run_of(simulated(pr.hardware.Leave(name, step=3)), pr.Crew(2, 4, replace=False), **MESH)
+    assert found.summary.steps == STEPS
+    for each, value in found.weights.items():
+        close(value, expected.weights[each])

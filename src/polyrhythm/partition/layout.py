@@ -21,6 +21,7 @@ from polyrhythm.partition.alike import AlikeInReplica
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.deferred import Recording, build
 from polyrhythm.partition.following import follow_decisions, follow_weights
+from polyrhythm.partition.layout_axes import refuse_axes
 from polyrhythm.partition.material import materialise
 from polyrhythm.partition.mesh import Mesh
 from polyrhythm.partition.norm import clip_gradients
@@ -57,33 +58,7 @@ class MeshLayout:
     loses: bool = False
 
     def __post_init__(self) -> None:
-        for axis in self.zero:
-            if axis not in self.mesh.names or axis in self.cut.axes:
-                raise CompositionError(
-                    f"Replicas along {axis!r} should share their state, and {self.mesh!r} has none there: name a data axis."
-                )
-        for axis in () if self.cut.pipeline is None else self.cut.pipeline.joint[1:]:
-            if axis not in self.mesh.names or axis in self.cut.axes or axis in self.zero:
-                raise CompositionError(
-                    f"Routes go across replicas along {axis!r}, which {self.mesh!r} has not, or whose replicas divide a model: name a data "
-                    "axis without Zero, Pipelined(routes=..., across='dp')."
-                )
-        for axis in self.cut.axes:
-            if axis not in self.mesh.names:
-                raise CompositionError(f"The cut divides along {axis!r}, and {self.mesh!r} has no such axis: add it, or cut along another.")
-
-        self._refuse_late_shards()
-
-    def _refuse_late_shards(self) -> None:
-        """Copies of weights that a late pipeline keeps are of whole weights."""
-        sizes, pipelined = dict(self.mesh.axes), self.cut.pipeline
-        if pipelined is None or not (shared := [axis for axis in self.zero if sizes[axis] > 1]):
-            return
-        if pipelined.schedule.delay_of(0, sizes[pipelined.axis], pipelined.micro_batches):
-            raise CompositionError(
-                f"{pipelined.schedule!r} keeps copies of whole weights for batches under way, and {self.zero[shared[0]]!r} leaves "
-                f"each replica along {shared[0]!r} a part: exchange gradients there, as allreduce does, or take a schedule without delay."
-            )
+        refuse_axes(self.mesh, self.cut, self.zero)
 
     @property
     def shape(self) -> MeshShape:

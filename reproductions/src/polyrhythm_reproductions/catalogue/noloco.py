@@ -95,7 +95,7 @@ REPRODUCTION = Reproduction(
         ),
         Claim(
             paper="Random routes through pipeline stages make replicas agree more.",
-            untestable="There are no pipelines here.",
+            untestable="Models are whole here; `stage-replicas` tests it.",
         ),
     ),
 )
