@@ -178,3 +178,13 @@ def test_members_that_issue_different_collectives_are_told_which(native: bool) -
 
     with pytest.raises(RunError, match=r"rank \d issues all_reduce SUM float32 \[[34]\].*and rank \d all_reduce SUM float32 \[[34]\]"):
         ran(pr.Processes(), job(2, program, native))
+
+
+def test_members_that_wait_for_each_other_in_different_ways_are_a_deadlock() -> None:
+    def program(axis: PortAxis) -> list[Tensor]:
+        if axis.index:
+            return [axis.receive_from(0, (3,), torch.empty(0)).wait()]
+        return [axis.all_reduce(torch.ones(3))]
+
+    with pytest.raises(DeadlockError, match="worker/0 waits for the others"):
+        ran(pr.Processes(patience=1.0), job(2, program, True))
