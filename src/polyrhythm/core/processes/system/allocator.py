@@ -3,8 +3,8 @@
 A training step frees and allocates the same tens of megabytes repeatedly. glibc returns large blocks to the system and requests them again,
 and the system clears every page: a fifth of the time of a step of a perceptron with 21 M parameters. But blocks that are kept leave gaps:
 one process with a GPT of 50 M parameters then took 2.0 GB in place of 0.84. Only blocks that are large make such gaps: with those of less
-than 8 MiB kept, workers with Zero(3) of it took as much as with those of 1 MiB, those with Zero(1) 0.91 GB in place of 0.76, and a step of a
-pipeline of 19 M parameters 0.8 of the time.
+than 8 MiB kept, workers with Zero(3) of it took as much as with those of 1 MiB, those with Zero(1) 0.91 GB in place of 0.76, and a step
+of a pipeline of 19 M parameters 0.8 of the time.
 """
 
 from __future__ import annotations
