@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,3 +197,17 @@ def test_a_worker_may_leave_with_notice(name: str) -> None:
     assert found.summary.steps == STEPS
     for each, value in found.weights.items():
         close(value, expected.weights[each])
+
+
+@pytest.mark.parametrize("crew", [None, pr.Crew(2, 4, replace=False)], ids=["fixed", "changing"])
+def test_a_checkpoint_of_those_left_is_resumed_by_all(crew: Any, tmp_path: Path) -> None:
+    """The part of a lost worker is in the files of others."""
+    expected = run_of(simulated(), **MESH)
+    mesh, cut = pr.Mesh(**MESH), pr.Cut(pipeline=Pipelined(micro_batches=MICRO, routes=AroundLost()))
+    on = simulated(*crash(("worker/1", 0.3 * expected.summary.virtual_seconds)))
+    kept = pr.Checkpoints(tmp_path, every=3)
+    pr.run(train, mesh=mesh, workers=pr.Crew(2, 4, replace=False), cut=cut, on=on, checkpoints=kept)
+    again = pr.Checkpoints(tmp_path, every=3, resume=True)
+    found = pr.run(train, mesh=mesh, workers=crew, cut=cut, on=simulated(), checkpoints=again)
+    for name, value in found.weights.items():
+        close(value, expected.weights[name])

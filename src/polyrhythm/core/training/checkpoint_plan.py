@@ -72,6 +72,7 @@ def planned(plan: StrategyPlan, wanted: Checkpoints, here: Mapping[str, str] = M
     relaid = found.circumstances.get(LAYOUT) != here.get(LAYOUT)
     if relaid and LAYOUT not in found.circumstances:
         raise CheckpointError(f"{resumed.path} is of a run without a mesh, and this one has one: begin it with mesh=pr.Mesh(dp=...), too.")
+    relaid = relaid or (bool(plan.mesh.cut) and tuple(found.members) != plan.mesh.members)  # a lost worker's part is others' too
     changed = _changed(resumed, manifest_of(plan, 0, 0.0, chosen)) or relaid
     return replace(chosen, changed=changed, relaid=relaid, origin=RunOrigin(found.step, found.seconds, found.changes + changed))
 
