@@ -17,7 +17,7 @@ _SETTLED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class MessageRounds:
     """So many rounds, in each of which every member sends a message of `nbytes`: to the next, or to all others if they are `few`."""
 
     count: int
@@ -33,18 +33,18 @@ class Rounds:
                     yield member, members[(place + step) % len(members)], self.nbytes
 
 
-def rounds_of(operation: str, nbytes: int, size: int) -> Rounds:
+def rounds_of(operation: str, nbytes: int, size: int) -> MessageRounds:
     """The rounds of an operation of `size` members, in which each sends `nbytes`, as `Axis` counts it."""
     if operation in _SUMS:
         whole = nbytes * size / (2 * (size - 1))
-        return Rounds(1, whole, few=True) if whole <= _FEW_BYTES else Rounds(2 * (size - 1), whole / size)
+        return MessageRounds(1, whole, few=True) if whole <= _FEW_BYTES else MessageRounds(2 * (size - 1), whole / size)
     if operation in ("all_gather", "reduce_scatter"):
-        return Rounds(size - 1, nbytes / (size - 1))
+        return MessageRounds(size - 1, nbytes / (size - 1))
     if operation == "all_to_all":
-        return Rounds(1, nbytes / (size - 1), few=True)
+        return MessageRounds(1, nbytes / (size - 1), few=True)
     if operation in ("broadcast", "reduce"):
-        return Rounds((size - 1).bit_length(), nbytes * size / (size - 1))
-    return Rounds(1, nbytes)
+        return MessageRounds((size - 1).bit_length(), nbytes * size / (size - 1))
+    return MessageRounds(1, nbytes)
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class AxisTimes:
             times = self._together(times, rounds, count) if rounds.few else self._around(times, rounds, count)
         return max(times)
 
-    def _together(self, times: list[float], rounds: Rounds, count: int) -> list[float]:
+    def _together(self, times: list[float], rounds: MessageRounds, count: int) -> list[float]:
         """When members have received from all others."""
         flows = list(rounds.flows(self.groups))
         return [max(times) + count * rounds.count * (self.machines.latency(flows) + self.machines.transfer(flows))] * len(times)
 
-    def _around(self, times: list[float], rounds: Rounds, count: int) -> list[float]:
+    def _around(self, times: list[float], rounds: MessageRounds, count: int) -> list[float]:
         """When members have ended the rounds of a ring; after a while a round takes the mean of its hops."""
         size, hops = len(times), []
         for place in range(size):

@@ -16,7 +16,7 @@ from polyrhythm.tools.layouts.explain import coordinates_of, divided
 from polyrhythm.tools.layouts.explanation import ROLES
 from polyrhythm.tools.layouts.job import LayoutJob
 from polyrhythm.tools.layouts.machines import Machines
-from polyrhythm.tools.layouts.spans import Span, Spans
+from polyrhythm.tools.layouts.spans import Spans, StepSpan
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ScreenedLayout:
     peak: int
     worker: int
     excess: float
-    span: Span = field(default_factory=lambda: Span(0.0, 0.0))
+    span: StepSpan = field(default_factory=lambda: StepSpan(0.0, 0.0))
     exchange: float = 0.0
     links: Mapping[str, Mapping[Link, float]] = field(default_factory=dict)
 

@@ -20,7 +20,7 @@ _SENDS = "send_to"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StepSpan:
     """The seconds of a worker in a step: `computing`, `along` the axes within its replica, and `waiting` for other stages."""
 
     computing: float
@@ -42,16 +42,16 @@ class Spans:
     forward: Sequence[int]
     machines: Machines
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[StepSpan]:
         """That of each worker."""
-        found = [Span(self._computing(rank), self._along(rank)) for rank in range(self.machines.workers)]
+        found = [StepSpan(self._computing(rank), self._along(rank)) for rank in range(self.machines.workers)]
         pipelined = self.layout.cut.pipeline
         if pipelined is not None and len(self._groups(pipelined.axis)[0]) > 1:
             links = self._stage_links(pipelined)
             for members in self._groups(pipelined.axis):
                 for rank, seconds in zip(members, self._staged(pipelined, members, links), strict=True):
                     own = found[rank]
-                    found[rank] = Span(own.computing, own.along, max(0.0, seconds - own.computing - own.along))
+                    found[rank] = StepSpan(own.computing, own.along, max(0.0, seconds - own.computing - own.along))
         return found
 
     def links(self) -> dict[str, dict[Link, float]]:
