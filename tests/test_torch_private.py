@@ -74,6 +74,13 @@ def test_writes_are_counted() -> None:
     assert one_process.version(tensor) == before + 1
 
 
+@uses("flash_attention_on_cpu", "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu")
+def test_attention_on_the_cpu_is_one_operation() -> None:
+    query = torch.randn(1, 2, 3, 4)
+    found = one_process.flash_attention_on_cpu(query, query, query, 0.0, False)[0]
+    torch.testing.assert_close(found, torch.nn.functional.scaled_dot_product_attention(query, query, query))
+
+
 @uses("sparse_indices", "Tensor._indices")
 def test_indices_are_read_of_what_is_not_coalesced() -> None:
     assert one_process.sparse_indices(sparse()).tolist() == [[0, 0]]

@@ -18,7 +18,8 @@ import torch
 
 from polyrhythm.torch_programs.ranks import Rank, current, forget
 
-os.register_at_fork(after_in_child=forget)
+if hasattr(os, "register_at_fork"):  # Linux
+    os.register_at_fork(after_in_child=forget)
 
 
 def _signal(rank: Rank, number: int, handler: Any) -> Any:

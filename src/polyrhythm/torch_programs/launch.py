@@ -88,7 +88,7 @@ class StartedRank:
         self._launch = launch
         launch.start(self)
 
-    def poll(self, flag: int = os.WNOHANG) -> int | None:
+    def poll(self, flag: int = 0) -> int | None:
         """Its exit code; None before it has ended."""
         return self.returncode
 

@@ -19,6 +19,8 @@ BatchNorm: Any = needed(torch.nn.modules.batchnorm, "_BatchNorm")
 """The layers with statistics of batches, of any number of dimensions."""
 NormBase: Any = needed(torch.nn.modules.batchnorm, "_NormBase")
 """These, and those with statistics of instances."""
+flash_attention_on_cpu: Any = needed(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu")
+"""The operation that `scaled_dot_product_attention` is on the CPU; of tensors without memory torch takes another one."""
 version: Callable[[Tensor], int] = attrgetter("_version")
 """`Tensor._version`, which counts in-place writes: the only sign that user code has written to a gradient, weight or buffer."""
 

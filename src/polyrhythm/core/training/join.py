@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,7 @@ from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.checkpoints.request import Checkpoints, given_checkpoints
 from polyrhythm.core.job_files.script import refuse_while_imported
 from polyrhythm.core.job_files.values import ANYTHING, read
-from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.crew import FIXED, Crew
-from polyrhythm.core.kernel.mesh import MeshShape
 from polyrhythm.core.kernel.names import worker as name_of
 from polyrhythm.core.kernel.seat import seat
 from polyrhythm.core.kernel.stopping import StopSignals, tell
@@ -25,9 +24,11 @@ from polyrhythm.core.processes.rendezvous.entrance import FixedEntrance
 from polyrhythm.core.processes.rendezvous.join import JoinedRun, Joining, attend
 from polyrhythm.core.processes.rendezvous.locations import locate
 from polyrhythm.core.processes.rendezvous.rank_environment import find_rank_environment, rank_in
+from polyrhythm.core.processes.rendezvous.rendezvous import Rendezvous
 from polyrhythm.core.processes.runtime.stall_detection import Patience
 from polyrhythm.core.processes.system.linux import require_linux
 from polyrhythm.core.protocols.metrics_logger import MetricsLogger
+from polyrhythm.core.protocols.partition import ModelPartition
 from polyrhythm.core.records.directory import make
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import ignore
@@ -51,6 +52,8 @@ from polyrhythm.partition.zero.zero import Zero
 
 SYSTEM = "POLYRHYTHM_SYSTEM"
 """The variable with the system of scripts that name none, and its options: "diloco period=50"."""
+
+_IN_VIRTUAL_TIME = "Ranks in virtual time have no mesh of ours: give mesh= and cut= to pr.run(train, on=pr.Simulator())."
 
 
 def join(
@@ -97,49 +100,83 @@ def join(
     not join.
     """
     if (here := seat()) is not None:
-        if mesh is not None or isinstance(strategy, Zero | Mapping):
-            raise CompositionError("Ranks in virtual time have no mesh of ours: give mesh= and cut= to pr.run(train, on=pr.Simulator()).")
-        chosen = systems.resolve(strategy or here.usual() or _usual())
+        chosen = _of_whole_models(strategy or here.usual() or _usual(), mesh, _IN_VIRTUAL_TIME)
         return join_seat(here, chosen, whole_number("seed", seed, "the same at all ranks"), group, checkpoints)
     require_linux("join(), which makes a worker of this process,")
     refuse_while_imported("pr.join")
     leave_failed()
     seed = whole_number("seed", seed, "the same at all ranks")
-    wanted, joining = given_checkpoints(checkpoints), Joining(patience=Patience(timeout=timeout), bind=bind or "")
-    given = _usual() if strategy is None else strategy
+    wanted, given = given_checkpoints(checkpoints), _usual() if strategy is None else strategy
+    joining = Joining(patience=Patience(timeout=timeout), bind=bind or "")
     if (crew := given_crew(workers)) is not None and not crew.fixed:
-        if mesh is not None or isinstance(given, Zero | Mapping):
-            raise CompositionError(f"workers={crew} is a crew that changes, and a mesh has a fixed number: leave one of them out.")
-        return join_crew(systems.resolve(given), crew, seed, directory, joining, wanted, loggers)
+        one = _of_whole_models(given, mesh, f"workers={crew} is a crew that changes, and a mesh has a fixed number: leave one out.")
+        return join_crew(one, crew, seed, directory, joining, wanted, loggers)
     place = find_rank_environment() if group is None else rank_in(group)
     partition, _ = given_partition(mesh, cut, given, place.workers)
-    chosen = given_strategy(given, partition)
-    refuse_in_parts(chosen, partition.shape, FIXED)
-    used = _used(chosen, place.workers, crew, partition.shape)
-    outcome = Outcome(Summary(chosen.name, used, "processes", None, seed), settings={"strategy": repr(chosen)})
+    common = _Common(given_strategy(given, partition), partition, seed, wanted)
+    used = common.used(place.workers, crew)
+    outcome = Outcome(Summary(common.strategy.name, used, "processes", None, seed), settings={"strategy": repr(common.strategy)})
     records = {} if directory is None else {name_of(rank): make(directory) / f"worker-{rank}" for rank in range(used)}
     log = Log(outcome, records.pop(name_of(place.rank), None), ignore, () if place.rank else loggers, wanted)
     signals = StopSignals().install()
-    try:
-        with attend(place, joining) as rendezvous:
-            plan = StrategyPlan.of(chosen, locate(rendezvous), seed, shape=partition.shape)
-            layout = {} if partition.shape.flat else {LAYOUT: repr(partition)}
-            planned_checkpoints = planned(plan, wanted, circumstances(sys.modules["__main__"], "processes") | layout)
-            job = make_job(elsewhere, plan, planned_checkpoints, partition=partition)
-            started = replace(joining, facts={**_facts(chosen, planned_checkpoints), **layout})
-            joined = JoinedRun(job, log.record, FixedEntrance(rendezvous), started)
-    except BaseException as problem:
-        log.fail(problem, name_of(place.rank))
-        signals.restore()
-        if isinstance(problem, Stopped):
-            tell(problem, name_of(place.rank))
-        raise
+    with _told(log, signals, name_of(place.rank)), attend(place, joining) as rendezvous:
+        plan, chosen_checkpoints, joined = common.meet(rendezvous, joining, log)
     membership = Membership(joined, log, signals, records)
-    whole = joined.context
-    local = partition.at(whole, plan.mesh)
-    worker = Worker(context_of_part(whole, plan.mesh), plan, planned_checkpoints, membership.leave, local=local)
+    context, local = context_of_part(joined.context, plan.mesh), partition.at(joined.context, plan.mesh)
+    worker = Worker(context, plan, chosen_checkpoints, membership.leave, local=local)
     membership.of(worker)
     return worker
+
+
+@contextmanager
+def _told(log: Log, signals: StopSignals, name: str) -> Iterator[None]:
+    """Have an error in the record of the worker `name`, whose signals are then the program's again."""
+    try:
+        yield
+    except BaseException as problem:
+        log.fail(problem, name)
+        signals.restore()
+        if isinstance(problem, Stopped):
+            tell(problem, name)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What all processes of a run must have been started with."""
+
+    strategy: Strategy
+    partition: ModelPartition
+    seed: int
+    checkpoints: Checkpoints
+
+    def used(self, started: int, crew: Crew | None) -> int:
+        """The number of workers. Raises CompositionError if it, or the `crew` that was given, is not what was `started`."""
+        refuse_in_parts(self.strategy, self.partition.shape, FIXED)
+        if crew is not None and crew.most != started:
+            raise CompositionError(f"workers={crew} were wanted, but {started} processes were started: start {crew}, or give no workers.")
+        used = self.partition.shape.workers(self.strategy.workers, started)
+        if used != started:
+            raise CompositionError(f"{self.strategy.name} uses {used} workers, but {started} processes were started: start {used}.")
+        return used
+
+    def meet(self, rendezvous: Rendezvous, joining: Joining, log: Log) -> tuple[StrategyPlan, CheckpointPlan, JoinedRun]:
+        """Meet the others, who must have the same."""
+        shape = self.partition.shape
+        plan = StrategyPlan.of(self.strategy, locate(rendezvous), self.seed, shape=shape)
+        layout = {} if shape.flat else {LAYOUT: repr(self.partition)}
+        checkpoints = planned(plan, self.checkpoints, circumstances(sys.modules["__main__"], "processes") | layout)
+        job = make_job(elsewhere, plan, checkpoints, partition=self.partition)
+        resumed = "" if checkpoints.resumed is None else checkpoints.resumed.path.name
+        facts = {**described(self.strategy), "resumed from": resumed, **layout}
+        return plan, checkpoints, JoinedRun(job, log.record, FixedEntrance(rendezvous), replace(joining, facts=facts))
+
+
+def _of_whole_models(strategy: Strategies, mesh: Mesh | None, refused: str) -> Strategy:
+    """The strategy where each worker has a whole model. Raises CompositionError, as `refused`, for a mesh or strategies of its axes."""
+    if mesh is not None or isinstance(strategy, Zero | Mapping):
+        raise CompositionError(refused)
+    return systems.resolve(strategy)
 
 
 def _usual() -> Strategy:
@@ -147,18 +184,3 @@ def _usual() -> Strategy:
     name, *options = shlex.split(os.environ.get(SYSTEM, "")) or ["allreduce"]
     given = [each.partition("=")[::2] for each in options]
     return systems.find(name, **{key: read(value, ANYTHING) for key, value in given})
-
-
-def _facts(strategy: Strategy, checkpoints: CheckpointPlan) -> Facts:
-    """What all must have been started with."""
-    return {**described(strategy), "resumed from": "" if checkpoints.resumed is None else checkpoints.resumed.path.name}
-
-
-def _used(strategy: Strategy, started: int, crew: Crew | None, shape: MeshShape) -> int:
-    """The number of workers of `strategy`. Raises CompositionError if it, or the `crew` that was given, is not what was `started`."""
-    if crew is not None and crew.most != started:
-        raise CompositionError(f"workers={crew} were wanted, but {started} processes were started: start {crew}, or give no workers.")
-    used = shape.workers(strategy.workers, started)
-    if used != started:
-        raise CompositionError(f"{strategy.name} uses {used} workers, but {started} processes were started: start {used}.")
-    return used

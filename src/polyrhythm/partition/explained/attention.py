@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+from polyrhythm.core.torch_private.one_process import flash_attention_on_cpu
 
 _PLACES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _MATRICES = 4
@@ -22,9 +23,10 @@ class AttentionAsOnCpu(TorchFunctionMode):
         if func is F.scaled_dot_product_attention:
             said = dict(zip(_PLACES, args, strict=False)) | given
             if _fused(said):
-                fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
                 mask, causal = said.get("attn_mask"), bool(said.get("is_causal", False))
-                return fused(said["query"], said["key"], said["value"], 0.0, causal, attn_mask=mask, scale=said.get("scale"))[0]
+                return flash_attention_on_cpu(
+                    said["query"], said["key"], said["value"], 0.0, causal, attn_mask=mask, scale=said.get("scale")
+                )[0]
         return func(*args, **given)
 
 

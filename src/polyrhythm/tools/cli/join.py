@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from functools import partial
 from shlex import quote
 from types import TracebackType
 from typing import Annotated
@@ -54,17 +55,8 @@ def join(
     with reserved(as_json), own_arguments(job, arguments or []):
         train = load_workload(job, pairs(own.settings or [], "--set"))
         kept = checkpoints.wanted()
-        worker = training.join(
-            strategy,
-            mesh=mesh,
-            cut=layout.divided(job),
-            workers=workers,
-            seed=seed,
-            directory=out,
-            timeout=timeout,
-            checkpoints=kept,
-            bind=bind,
-        )
+        begin = partial(training.join, strategy, mesh=mesh, cut=layout.divided(job), workers=workers, seed=seed)
+        worker = begin(directory=out, timeout=timeout, checkpoints=kept, bind=bind)
         try:
             train(worker)
             run = worker.leave()

@@ -108,4 +108,5 @@ def _forget() -> None:
     _idle.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):  # Linux
+    os.register_at_fork(after_in_child=_forget)

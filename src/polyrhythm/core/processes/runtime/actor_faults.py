@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
-import resource
 import time
 from collections.abc import Callable
 
@@ -72,6 +71,8 @@ class ActorFaults:
             case HoldGIL():
                 _hold_gil(fault.duration)
             case Segfault():
+                import resource  # here, because this package is imported where there is none, too
+
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
                 ctypes.string_at(0)
             case Exit():

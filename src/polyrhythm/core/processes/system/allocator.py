@@ -10,6 +10,7 @@ of a pipeline of 19 M parameters 0.8 of the time.
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _MOST = 2**31 - 1
@@ -30,13 +31,21 @@ def return_memory() -> None:
 
 def give_back() -> None:
     """Return what is free now, such as after a model was laid out anew."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = _function("malloc_trim")
     if trim is not None:
         trim(0)
 
 
+def _function(name: str) -> Any:
+    """The function of the C library; None where there is no such library, as elsewhere than on Linux."""
+    try:
+        return getattr(ctypes.CDLL(None), name, None)
+    except (OSError, TypeError):
+        return None
+
+
 def _set(options: dict[int, int]) -> None:
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = _function("mallopt")
     if mallopt is not None:
         for option, value in options.items():
             mallopt(option, value)
