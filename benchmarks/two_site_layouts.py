@@ -37,7 +37,6 @@ NARROW = 8
 FLOPS = 2e10
 """Of a device: four of them are about as fast as two cores here."""
 PLANNED = "planner's choice"
-SHORT = 40
 
 
 class NarrowGpt(Gpt):
@@ -87,10 +86,10 @@ def machines() -> pr.Simulator:
 @cache
 def planned(rate: float) -> tuple[str, dict[str, Any]]:
     """The planner's first layout, in words and as `pr.run` is given it."""
-    x, y = windows(corpus().training, CONTEXT, BATCH * SHORT).tensors
+    x, y = windows(corpus().training, CONTEXT, BATCH * STEPS).tensors
     job = pr.LayoutJob(partial(Gpt, SIZE), loss, partial(torch.optim.AdamW, lr=rate), (x, y), BATCH)
     space = pr.LayoutSpace(rules=({"heads": "tp", "mlp": "tp"},))
-    plan = pr.plan_layouts(job, on=machines(), workers=4, space=space, runs=pr.ShortRuns(layouts=6, steps=SHORT, last=LAST // 2))
+    plan = pr.plan_layouts(job, on=machines(), workers=4, space=space, runs=pr.ShortRuns(layouts=6, steps=STEPS, last=LAST, target=TARGET))
     print(plan, flush=True)
     return plan.best.candidate.name, plan.best.arguments
 

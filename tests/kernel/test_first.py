@@ -26,6 +26,7 @@ ALLOWED = {
     "core/processes/rendezvous/places.py",  # the ranks of a launcher
     "core/training/join.py",  # the ranks of a launcher
     "tools/cli/calibrate.py",  # the ranks of a launcher
+    "tools/layouts/spans.py",  # ranks of a mesh that is planned
     "tools/planner/limited.py",  # a training function, as users write them
     "tools/recipes/recipe_check.py",  # a training function
     "workloads/lasso.py",  # a training function

@@ -22,7 +22,7 @@ def read_rounds(reader: StreamReader, share: DealtShare, deals: PassDeals, rule:
     deal, place = share.deal, share.start
     rounds = islice(zip(_rounds(deal), deal.batches(share.rank), strict=True), share.start, share.stop)
     for whole, batch in rounds:
-        if not reader.reach((*whole, *batch.spans)):
+        if not reader.reach((*reader.not_passed(whole), *batch.spans)):
             deals.length = reader.position
             break
         if samples := reader.get(batch.spans):
@@ -41,8 +41,8 @@ def _rounds(deal: Deal) -> Iterator[Spans]:
     members = len(deal.members)
     several = [deal.batches(rank) for rank in ([*range(members)] if deal.behind else [0, members - 1])]
     for place, each in enumerate(zip(*several, strict=True)):
-        if place < len(deal.behind):
-            yield tuple(sorted(span for rank in deal.behind[place].fewer for span in each[rank].spans))
+        if place < len(deal.behind):  # with what others hold: where they are lost, it is dealt anew
+            yield tuple(sorted(span for batch in each for span in batch.spans))
         else:
             yield ((each[0].spans[0][0], each[-1].spans[-1][1]),)
 
@@ -73,6 +73,10 @@ class StreamReader:
         self.kept = [*self.kept[max(0, first - self.position + len(self.kept)) :], *new]
         self.position += len(new)
         return self.position >= last
+
+    def not_passed(self, spans: Spans) -> Spans:
+        """Those of `spans` of which elements are kept, or still to come."""
+        return tuple(span for span in spans if span[0] >= self.position - len(self.kept))
 
     def get(self, spans: Spans) -> list[Any]:
         """The elements at `spans`; fewer where they cannot be read any more."""
