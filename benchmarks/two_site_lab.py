@@ -79,7 +79,7 @@ def measured(way: str, *lab: str) -> float:
 
 
 def calibrated() -> float:
-    """The operations of a second of each of four processes on this machine: as many as explain a step of the all-reduce without a network."""
+    """The operations a second of each of four processes here: as many as explain a step of the all-reduce without a network."""
     times: list[float] = []
     options = dict(WAYS[CALIBRATED][1])
     run = pr.run(partial(train, way=CALIBRATED, seconds=times), on=pr.Processes(), **options)

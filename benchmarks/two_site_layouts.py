@@ -2,7 +2,8 @@
 
     python benchmarks/two_site_layouts.py --json benchmarks/results/two_site_layouts.json
 
-"planner's choice" is the layout that `pr.plan_layouts` puts first for these machines, after short runs of `SHORT` steps; its row says it.
+"planner's choice" is the layout that `pr.plan_layouts` puts first for these machines, after six of them were trained;
+its row says it.
 All ways see the same 32 windows of 64 characters in a step. The target is a mean loss of 2.3 nats over the last 20 steps, fixed before;
 each way is run with the learning rates `RATES`, and its best counts. Each has at most `STEPS` steps.
 """
