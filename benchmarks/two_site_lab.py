@@ -3,7 +3,7 @@
     python benchmarks/two_site_lab.py --json benchmarks/results/two_site_lab.json
 
 Four hosts, two in each office, whose lines are those of `two_site_layouts.py`; each host is a process of one thread, and all share this
-machine's cores. How fast they compute is measured once, by the all-reduce without a network, and used for all ways. Ways, steps and the
+machine's cores. How fast they compute is measured once, by the all-reduce on loopback, and used for all ways. Ways, steps and the
 target, 20 %, were fixed before the first run. What a way computes does not depend on where it runs, so that the order of the seconds to a
 loss is that of a step times the steps that `two_site_layouts.py` counts.
 """
@@ -79,13 +79,13 @@ def measured(way: str, *lab: str) -> float:
 
 
 def calibrated() -> float:
-    """The operations a second of each of four processes here: as many as explain a step of the all-reduce without a network."""
+    """The operations a second of each of four processes here: as many as explain a step of the all-reduce on a fast network."""
     times: list[float] = []
     options = dict(WAYS[CALIBRATED][1])
     run = pr.run(partial(train, way=CALIBRATED, seconds=times), on=pr.Processes(), **options)
     real = of_a_step([event.time for event in run.outcome.events if isinstance(event, Reported) and event.actor == "worker/0"])
     guess = 1e10
-    return guess * predicted(CALIBRATED, guess, "ideal") / real
+    return guess * predicted(CALIBRATED, guess, "lan") / real
 
 
 def main() -> None:
