@@ -23,6 +23,9 @@ STEPS, ROWS, MICRO, LAYERS = 8, 6, 3, 4
 def train(worker: pr.Worker) -> None:
     model: nn.Module = Language(LAYERS, False)
     model.layers[0] = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.3))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(worker.rank)  # everybody begins with the weights of the first
     optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
     model, optimizer = worker.attach(model, optimizer, loss=mean)
     for step in worker.range(STEPS):

@@ -220,3 +220,38 @@ def test_gradients_that_are_not_cleared_add_up(stage: int, clear: str) -> None:
     run = pr.run(train, mesh=pr.Mesh(dp=2), strategy={"dp": Zero(stage)}, on=pr.Simulator())
     for name, value in pr.run(train, workers=2, on=pr.Simulator()).weights.items():
         close(run.weights[name], value)
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+@pytest.mark.parametrize("stage", STAGES)
+def test_gradients_that_were_cleared_without_a_step_are_not_used(stage: int, to_none: bool) -> None:
+    def train(worker: pr.Worker) -> None:
+        torch.manual_seed(0)
+        model = perceptron()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        x = torch.randn(32, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        for batch in worker.batches(x, batch_size=4):
+            optimizer.zero_grad(to_none)
+            (100 * model(batch).square().mean()).backward()
+            later = model(batch).square().mean()
+            optimizer.zero_grad(to_none)
+            later.backward()
+            optimizer.step()
+
+    run = pr.run(train, mesh=pr.Mesh(dp=2), strategy={"dp": Zero(stage)}, on=pr.Simulator())
+    for name, value in pr.run(train, workers=2, on=pr.Simulator()).weights.items():
+        close(run.weights[name], value)
+
+
+def test_gradients_that_were_replaced_before_they_are_complete_are_refused() -> None:
+    def train(worker: pr.Worker) -> None:
+        model = perceptron()
+        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model(torch.ones(4, 16, dtype=torch.float64)).sum().backward()
+        for parameter in model.parameters():
+            parameter.grad = None if parameter.grad is None else parameter.grad * 0.5
+        worker.count(4)
+        optimizer.step()
+
+    with pytest.raises(WorkloadError, match="changed between"):
+        pr.run(train, mesh=pr.Mesh(dp=2), strategy={"dp": Zero(1)}, on=pr.Simulator())

@@ -156,3 +156,21 @@ def test_the_engine_in_c_refuses_pieces_that_do_not_fit() -> None:
         return None
 
     together(1, body)
+
+
+@pytest.mark.parametrize("engines", ENGINES.values(), ids=ENGINES)
+def test_ranks_that_disagree_about_lengths_or_the_source_get_an_error(engines: tuple[type, ...]) -> None:
+    """The bytes of all together are the same."""
+
+    def gather(group: PieceGroup) -> None:
+        places = [[torch.empty(2)], [torch.empty(6)]] if group.rank == 0 else [[torch.empty(6)], [torch.empty(2)]]
+        with pytest.raises(Disagreement, match="ranks disagree"):
+            group.gather([torch.ones(2)], places)
+
+    def sources(group: PieceGroup) -> None:
+        own, places = [torch.ones(4)], [[torch.empty(4)], list[Tensor]()]
+        with pytest.raises(Disagreement, match="ranks disagree"):
+            group.gather(own, places if group.rank == 0 else places[::-1])
+
+    together(2, gather, engines)
+    together(2, sources, engines)

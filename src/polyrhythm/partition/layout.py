@@ -196,7 +196,9 @@ class PartsOfWorker:
 
     def _begin_alike(self, model: nn.Module) -> None:
         """Give the workers with the parts of one model the weights of the first of them."""
-        axes = [self._place.axis(name) for name in (*self._layout.cut.axes, *self._layout.zero)]
+        pipeline = self._layout.cut.pipeline
+        joint = pipeline.joint if self._layout.loses and pipeline is not None else ()  # their gradients are summed in the step
+        axes = [self._place.axis(name) for name in dict.fromkeys((*self._layout.cut.axes, *self._layout.zero, *joint))]
         with torch.no_grad():
             for tensor in (*model.parameters(), *model.buffers()):
                 for axis in axes:

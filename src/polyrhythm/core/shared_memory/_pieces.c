@@ -144,6 +144,13 @@ static Pieces *read_all(Group *g, PyObject *given, Py_ssize_t *total, Py_ssize_t
     return parts;
 }
 
+/* 11 bits of how many bytes each rank has: ranks that disagree about it are told so, as about the kind of a collective (FNV-1a). */
+static int lengths(Group *g, const Pieces *parts) {
+    uint64_t found = 1469598103934665603ULL;
+    for (int k = 0; k < g->ranks; k++) found = (found ^ (uint64_t)parts[k].total) * 1099511628211ULL;
+    return (int)((found ^ found >> 11 ^ found >> 32) & 0x7ff);
+}
+
 static PyObject *group_gather_pieces(Group *g, PyObject *args) {
     PyObject *given, *wanted;
     Py_ssize_t total, longest;
@@ -153,7 +160,7 @@ static PyObject *group_gather_pieces(Group *g, PyObject *args) {
     if (read_pieces(given, &own) && own.total != places[g->rank].total)
         PyErr_SetString(PyExc_ValueError, "a rank has a place for each byte that it gives");
     if (!PyErr_Occurred()) {
-        begin(g, sign(GATHER_PIECES, dtype, 0, total));
+        begin(g, sign(GATHER_PIECES, dtype, lengths(g, places), total));
         WITHOUT_GIL(gather_pieces(g, &own, places, longest))
     }
     PyMem_Free(own.pieces);
@@ -180,7 +187,7 @@ static PyObject *group_scatter_pieces(Group *g, PyObject *args) {
         if (!alike) PyErr_SetString(PyExc_ValueError, "sums come into pieces as long as those that are added up");
     }
     if (!PyErr_Occurred()) {
-        begin(g, sign(SCATTER_PIECES, how.kind, how.operation | (how.divisor != 1) << 4, total));
+        begin(g, sign(SCATTER_PIECES, how.kind, how.operation | (how.divisor != 1) << 4 | lengths(g, parts) << 5, total));
         WITHOUT_GIL(scatter_pieces(g, parts, &into, &how, longest))
     }
     PyMem_Free(into.pieces);

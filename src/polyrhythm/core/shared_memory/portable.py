@@ -159,7 +159,7 @@ class Portable:
     def gather_pieces(self, own: Sequence[Tensor], places: Sequence[Sequence[Tensor]]) -> None:
         sizes, first = [sum(map(_nbytes, pieces)) for pieces in places], next(piece for pieces in places for piece in pieces)
         given, found = _bytes_of(own), [torch.empty(size, dtype=torch.uint8) for size in sizes]
-        self._begin(_GATHER_PIECES, first.dtype, 0, sum(sizes))
+        self._begin(_GATHER_PIECES, first.dtype, _lengths(sizes), sum(sizes))
         for start in range(0, max(sizes), self._attachment.chunk):
             self._write(self._rank, given[start : start + self._attachment.chunk])
             self._count_and_await(1)
@@ -174,7 +174,9 @@ class Portable:
     def scatter_pieces(self, parts: Sequence[Sequence[Tensor]], into: Sequence[Tensor], how: ReduceSpec) -> None:
         given, first = [_bytes_of(pieces) for pieces in parts], next(piece for pieces in parts for piece in pieces)
         found = torch.empty_like(given[self._rank])
-        self._begin(_SCATTER_PIECES, first.dtype, _detail(how), sum(map(Tensor.numel, given)))
+        self._begin(
+            _SCATTER_PIECES, first.dtype, _detail(how) | _lengths(list(map(Tensor.numel, given))) << 5, sum(map(Tensor.numel, given))
+        )
         most = self._attachment.chunk // self._ranks // 64 * 64
         for start in range(0, max(map(Tensor.numel, given)), most):
             for rank, whole in enumerate(given):
@@ -264,6 +266,14 @@ class Portable:
             naps += 1
             if naps > min(self._attachment.spins, _NAPS_BEFORE_LONGER):
                 time.sleep(_NAP_SECONDS if naps < 10 * _NAPS_BEFORE_LONGER else _LONGEST_NAP_SECONDS)
+
+
+def _lengths(sizes: Sequence[int]) -> int:
+    """11 bits of how many bytes each rank has, as in `_pieces.c`."""
+    found = 1469598103934665603
+    for size in sizes:
+        found = (found ^ size) * 1099511628211 % 2**64
+    return (found ^ found >> 11 ^ found >> 32) & 0x7FF
 
 
 def _detail(how: ReduceSpec) -> int:

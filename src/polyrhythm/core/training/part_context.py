@@ -52,7 +52,7 @@ class PartContext:
 
 
 def refuse_in_parts(strategy: Strategy, shape: MeshShape, available: Crew) -> None:
-    """Raise CompositionError for what a model in parts cannot have: a crew that changes, shared memory, results by the order of arrival."""
+    """Raise CompositionError for what a model in parts cannot have: shared memory, a crew that changes unless routes go around losses."""
     if shape.whole:
         return
     if not available.fixed and not shape.loses:

@@ -152,7 +152,7 @@ class WorkerState:
         self.replicas[-1].options.refuse_others(before["options"], self.override)
         self._resume(self.replicas[-1], lambda state: state["replicas"][attached - 1])
         others = self.found.former if self.found else ()
-        self.parts.draw_on([state["drawn"] for state in others or (self.before,)])
+        self.parts.draw_on([drawn for state in others or (self.before,) if (drawn := state.get("drawn")) is not None])
         return True
 
     def resume_table(self, name: str) -> None:

@@ -23,6 +23,10 @@ _AHEAD = "_polyrhythm_complete_in_the_step"
 """The mark of a gradient that stands where the step will have one."""
 
 
+_COMPLETE = "_polyrhythm_complete"
+"""The mark of a gradient that the step has."""
+
+
 class ShardedUnit(Protocol):
     """A unit in one of the stages."""
 
@@ -103,25 +107,40 @@ class ShardedOptimizer:
         for whole, shard in zip(wholes, self.unit.shards, strict=True):
             if shard.requires_grad and not whole.requires_grad:
                 whole.requires_grad_()
+                whole.register_hook(self._arriving)  # type: ignore[no-untyped-call]
                 whole.register_post_accumulate_grad_hook(self._note)  # type: ignore[no-untyped-call]
         with self.unit.seated(wholes):
             yield
 
+    def _arriving(self, gradient: Tensor) -> None:
+        """Forget the gradients of passes before, if they were cleared and no step was taken on them."""
+        if self._noted and all(_cleared(shard.grad, noted) for shard, (_, noted) in zip(self._trained, self._noted, strict=True)):
+            for shard, whole in zip(self.unit.shards, self._kept.wholes, strict=True):
+                shard.grad = whole.grad = None
+            self._noted, self._before = [], {}
+
+    @property
+    def _trained(self) -> list[Tensor]:
+        return [shard for shard in self.unit.shards if shard.requires_grad]
+
     def _note(self, whole: Tensor) -> None:
         """Let the shards have gradients that nobody should write to: they are complete in the step alone."""
         if not self._noted:
-            for shard in self.unit.shards:
-                if shard.requires_grad:
-                    if shard.grad is None:
-                        shard.grad = torch.full_like(shard, torch.nan)
-                    elif not getattr(shard.grad, _AHEAD, False):  # of steps before, which nobody has cleared
-                        self._before[id(shard)] = shard.grad.clone()
-                    setattr(shard.grad, _AHEAD, True)
-                    self._noted.append((shard.grad, version(shard.grad)))
+            for shard in self._trained:
+                if shard.grad is None:
+                    shard.grad = torch.full_like(shard, torch.nan)
+                elif not getattr(shard.grad, _AHEAD, False):  # of steps before, which nobody has cleared
+                    self._before[id(shard)] = shard.grad.clone()
+                setattr(shard.grad, _AHEAD, True)
+                self._noted.append((shard.grad, version(shard.grad)))
 
     def complete(self) -> None:
         """Raises WorkloadError where gradients were changed after the backward pass."""
-        if any(version(gradient) != noted for gradient, noted in self._noted):
+        replaced = [
+            shard.grad is not None and shard.grad is not gradient and not getattr(shard.grad, _COMPLETE, False)
+            for shard, (gradient, _) in zip(self._trained, self._noted, strict=bool(self._noted))
+        ]
+        if any(replaced) or any(version(gradient) != noted for gradient, noted in self._noted):
             raise WorkloadError(
                 "Gradients were changed between backward() and step(), such as by clip_grad_norm_, and under Zero(1) they are complete in "
                 "the step alone: take Zero(2), whose gradients are complete after backward()."
@@ -134,9 +153,16 @@ class ShardedOptimizer:
             if before is None or id(before) in noted:
                 before = self._before.pop(id(shard), None)
             shard.grad = before if gradient is None else gradient if before is None else before + gradient
+            if shard.grad is not None:
+                setattr(shard.grad, _COMPLETE, True)
         for whole in wholes:
             whole.grad = None
         self._kept.stepped()
+
+
+def _cleared(gradient: Tensor | None, noted: int) -> bool:
+    """True if what stood for a gradient was taken away, or is zeros now."""
+    return gradient is None or (version(gradient) != noted and not bool(gradient.any()))
 
 
 def _refuse_reading(gradient: Tensor) -> None:

@@ -32,10 +32,10 @@ Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGUMENT ...
 
 def number_of_workers(text: object) -> int:
     """The number that `--workers` means. Raises typer.BadParameter for other text, or several."""
-    return _crew(text, fixed=True).most
+    return crew_typed(text, fixed=True).most
 
 
-def _crew(text: object, fixed: bool = False) -> Crew:
+def crew_typed(text: object, fixed: bool = False) -> Crew:
     """The workers that `--workers` means. Raises typer.BadParameter for other text, or if they change and must be `fixed`."""
     try:
         crew = Crew.parse(str(text))
@@ -59,13 +59,9 @@ Several = Annotated[
     ),
 ]
 Workers = Annotated[int, typer.Option("--workers", metavar="N", parser=number_of_workers, help="How many workers train together.")]
-Changing = Annotated[
-    Crew,
-    typer.Option("--workers", metavar="N|A..B", parser=_crew, help="How many workers train together; 2..8 may leave and join meanwhile."),
-]
 MaybeChanging = Annotated[
     Crew | None,
-    typer.Option("--workers", metavar="A..B", parser=_crew, help="How many workers there may be, if they join and leave meanwhile."),
+    typer.Option("--workers", metavar="A..B", parser=crew_typed, help="How many workers there may be, if they join and leave meanwhile."),
 ]
 On = Annotated[
     str | None,

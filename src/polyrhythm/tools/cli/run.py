@@ -12,7 +12,7 @@ from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.errors import CompositionError
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, PrintOptions, RuntimeOptions, grouped
-from polyrhythm.tools.cli.options import Arguments, Changing, Job, Out, Seed, System
+from polyrhythm.tools.cli.options import Arguments, Job, Out, Seed, System, crew_typed
 from polyrhythm.tools.cli.typed_layout import LayoutOptions, systems_typed
 
 LogTo = Annotated[
@@ -27,7 +27,15 @@ Timeline = Annotated[
     bool, typer.Option("--timeline", help="Record every message and the phases of every tensor's exchange too, for `polyrhythm trace`.")
 ]
 
-_TWO = Crew(2, 2)
+Workers = Annotated[
+    Crew | None,
+    typer.Option(
+        "--workers",
+        metavar="N|A..B",
+        parser=crew_typed,
+        help="How many workers train together, 2 by default or as many as --mesh has; 2..8 may leave and join meanwhile.",
+    ),
+]
 
 
 @guarded
@@ -36,7 +44,7 @@ def run(
     job: Job,
     arguments: Arguments = None,
     system: System = "allreduce",
-    workers: Changing = _TWO,
+    workers: Workers = None,
     *,
     layout: LayoutOptions,
     where: RuntimeOptions,
@@ -66,7 +74,7 @@ def run(
             f"{job}:NAME is a training function in it."
         )
     strategies, logged = systems_typed(system, pairs(own.options or [], "--option")), loggers(log or ())
-    mesh, crew = layout.on(workers, _TWO)
+    mesh, crew = layout.on(workers)
     wanted, given = checkpoints.wanted(), typed(job, arguments, crew, where)
     again = given.command("run", before=["--system", system, *layout.arguments()], after=["--seed", str(seed), *own.arguments()])
     with reserved(shown.as_json), prepared(given) as loaded:

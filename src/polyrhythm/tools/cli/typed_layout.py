@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from polyrhythm.partition.zero.zero import Zero
 
 _ZERO = "zero-"
+_USUAL = 2
+"""Workers where no number was typed."""
 
 MeshText = Annotated[
     str | None,
@@ -48,8 +50,8 @@ class LayoutOptions:
         named = [("--mesh", self.mesh), ("--cut", self.cut)]
         return [part for flag, value in named if value is not None for part in (flag, value)]
 
-    def on(self, workers: Crew, usual: Crew) -> tuple[Mesh | None, Crew]:
-        """The mesh, and its workers: those that were typed, which are `usual` if none were, where no axis has a size for them.
+    def on(self, workers: Crew | None) -> tuple[Mesh | None, Crew]:
+        """The mesh, and its workers: those that were typed, by default as many as it has; two where it has no number.
 
         Raises CompositionError for what is no mesh, or not for so many.
         """
@@ -58,12 +60,12 @@ class LayoutOptions:
 
         mesh = self.typed()
         if mesh is None:
-            return None, workers
-        if not workers.fixed:
+            return None, workers or Crew(_USUAL, _USUAL)
+        if workers is not None and not workers.fixed:
             raise CompositionError(
                 f"--workers {workers} is a crew that changes, and --mesh {self.mesh} has a fixed number: give one number."
             )
-        wanted = mesh.workers if mesh.workers is not None and workers == usual else workers.most
+        wanted = (mesh.workers or _USUAL) if workers is None else workers.most
         return mesh.sized(wanted), Crew.of(wanted)
 
     def typed(self) -> Mesh | None:
@@ -112,6 +114,10 @@ def systems_typed(system: str, options: Mapping[str, str]) -> Strategies:
     named: dict[str, str] = {}
     for part in system.split(","):
         axis, _, name = (each.strip() for each in part.partition("="))
+        if not axis.isidentifier() or not name or axis in named:
+            raise CompositionError(
+                f"--system {system} has {part!r}: write AXIS=SYSTEM for each axis, such as site=diloco,dp=zero-3, each once."
+            )
         named[axis] = name
     own: dict[str, dict[str, str]] = {axis: {} for axis in named}
     for key, text in options.items():

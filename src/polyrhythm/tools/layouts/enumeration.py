@@ -129,19 +129,25 @@ class Enumeration:
         steps = steps_of(self._model)
         speeds, space = self._speeds(mesh, STAGES), self.space
         memories = space.memories if self.machines.memory is not None else space.memories[:1] or (KeepActivations(),)
+        refusals, some = list[str](), False
         for schedule in space.schedules:
             stages = ranks * schedule.chunks
             division = BalancedStages(self._costs, None if len(set(speeds)) == 1 else speeds * schedule.chunks)
             if len(steps) < stages:
-                raise CompositionError(f"A model of {len(steps)} steps cannot be {stages} stages: divide its steps further.")
+                refusals.append(f"A model of {len(steps)} steps cannot be {stages} stages: divide its steps further.")
+                continue
             for parts in sorted({min(each, rows) for each in space.micro_batches}):
                 if refused := schedule.refusal(ranks, parts):
-                    raise CompositionError(refused)
+                    refusals.append(refused)
+                    continue
+                some = True
                 for memory in memories:
                     for boundary in space.boundaries:
                         words = {"schedule": _shown(schedule), "micro-batches": f"{parts} micro-batches", "boundary": _shown(boundary)}
                         words["recomputation"] = "" if memory == KeepActivations() else _shown(memory)
                         yield Pipelined(STAGES, parts, schedule, division, memory, boundary), words
+        if not some:
+            raise CompositionError(refusals[0] if refusals else "The space has no schedule for stages: give it one.")
 
     @cached_property
     def _costs(self) -> tuple[float, ...]:

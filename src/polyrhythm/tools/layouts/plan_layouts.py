@@ -56,7 +56,7 @@ def plan_layouts(
             line.end(candidate.name)
     target = trials.target
     if target is None and trained:
-        target = sorted(each.lowest for each in trained.values())[len(trained) // 2]
+        target = sorted(each.lowest for each in trained.values())[(len(trained) - 1) // 2]
     return LayoutPlan(_planned(order, trained, target), tuple(refused), target if trained else None)
 
 

@@ -57,6 +57,8 @@ class ShortRuns:
                 losses.setdefault(event.clock, []).append(event.metrics["loss"])
                 times[event.clock] = max(event.time, times.get(event.clock, 0.0))
         clocks = sorted(losses)
+        if not clocks:
+            raise CompositionError(f"In {self.steps} steps no batch has come through {candidate.name}: give its run more steps.")
         means = tuple(sum(losses[clock]) / len(losses[clock]) for clock in clocks)
         return TrainedLayout(tuple(times[clock] for clock in clocks), means, self.last)
 
@@ -87,7 +89,7 @@ class TrainedLayout:
     @property
     def lowest(self) -> float:
         """The lowest mean loss that it came to."""
-        return min(self.mean(place) for place in range(self.last - 1, len(self.losses)))
+        return min(self.mean(place) for place in range(min(self.last, len(self.losses)) - 1, len(self.losses)))
 
     def seconds_to(self, target: float) -> float | None:
         """The virtual time at which the mean loss was at the target; None if it never was."""
