@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -82,3 +83,11 @@ class Attachment:
     def ranks(self) -> int:
         """The number of ranks that take part."""
         return self.segment.ranks
+
+
+def lengths(sizes: Sequence[int]) -> int:
+    """11 bits of how many bytes each rank has, as in `_pieces.c`."""
+    found = 1469598103934665603
+    for size in sizes:
+        found = (found ^ size) * 1099511628211 % 2**64
+    return (found ^ found >> 11 ^ found >> 32) & 0x7FF

@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec
 import torch
 from torch import Tensor
 
-from polyrhythm.core.shared_memory.engine import CODES, ONE_ROUND, OTHER, Attachment, Disagreement, ReduceSpec
+from polyrhythm.core.shared_memory.engine import CODES, ONE_ROUND, OTHER, Attachment, Disagreement, ReduceSpec, lengths
 from polyrhythm.core.shared_memory.segment import BUFFERS, LINE
 
 _REDUCE, _REDUCE_SCATTER, _GATHER, _EXCHANGE, _BROADCAST, _BARRIER, _GATHER_PIECES, _SCATTER_PIECES = range(8)
@@ -159,7 +159,7 @@ class Portable:
     def gather_pieces(self, own: Sequence[Tensor], places: Sequence[Sequence[Tensor]]) -> None:
         sizes, first = [sum(map(_nbytes, pieces)) for pieces in places], next(piece for pieces in places for piece in pieces)
         given, found = _bytes_of(own), [torch.empty(size, dtype=torch.uint8) for size in sizes]
-        self._begin(_GATHER_PIECES, first.dtype, _lengths(sizes), sum(sizes))
+        self._begin(_GATHER_PIECES, first.dtype, lengths(sizes), sum(sizes))
         for start in range(0, max(sizes), self._attachment.chunk):
             self._write(self._rank, given[start : start + self._attachment.chunk])
             self._count_and_await(1)
@@ -175,7 +175,7 @@ class Portable:
         given, first = [_bytes_of(pieces) for pieces in parts], next(piece for pieces in parts for piece in pieces)
         found = torch.empty_like(given[self._rank])
         self._begin(
-            _SCATTER_PIECES, first.dtype, _detail(how) | _lengths(list(map(Tensor.numel, given))) << 5, sum(map(Tensor.numel, given))
+            _SCATTER_PIECES, first.dtype, _detail(how) | lengths(list(map(Tensor.numel, given))) << 5, sum(map(Tensor.numel, given))
         )
         most = self._attachment.chunk // self._ranks // 64 * 64
         for start in range(0, max(map(Tensor.numel, given)), most):
@@ -266,14 +266,6 @@ class Portable:
             naps += 1
             if naps > min(self._attachment.spins, _NAPS_BEFORE_LONGER):
                 time.sleep(_NAP_SECONDS if naps < 10 * _NAPS_BEFORE_LONGER else _LONGEST_NAP_SECONDS)
-
-
-def _lengths(sizes: Sequence[int]) -> int:
-    """11 bits of how many bytes each rank has, as in `_pieces.c`."""
-    found = 1469598103934665603
-    for size in sizes:
-        found = (found ^ size) * 1099511628211 % 2**64
-    return (found ^ found >> 11 ^ found >> 32) & 0x7FF
 
 
 def _detail(how: ReduceSpec) -> int:
