@@ -22,8 +22,8 @@ _OF_THE_LOOP = (ControlledSetting.BATCH, ControlledSetting.LOCAL_STEPS)
 def follow_weights(replica: Replica, axes: Sequence[Axis]) -> None:
     """Give trained weights that are not divided along an axis the values at its first rank."""
     exchanged = [part.local for part in replica.parts]
+    every = [each for local in exchanged for each in local.parameters.parameters]
     for axis in axes:
-        every = [each for local in exchanged for each in local.parameters.parameters]
         followed = [each for each in every if axis.name not in placement_of(each).axes and each.numel()]
         with torch.no_grad():
             for kind in dict.fromkeys(each.dtype for each in followed):
