@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -181,66 +182,70 @@ def test_other_stages_and_recurrent_layers_are_refused() -> None:
         on_ranks(lambda place, rank: Zero(3).shard(nn.Sequential(nn.LSTM(3, 3)), place.axis("dp")), dp=2)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_penalty_on_weights_outside_of_their_modules_is_that_of_replicas_or_refused(stage: int) -> None:
+Pass = Callable[[nn.Module, torch.optim.Optimizer, Tensor], None]
+
+
+def training(one: Pass) -> Callable[[pr.Worker], None]:
+    """A training function whose steps use the gradients that `one` pass makes of a batch."""
+
     def train(worker: pr.Worker) -> None:
         torch.manual_seed(0)
         model = perceptron()
         model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        x = torch.randn(16, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        x = torch.randn(32, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         for batch in worker.batches(x, batch_size=4):
-            optimizer.zero_grad()
-            penalty = sum((each.square().sum() for each in model.parameters()), torch.zeros(()))
-            (model(batch).square().mean() + penalty).backward()
+            one(model, optimizer, batch)
             optimizer.step()
+
+    return train
+
+
+def sharded_run(one: Pass, stage: int) -> pr.Run:
+    return pr.run(training(one), mesh=pr.Mesh(dp=2), strategy={"dp": Zero(stage)}, on=pr.Simulator())
+
+
+def trains_as_replicas(one: Pass, stage: int) -> None:
+    run = sharded_run(one, stage)
+    for name, value in pr.run(training(one), workers=2, on=pr.Simulator()).weights.items():
+        close(run.weights[name], value)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_penalty_on_weights_outside_of_their_modules_is_that_of_replicas_or_refused(stage: int) -> None:
+    def penalised(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Tensor) -> None:
+        optimizer.zero_grad()
+        penalty = sum((each.square().sum() for each in model.parameters()), torch.zeros(()))
+        (model(batch).square().mean() + penalty).backward()
 
     if stage == 1:
         with pytest.raises(WorkloadError, match="outside of its module's forward pass"):
-            pr.run(train, mesh=pr.Mesh(dp=2), strategy={"dp": Zero(stage)}, on=pr.Simulator())
+            sharded_run(penalised, stage)
         return
-    run = pr.run(train, mesh=pr.Mesh(dp=2), strategy={"dp": Zero(stage)}, on=pr.Simulator())
-    for name, value in pr.run(train, workers=2, on=pr.Simulator()).weights.items():
-        close(run.weights[name], value)
+    trains_as_replicas(penalised, stage)
 
 
 @pytest.mark.parametrize("clear", ["never", "to zero", "to none"])
 @pytest.mark.parametrize("stage", STAGES)
 def test_gradients_that_are_not_cleared_add_up(stage: int, clear: str) -> None:
-    def train(worker: pr.Worker) -> None:
-        torch.manual_seed(0)
-        model = perceptron()
-        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        x = torch.randn(32, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        for batch in worker.batches(x, batch_size=4):
-            if clear != "never":
-                optimizer.zero_grad(set_to_none=clear == "to none")
-            model(batch).square().mean().backward()
-            optimizer.step()
+    def cleared_or_not(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Tensor) -> None:
+        if clear != "never":
+            optimizer.zero_grad(set_to_none=clear == "to none")
+        model(batch).square().mean().backward()
 
-    run = pr.run(train, mesh=pr.Mesh(dp=2), strategy={"dp": Zero(stage)}, on=pr.Simulator())
-    for name, value in pr.run(train, workers=2, on=pr.Simulator()).weights.items():
-        close(run.weights[name], value)
+    trains_as_replicas(cleared_or_not, stage)
 
 
 @pytest.mark.parametrize("to_none", [True, False])
 @pytest.mark.parametrize("stage", STAGES)
 def test_gradients_that_were_cleared_without_a_step_are_not_used(stage: int, to_none: bool) -> None:
-    def train(worker: pr.Worker) -> None:
-        torch.manual_seed(0)
-        model = perceptron()
-        model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
-        x = torch.randn(32, 16, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        for batch in worker.batches(x, batch_size=4):
-            optimizer.zero_grad(to_none)
-            (100 * model(batch).square().mean()).backward()
-            later = model(batch).square().mean()
-            optimizer.zero_grad(to_none)
-            later.backward()
-            optimizer.step()
+    def cleared_in_between(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Tensor) -> None:
+        optimizer.zero_grad(to_none)
+        (100 * model(batch).square().mean()).backward()
+        later = model(batch).square().mean()
+        optimizer.zero_grad(to_none)
+        later.backward()
 
-    run = pr.run(train, mesh=pr.Mesh(dp=2), strategy={"dp": Zero(stage)}, on=pr.Simulator())
-    for name, value in pr.run(train, workers=2, on=pr.Simulator()).weights.items():
-        close(run.weights[name], value)
+    trains_as_replicas(cleared_in_between, stage)
 
 
 def test_gradients_that_were_replaced_before_they_are_complete_are_refused() -> None:
