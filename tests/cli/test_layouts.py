@@ -33,9 +33,9 @@ def test_layouts_of_a_file_are_planned(polyrhythm: Command, tmp_path: Path) -> N
     found = json.loads(done.out)
     assert {each["name"] for each in found["layouts"]} == {"dp 2, allreduce", "dp 2, diloco every 10 steps"}
     assert found["layouts"][0]["loss"] is not None
-    assert [each["what"] for each in found["refused"]] == ["Mesh(tp=2)"]
+    assert [each["what"] for each in found["refused"]] == ["Mesh(tp=2)", "Mesh(pp=2)"]
     shown = polyrhythm("layouts", file, "--workers", "2", "--runs", "0", "--memory", "1GB")
-    assert "2 layouts fit, 1 were refused; 0 were trained." in shown.out
+    assert "2 layouts fit, 2 were refused; 0 were trained." in shown.out
 
 
 def test_files_without_a_job_are_refused(polyrhythm: Command, tmp_path: Path) -> None:
