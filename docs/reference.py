@@ -56,6 +56,7 @@ PAGES = {
         "What each worker holds of a model, on a mesh.",
         "partition partition.cut partition.mesh tools.layouts.explain tools.layouts.explanation",
     ),
+    "serving": ("Serving", "Models within their latency objectives: plans, batches, routes and admission.", "serving"),
     "sources": ("Sources of data", "Data that divide themselves among workers.", "sources"),
     "loggers": ("Loggers", "Where the metrics of a run go, besides its record.", "loggers"),
     "tables": ("Tables", "Numbers that workers share by rows.", "core.tables.table tables"),

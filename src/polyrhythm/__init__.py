@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from polyrhythm import merge as merge
     from polyrhythm import parameters as parameters
     from polyrhythm import partition as partition
+    from polyrhythm import serving as serving
     from polyrhythm import shuffle as shuffle
     from polyrhythm import sources as sources
     from polyrhythm import systems as systems
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = (
     *("buffers", "codec", "consistency", "controllers", "errors", "groups", "hardware", "launchers", "local_rules"),
-    *("loggers", "merge", "parameters", "partition", "shuffle", "sources", "systems", "tables", "topology"),
+    *("loggers", "merge", "parameters", "partition", "serving", "shuffle", "sources", "systems", "tables", "topology"),
 )
 _PLACES = {
     "core.checkpoints.request": "Checkpoints",
