@@ -152,13 +152,18 @@ class PartsOfWorker:
         self._pipelines.append((made, optimizer))
         return made.step
 
-    def regroup(self, mesh: WorkerMesh, stepped: bool) -> None:
+    @property
+    def trained(self) -> int:
+        """The number of training steps that are complete, in pipelines that may lose seats."""
+        return max((each.begun for each in self._surviving), default=0)
+
+    def regroup(self, mesh: WorkerMesh, trained: int) -> None:
         """Go on without the workers that are absent from `mesh`."""
         self._mesh, self._desk = mesh, Desk(self._context, NoLedger())
         self._replica, pipeline = mesh.replica(self._context.port.name), self._layout.cut.pipeline
         for each in self._surviving:
             assert pipeline is not None, "it is of this cut"
-            each.continue_among(survivors_of(self._context, mesh, self._desk, pipeline), stepped)
+            each.continue_among(survivors_of(self._context, mesh, self._desk, pipeline), trained)
 
     def attached(self, replica: Replica) -> None:
         """Have what this worker has of the model in a file, if the cut says so.

@@ -62,8 +62,12 @@ class LocalParts(Protocol):
     def settle(self) -> None:
         """Take the steps of batches that are still under way: the weights are about to be kept or looked at."""
 
-    def regroup(self, mesh: WorkerMesh, stepped: bool) -> None:
-        """Workers of `mesh` are absent now. If others have `stepped` already, the training step that was interrupted here is complete."""
+    @property
+    def trained(self) -> int:
+        """The number of training steps that are complete here, of which the optimizer may not have used the last; 0 if no part is lost."""
+
+    def regroup(self, mesh: WorkerMesh, trained: int) -> None:
+        """Workers of `mesh` are absent now. Somebody has completed so many training steps as `trained`: all of them count."""
 
     def refuse_clipping(self, norm: float | None) -> None:
         """Raise CompositionError where merged gradients cannot be clipped to a norm."""
@@ -152,7 +156,12 @@ class Undivided:
     def settle(self) -> None:
         """Nothing is under way between steps."""
 
-    def regroup(self, mesh: WorkerMesh, stepped: bool) -> None:
+    @property
+    def trained(self) -> int:
+        """None is told to others."""
+        return 0
+
+    def regroup(self, mesh: WorkerMesh, trained: int) -> None:
         """Nothing depends on who is there."""
 
     def refuse_clipping(self, norm: float | None) -> None:

@@ -21,7 +21,7 @@ NONE = -1
 class Facts(msgspec.Struct, frozen=True):
     """What a worker reports to the first of the next view: completed exchanges as its `progress`, or NONE, and the data that it has `used`.
 
-    `clock` are its steps with the one that was interrupted, `completed` without; `exchanged`, `alike`, `paced` and `meets` as in
+    `clock` are its steps with the one that was interrupted, `completed` without; `exchanged`, `alike`, `paced`, `meets` and `trained` as in
     `Regrouped`, `began` as in `ChangingCrew`, `gone` as in `ChangeVerdict`.
     """
 
@@ -35,6 +35,7 @@ class Facts(msgspec.Struct, frozen=True):
     began: dict[str, int] = {}
     gone: list[str] = []
     meets: bool = False
+    trained: int = 0
 
 
 class ChangeVerdict(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ class ChangeVerdict(msgspec.Struct, frozen=True):
 
     `furthest` is as in `HandOver`. `used` is what each member of the view before has used of the data, lost ones too. Takers that are
     `beginners` have no state yet. `began` are the steps that the members of the next view have completed, takers with the donor's state,
-    and `gone` the servers that somebody knows to be lost.
+    and `gone` the servers that somebody knows to be lost. `trained` is as in `HandOver`.
     """
 
     donor: str
@@ -52,6 +53,7 @@ class ChangeVerdict(msgspec.Struct, frozen=True):
     beginners: list[str] = []
     began: dict[str, int] = {}
     gone: list[str] = []
+    trained: int = 0
 
 
 def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]) -> ChangeVerdict:
@@ -104,4 +106,5 @@ def judged(change: ViewChange, before: Sequence[str], found: Mapping[str, Facts]
     beginners = [name for name in takers if found[name].progress == (NONE,)]
     here = {name: completed.get(name, max(completed.values())) + (name in stepping) for name in view.members}
     gone = sorted({name for facts in found.values() for name in facts.gone})
-    return ChangeVerdict(donor, takers, max(found[name].clock for name in found), used, beginners, here, gone)
+    furthest_clock, trained = max(facts.clock for facts in found.values()), max(facts.trained for facts in found.values())
+    return ChangeVerdict(donor, takers, furthest_clock, used, beginners, here, gone, trained)

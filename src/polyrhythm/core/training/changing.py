@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -22,6 +22,7 @@ from polyrhythm.core.protocols.deals import used_at
 from polyrhythm.core.strategy.hand_over import HandOver, Kept
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.training.change_verdict import NONE, ChangeVerdict, Facts, judged
+from polyrhythm.core.training.regrouped import Regrouped
 from polyrhythm.core.trees import StateTree, copied, separate, unite
 
 _FACTS, _VERDICT, _STATE, _LEFT = "crew/facts", "crew/verdict", "crew/state", "crew/left"
@@ -64,64 +65,6 @@ async def taken(port: Port, sender: str, topic: str) -> StateTree:
     assert delivery is not None
     text, names = msgspec.json.decode(delivery.message.text)
     return copied(unite(text, dict(zip(names, delivery.message.tensors, strict=True))))  # another taker may have the same tensors
-
-
-class Regrouped(Protocol):
-    """A worker as its crew changes it."""
-
-    @property
-    def clock(self) -> int:
-        """The number of steps that it has taken, or is taking."""
-
-    @property
-    def progress(self) -> tuple[int, ...]:
-        """The numbers of exchanges completed, of each model, where the workers exchange collectively."""
-
-    @property
-    def completed(self) -> int:
-        """The number of steps that it has completed."""
-
-    @property
-    def exchanged(self) -> int:
-        """The step of the last exchange that it has completed; 0 if there is none."""
-
-    @property
-    def alike(self) -> bool:
-        """True if every exchange has one result at all workers."""
-
-    @property
-    def paced(self) -> bool:
-        """True if the workers wait for each other at each step, so that all take equally many."""
-
-    @property
-    def meets(self) -> bool:
-        """True if the training function has called a method that waits for all workers, or is in one."""
-
-    @property
-    def used(self) -> StateTree:
-        """What it has used of the data, and holds for a step that it has not completed."""
-
-    @property
-    def gone(self) -> Sequence[str]:
-        """The servers that it knows to be lost."""
-
-    def look(self) -> None:
-        """A cut has come: a worker that joins continues with the variables as they are here."""
-
-    def export(self) -> StateTree:
-        """All that a newcomer needs."""
-
-    def kept_back(self) -> Sequence[Kept]:
-        """What each replica has not sent, once the others have completed the exchange that is under way here."""
-
-    def rest(self) -> None:
-        """Announce to those who would wait for it that the worker takes no further step in this view."""
-
-    def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
-        """Continue among the workers of `plan` from what is `handed` over."""
-
-    def changed(self, change: ViewChange) -> None:
-        """The crew has changed, and the worker continues."""
 
 
 @dataclass(slots=True)
@@ -257,14 +200,16 @@ class ChangingCrew:
         carried.left += [context.perform(taken(port, name, _LEFT)) for name in leavers if port.name == view.first]
         if carried.at_cut:
             self.cut = carried.state
-        handed = HandOver(carried.state, carried.own, carried.left, verdict.furthest, verdict.used, verdict.donor, carried.kept)
+        decisions = (verdict.furthest, verdict.used, verdict.donor)
+        handed = HandOver(carried.state, carried.own, carried.left, *decisions, carried.kept, verdict.trained)
         self.worker.regroup(self.plan, handed)
         self.began = verdict.began
 
     def _facts(self) -> Facts:
         worker = self.worker
-        done, used = (worker.completed, worker.exchanged), worker.used
-        return Facts(worker.progress, worker.clock, *done, worker.alike, worker.paced, used, self.began, list(worker.gone), worker.meets)
+        done, used, gone = (worker.completed, worker.exchanged), worker.used, list(worker.gone)
+        kinds = (worker.alike, worker.paced)
+        return Facts(worker.progress, worker.clock, *done, *kinds, used, self.began, gone, worker.meets, worker.trained)
 
     def _leave(self, change: ViewChange) -> None:
         """Hand the state, with what was not sent, to the first of the others."""

@@ -75,6 +75,11 @@ class Regrouping:
         return max((each.made.last for each in self.models.replicas), default=0)
 
     @property
+    def trained(self) -> int:
+        """The number of training steps of a model in parts that are complete here, before the optimizer's."""
+        return self.state.parts.trained
+
+    @property
     def alike(self) -> bool:
         """True if every exchange has one result, so that a lost worker has used what the others have."""
         return not self.state.tables and all(part.local.acts_alike for replica in self.models.replicas for part in replica.parts)
@@ -146,7 +151,7 @@ class Regrouping:
         self.together.regroup(collectives(plan.strategy, self.context.port, self.models.view), group, plan.mesh.here(replicas))
         self.together.lost = plan.mesh.absent
         if plan.mesh.cut:  # lost workers' samples are those of others that have the same
-            self.state.parts.regroup(plan.mesh, handed.furthest > self.clock)
+            self.state.parts.regroup(plan.mesh, handed.trained)
         else:
             self.data.regroup(replicas, handed.used, handed.donor)
         if not handed.own:

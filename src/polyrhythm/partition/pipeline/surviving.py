@@ -93,14 +93,15 @@ class SurvivingPipeline:
                 own = torch.zeros_like(each) if each.grad is None else each.grad
                 each.grad = self._survivors.replicas.all_reduce(own) / self._survivors.seats.replicas
 
-    def continue_among(self, survivors: Survivors, stepped: bool) -> None:
-        """Seats are lost. If some ranks have `stepped` with the gradients of this step, all have them, and it is complete.
+    def continue_among(self, survivors: Survivors, trained: int) -> None:
+        """Seats are lost. A step below `trained`, the number of those that some rank has completed, is complete: all have its gradients.
 
+        That rank may not have come to the optimizer yet, and does not do the step again.
         Raises StateLostError where nobody has a stage, or the samples of a replica.
         """
         self._refuse_without_any(survivors)
         self._survivors = survivors
-        self._complete = self._loss is not None and stepped
+        self._complete = self._loss is not None and trained > self.begun
         if not self._complete:
             self._loss = None
         self.routed.continue_among(survivors.seats, survivors.lost)
