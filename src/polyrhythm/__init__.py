@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polyrhythm import buffers as buffers
+    from polyrhythm import cluster as cluster
     from polyrhythm import codec as codec
     from polyrhythm import consistency as consistency
     from polyrhythm import controllers as controllers
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from polyrhythm.workloads.load import load_workload as load_workload
 
 _PACKAGES = (
-    *("buffers", "codec", "consistency", "controllers", "errors", "groups", "hardware", "launchers", "local_rules"),
+    *("buffers", "cluster", "codec", "consistency", "controllers", "errors", "groups", "hardware", "launchers", "local_rules"),
     *("loggers", "merge", "parameters", "partition", "serving", "shuffle", "sources", "systems", "tables", "topology"),
 )
 _PLACES = {

@@ -24,6 +24,16 @@ class RoundRobin(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tr
         return worker % sites
 
 
+class Dealt(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Worker w is at the site of the number `sites[w]`, as where a scheduler has chosen its host; beyond the list, it begins again."""
+
+    sites: tuple[int, ...]
+
+    def site_of(self, worker: int, workers: int, sites: int) -> int:
+        """The site of `worker`."""
+        return self.sites[worker % len(self.sites)]
+
+
 class OwnHosts(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Every server shard has its own host, at the site of worker `shard % workers`."""
 
@@ -59,5 +69,5 @@ class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bandwidth: float = 6.4e9
 
 
-Deal = Blocks | RoundRobin
+Deal = Blocks | RoundRobin | Dealt
 Placement = OwnHosts | WithWorkers
