@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from clusters import CONFIGS, histories
+from clusters import histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
