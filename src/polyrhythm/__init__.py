@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from polyrhythm import consistency as consistency
     from polyrhythm import controllers as controllers
     from polyrhythm import errors as errors
+    from polyrhythm import export as export
     from polyrhythm import groups as groups
     from polyrhythm import hardware as hardware
     from polyrhythm import launchers as launchers
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from polyrhythm.core.training.run import run as run
     from polyrhythm.core.training.worker import Worker as Worker
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
+    from polyrhythm.export.predictor import Predictor as Predictor
     from polyrhythm.hardware.devices import Device as Device
     from polyrhythm.hardware.network import Network as Network
     from polyrhythm.partition.cut import Cut as Cut
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
     from polyrhythm.workloads.load import load_workload as load_workload
 
 _PACKAGES = (
-    *("buffers", "cluster", "codec", "consistency", "controllers", "errors", "groups", "hardware", "launchers", "local_rules"),
+    *("buffers", "cluster", "codec", "consistency", "controllers", "errors", "export", "groups", "hardware", "launchers", "local_rules"),
     *("loggers", "merge", "parameters", "partition", "serving", "shuffle", "sources", "systems", "tables", "topology"),
 )
 _PLACES = {
@@ -86,6 +88,7 @@ _PLACES = {
     "core.training.run": "run",
     "core.training.worker": "Worker",
     "errors": "PolyrhythmError",
+    "export.predictor": "Predictor",
     "hardware.devices": "Device",
     "hardware.network": "Network",
     "partition.cut": "Cut",

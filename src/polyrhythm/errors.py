@@ -3,7 +3,9 @@
 PolyrhythmError
 ├── CompositionError     pieces, options or a model that do not fit together; raised before anything runs
 │   ├── RecordError      a directory in which a record cannot be written, such as on a full disk
-│   └── CheckpointError  a checkpoint that does not exist, is damaged, or belongs to another run
+│   ├── CheckpointError  a checkpoint that does not exist, is damaged, or belongs to another run
+│   ├── ExportError      a model that another runtime cannot run, or whose file is over its budget
+│   └── PredictorError   a file that is no model, or inputs that it does not take
 ├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
 ├── DataError            data that cannot be sharded over the workers
 ├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
@@ -33,8 +35,9 @@ import signal
 from collections.abc import Iterable
 
 __all__ = [
-    *("AliasWarning", "CheckpointError", "CompositionError", "DataError", "DeadlockError", "DivergedError", "DriftWarning"),
-    *("NoProgressError", "PlainEpochsWarning", "PolyrhythmError", "RecordError", "RecordWarning", "ResumedWarning", "RunError"),
+    *("AliasWarning", "CheckpointError", "CompositionError", "DataError", "DeadlockError", "DivergedError", "DriftWarning", "ExportError"),
+    *("NoProgressError", "PlainEpochsWarning", "PolyrhythmError", "PredictorError", "RecordError", "RecordWarning", "ResumedWarning"),
+    "RunError",
     *(
         "StateLostError",
         "Stopped",
@@ -63,6 +66,14 @@ class RecordError(CompositionError):
 
 class CheckpointError(CompositionError):
     """A checkpoint that cannot be read, or that belongs to a run with other settings."""
+
+
+class ExportError(CompositionError):
+    """A model that cannot leave as a file for another runtime, or whose file is over its budget."""
+
+
+class PredictorError(CompositionError):
+    """A file that is no model, inputs that it does not take, or an output that it does not have."""
 
 
 class UnknownNameError(PolyrhythmError, LookupError):

@@ -1,0 +1,49 @@
+"""Models that leave: files for other runtimes, on edge devices and in browsers, and the calls that predict with them.
+
+    report = pr.export.write_model(model, torch.zeros(1, 1, 8, 8), "digits", to=pr.export.Onnx())
+    predictor = pr.Predictor("digits")
+
+Names are imported when they are first used: a machine that only predicts does not load torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polyrhythm.export.budget import DeviceBudget as DeviceBudget
+    from polyrhythm.export.export_report import ExportReport as ExportReport
+    from polyrhythm.export.export_report import TensorShape as TensorShape
+    from polyrhythm.export.onnx import Onnx as Onnx
+    from polyrhythm.export.precision import DynamicInt8 as DynamicInt8
+    from polyrhythm.export.precision import FullPrecision as FullPrecision
+    from polyrhythm.export.precision import StaticInt8 as StaticInt8
+    from polyrhythm.export.program import ModelProgram as ModelProgram
+    from polyrhythm.export.program import program_of as program_of
+    from polyrhythm.export.writing import ExportLimits as ExportLimits
+    from polyrhythm.export.writing import write_model as write_model
+
+_PLACES = {
+    "budget": "DeviceBudget",
+    "export_report": "ExportReport TensorShape",
+    "onnx": "Onnx",
+    "precision": "DynamicInt8 FullPrecision StaticInt8",
+    "program": "ModelProgram program_of",
+    "writing": "ExportLimits write_model",
+}
+_HOMES = {name: f"polyrhythm.export.{place}" for place, names in _PLACES.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'polyrhythm.export' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
