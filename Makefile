@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c '
 BIN := .venv/bin
 NATIVE := src/polyrhythm/core/shared_memory/_group.h src/polyrhythm/core/shared_memory/_native.c src/polyrhythm/core/shared_memory/_pieces.c src/polyrhythm/core/shared_memory/_fixed_point.c src/polyrhythm/core/shared_memory/_rings.c src/polyrhythm/core/processes/runtime/_beats.c src/polyrhythm/codec/kernels/_kernels.c
 
-.PHONY: demo test test-all test-engines mutants lint format docs docs-tables install bench clean
+.PHONY: demo test test-all test-engines test-kubernetes mutants lint format docs docs-tables install bench clean
 
 install: .venv/installed
 
@@ -45,6 +45,12 @@ test-engines: .venv-engines/installed
 	engine_tests/install.sh
 	@# each file in a process of its own: what one library does to a process (JAX warns of every fork, Ray and Spark stay) is not for another's tests
 	find engine_tests -name 'test_*.py' | sort | xargs -n 1 .venv-engines/bin/python -m pytest
+
+# The tests of tests/kubernetes on a control plane of Kubernetes itself, which is built at the first time from Debian bookworm's packages: about
+# 7 minutes at idle priority, in ~/.cache/polyrhythm/kubernetes. Without it they run on a stub, as they do in `make test`.
+test-kubernetes: install
+	tests/kubernetes/build.sh
+	RIG=real $(BIN)/python -m pytest tests/kubernetes
 
 lint: install
 	$(BIN)/ruff format --check .

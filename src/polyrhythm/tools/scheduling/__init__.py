@@ -1,0 +1,1 @@
+"""Carries out what `polyrhythm.cluster` decides, on the engines that people have."""
