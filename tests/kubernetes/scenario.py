@@ -6,7 +6,7 @@ import time
 
 from hollow import DEVICE, make_node, pod
 
-from polyrhythm.tools.scheduling.kubernetes.api import LEASES, NODES, PODS, ApiAnswer, Api
+from polyrhythm.tools.scheduling.kubernetes.api import LEASES, NODES, PODS, Api, ApiAnswer
 from polyrhythm.tools.scheduling.kubernetes.gates import TaintGate
 
 Said = dict[str, tuple[int, str]]

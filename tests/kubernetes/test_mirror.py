@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.tools.scheduling.kubernetes.mirror import ObjectMirror, ObjectChange
+from polyrhythm.tools.scheduling.kubernetes.mirror import ObjectChange, ObjectMirror
 
 WRITES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["write", "delete"])), max_size=12)
 

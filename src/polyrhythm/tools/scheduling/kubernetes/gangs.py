@@ -1,8 +1,8 @@
 """Gangs of pods: who is let in where, as the cluster itself has it, so that a scheduler which begins anew knows what the last one decided.
 
 Kubernetes changes one object at a time, and a gang is several. So the change that lets the first pod in also records on it where all others
-go (an annotation): before it nobody is in, and after it the whole gang has its room, no matter who carries out the rest. A pod's own gate says
-where it was let in, and the record where those go that still wait.
+go (an annotation): before it nobody is in, and after it the whole gang has its room, no matter who carries out the rest. A pod's own gate
+says where it was let in, and the record where those go that still wait.
 """
 
 from __future__ import annotations

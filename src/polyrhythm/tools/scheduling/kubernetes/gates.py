@@ -1,5 +1,5 @@
-"""Gates: a pod waits behind one until somebody has decided on which node it may run. A pod that is let in is not bound: kube-scheduler does that,
-after it has checked all else, so that a decision from an old state leaves a pod waiting and never on a node that has no room.
+"""Gates: a pod waits behind one until somebody has decided on which node it may run. A pod that is let in is not bound: kube-scheduler does
+that, after it has checked all else, so that a decision from an old state leaves a pod waiting and never on a node that has no room.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class LeaseTerms:
 
 @dataclass(frozen=True, slots=True)
 class LeaseClaim:
-    """The knowledge of one scheduler about the lease: since when, by its own clock, it has seen this version, and when it wrote it itself."""
+    """The knowledge of one scheduler about the lease: since when, by its own clock, it has seen this version, and its own last renewal."""
 
     seen: str = ""
     since: float = 0.0
