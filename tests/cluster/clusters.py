@@ -11,6 +11,7 @@ from polyrhythm.cluster import (
     BinPack,
     Cluster,
     ClusterDevice,
+    ClusterEvent,
     ClusterHost,
     ClusterJob,
     ClusterState,
@@ -28,6 +29,7 @@ from polyrhythm.cluster import (
     NoPreemption,
     PartLost,
     PartRestored,
+    PartSuspected,
     Queue,
     Quota,
     SchedulerConfig,
@@ -100,7 +102,7 @@ def a_job(random: Random, name: str, queues: Sequence[str] = ("vision", "text", 
     )
 
 
-def happenings(random: Random, state: ClusterState, number: int) -> Iterable[JobSubmitted | JobEnded | PartLost | PartRestored]:
+def happenings(random: Random, state: ClusterState, number: int) -> Iterable[JobSubmitted | ClusterEvent]:
     """One thing that may happen next."""
     running = list(state.running)
     choice = random.random()
@@ -109,10 +111,12 @@ def happenings(random: Random, state: ClusterState, number: int) -> Iterable[Job
     if choice < 0.85:
         return [JobEnded(random.choice(running))] if running else []
     host = random.choice(state.cluster.hosts)
+    if choice < 0.87:
+        return [PartSuspected(host.name)]
     if choice < 0.93:
         device = random.randrange(len(host.devices)) if host.devices and random.random() < 0.5 else None
         return [PartLost(host.name, device)]
-    return [PartRestored(*part) for part in sorted(state.lost, key=str)[:1]]
+    return [PartRestored(*part) for part in sorted(state.lost | state.suspected, key=str)[:1]]
 
 
 def check(state: ClusterState, configured: str = "") -> None:

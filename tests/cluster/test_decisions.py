@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from polyrhythm.cluster import ClusterState, EvictJob, JobPending, JobSubmitted, PlaceJob, ResizeJob, WorkersObserved, decide
 from polyrhythm.cluster.placements import JobPlacement
+from polyrhythm.cluster.reasons import HostGone
 
 SEEDS = st.integers(0, 10**6)
 EACH = pytest.mark.parametrize("policy", CONFIGS)
@@ -58,7 +59,7 @@ def test_every_job_runs_or_has_one_reason_to_wait(policy: str, seed: int) -> Non
 @settings(max_examples=8, deadline=None)
 def test_what_is_free_is_what_placements_leave(policy: str, seed: int) -> None:
     for state, _ in histories(seed, CONFIGS[policy], 10):
-        assert ClusterState(state.cluster, state.jobs, state.lost, state.epoch, state.arrivals).free == state.free
+        assert ClusterState(state.cluster, state.jobs, state.lost).free == state.free
 
 
 @EACH
@@ -85,6 +86,18 @@ def test_only_malleable_jobs_run_with_fewer_workers(seed: int) -> None:
         for name, placement in state.running.items():
             job = state.jobs[name].job
             assert len(placement.slots) == job.workers or job.is_malleable
+
+
+@EACH
+@given(SEEDS)
+@settings(max_examples=8, deadline=None)
+def test_what_is_suspected_gets_no_new_workers_and_keeps_its_own(policy: str, seed: int) -> None:
+    for state, now in histories(seed, CONFIGS[policy], 12):
+        for action in decide(state, now, CONFIGS[policy]):
+            if isinstance(action, PlaceJob):
+                assert all((slot.host, None) not in state.suspected for slot in action.placement.slots)
+            if isinstance(action, EvictJob) and isinstance(action.reason, HostGone):
+                assert all(any(part[0] == host for part in state.lost) for host in action.reason.hosts)
 
 
 @EACH

@@ -8,16 +8,18 @@ from polyrhythm.cluster.cluster import Cluster, DomainLevel
 from polyrhythm.cluster.decide import SchedulerConfig, decide
 from polyrhythm.cluster.device_topology import DeviceTopology
 from polyrhythm.cluster.devices import FirstDevices, RingDevices
-from polyrhythm.cluster.events import ClusterEvent, JobEnded, JobSubmitted, PartLost, PartRestored, WorkersObserved
+from polyrhythm.cluster.events import ClusterEvent, JobEnded, JobSubmitted, PartLost, PartRestored, PartSuspected, WorkersObserved
 from polyrhythm.cluster.gang import GangPlacement
 from polyrhythm.cluster.hosts import Capacity, ClusterDevice, ClusterHost
 from polyrhythm.cluster.jobs import ClusterJob, WorkerDemand
 from polyrhythm.cluster.lines import Backfill, StrictLine
+from polyrhythm.cluster.liveness import Health, LivenessRules, LivenessWatch, Probe, Vitals
 from polyrhythm.cluster.nodes import BinPack, FastestRing, LeastFragmentation, SpreadNodes
 from polyrhythm.cluster.orders import FirstIn, LeastAttained, ShortestRemaining
 from polyrhythm.cluster.placements import JobPlacement, WorkerSlot
 from polyrhythm.cluster.preemption import NoPreemption, Preemption
 from polyrhythm.cluster.queues import Queue, Quota
+from polyrhythm.cluster.site_file import load_jobs, load_site
 from polyrhythm.cluster.state import ClusterState, JobRecord
 from polyrhythm.cluster.transaction import Transaction
 from polyrhythm.cluster.water_filling import ShareClaim, water_fill
@@ -40,6 +42,7 @@ __all__ = [
     "FirstDevices",
     "FirstIn",
     "GangPlacement",
+    "Health",
     "JobEnded",
     "JobPending",
     "JobPlacement",
@@ -47,11 +50,15 @@ __all__ = [
     "JobSubmitted",
     "LeastAttained",
     "LeastFragmentation",
+    "LivenessRules",
+    "LivenessWatch",
     "NoPreemption",
     "PartLost",
     "PartRestored",
+    "PartSuspected",
     "PlaceJob",
     "Preemption",
+    "Probe",
     "Queue",
     "Quota",
     "ResizeJob",
@@ -62,9 +69,12 @@ __all__ = [
     "SpreadNodes",
     "StrictLine",
     "Transaction",
+    "Vitals",
     "WorkerDemand",
     "WorkerSlot",
     "WorkersObserved",
     "decide",
+    "load_jobs",
+    "load_site",
     "water_fill",
 ]

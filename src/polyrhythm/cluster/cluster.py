@@ -16,7 +16,8 @@ from polyrhythm.hardware.placement import Dealt
 
 HOST = "host"
 EVERYWHERE = "cluster"
-_OFFICE = Network.uniform("10G", "10 Gbit/s", "50 us")
+OFFICE = Network.uniform("10G", "10 Gbit/s", "50 us")
+"""The network where none is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Cluster:
     hosts: tuple[ClusterHost, ...]
     levels: tuple[DomainLevel, ...] = ()
     queues: tuple[Queue, ...] = (Queue("default"),)
-    network: Network = _OFFICE
+    network: Network = OFFICE
     index: dict[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
     shapes: tuple[int, ...] = field(init=False, repr=False, compare=False, default=())
     _domains: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(init=False, repr=False, compare=False, default_factory=dict)

@@ -38,6 +38,14 @@ class PartLost:
 
 
 @dataclass(frozen=True, slots=True)
+class PartSuspected:
+    """A host, or one of its devices, gets no new workers for now; those that are there stay."""
+
+    host: str
+    device: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PartRestored:
     """A host, or one of its devices, may be used again."""
 
@@ -45,4 +53,4 @@ class PartRestored:
     device: int | None = None
 
 
-ClusterEvent = JobSubmitted | JobEnded | WorkersObserved | PartLost | PartRestored
+ClusterEvent = JobSubmitted | JobEnded | WorkersObserved | PartLost | PartSuspected | PartRestored

@@ -75,7 +75,7 @@ class TreePlacer:
             workers = record.job.workers
             score = self._scorer(record, trial)
             return min((hosts for _, hosts in fitting), key=lambda hosts: (score(hosts[0], workers), hosts[0]))
-        return min(fitting, key=lambda each: (each[0], sum(sum(trial.free[place].devices) for place in each[1]), each[1][0]))[1]
+        return min(fitting, key=lambda each: (each[0], sum(sum(trial.open(place).devices) for place in each[1]), each[1][0]))[1]
 
     def _placed(self, record: JobRecord, hosts: Sequence[int], workers: int, trial: Transaction) -> JobPlacement:
         slots = self._slots(record, hosts, workers, trial)
@@ -87,7 +87,7 @@ class TreePlacer:
         slots = []
         for place in sorted(shares):
             host = trial.cluster.hosts[place]
-            for devices in self._devices.pick(host, trial.free[place], record.job.demand, shares[place]):
+            for devices in self._devices.pick(host, trial.open(place), record.job.demand, shares[place]):
                 slots.append(WorkerSlot(host.name, devices))
         return tuple(slots)
 
@@ -113,9 +113,9 @@ class TreePlacer:
         demand, shapes, hosts = record.job.demand, trial.cluster.shapes, trial.cluster.hosts
 
         def score(place: int, workers: int) -> tuple[float, ...]:
-            key = (shapes[place], trial.free[place], workers, demand)
+            key = (shapes[place], trial.open(place), workers, demand)
             if key not in self._scores:
-                self._scores[key] = self._score(hosts[place], trial.free[place], demand, workers)
+                self._scores[key] = self._score(hosts[place], trial.open(place), demand, workers)
             return self._scores[key]
 
         return score

@@ -25,9 +25,10 @@ def shortage(record: JobRecord, trial: Transaction) -> Shortage | TooLarge:
     empty = [host.free() for host in cluster.hosts]
     if _best(trial, level, empty, job.demand) < job.least:
         return TooLarge(job.least, _best(trial, level, empty, job.demand), lacking(trial, level, empty, job.demand, job.least))
-    room_now = _best(trial, level, trial.free, job.demand)
+    open_now = [trial.open(place) for place in range(len(cluster.hosts))]
+    room_now = _best(trial, level, open_now, job.demand)
     return Shortage(
-        job.least, "cluster" if level == EVERYWHERE else level, room_now, lacking(trial, level, trial.free, job.demand, job.least)
+        job.least, "cluster" if level == EVERYWHERE else level, room_now, lacking(trial, level, open_now, job.demand, job.least)
     )
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from polyrhythm.cluster.actions import Action, EvictJob, JobPending, PlaceJob, ResizeJob
 from polyrhythm.cluster.cluster import Cluster
-from polyrhythm.cluster.events import ClusterEvent, JobEnded, JobSubmitted, PartLost, PartRestored, WorkersObserved
+from polyrhythm.cluster.events import ClusterEvent, JobEnded, JobSubmitted, PartLost, PartRestored, PartSuspected, WorkersObserved
 from polyrhythm.cluster.hosts import Capacity
 from polyrhythm.cluster.jobs import ClusterJob
 from polyrhythm.cluster.placements import JobPlacement
@@ -73,7 +73,8 @@ class JobRecord:
 class ClusterState:
     """All that a decision depends on, besides the time and the policy. `jobs` are those that wait or run, in the order of arrival.
 
-    `lost` are hosts, as (name, None), and devices, as (name, number). `epoch` counts arrivals, ends, losses and returns.
+    `lost` are hosts, as (name, None), and devices, as (name, number); `suspected` ones get no new workers. `epoch`
+    counts arrivals, ends, losses and returns.
 
     Examples:
         >>> from polyrhythm.cluster.hosts import ClusterHost
@@ -85,6 +86,7 @@ class ClusterState:
     cluster: Cluster
     jobs: Mapping[str, JobRecord] = field(default_factory=dict)
     lost: frozenset[tuple[str, int | None]] = frozenset()
+    suspected: frozenset[tuple[str, int | None]] = frozenset()
     epoch: int = 0
     arrivals: int = 0
     free: tuple[Capacity, ...] = ()
@@ -123,8 +125,11 @@ class ClusterState:
                 self.cluster.host(host)
                 return self._reckoned(self.lost | {(host, device)}, host)
             case PartRestored(host, device):
-                lost = self.lost - {(host, device)} if device is not None else frozenset(part for part in self.lost if part[0] != host)
-                return self._reckoned(lost, host)
+                back = replace(self, suspected=self.suspected - {(host, device)})
+                return back._reckoned(self.lost - {(host, device)}, host)
+            case PartSuspected(host, device):
+                self.cluster.host(host)
+                return replace(self, suspected=self.suspected | {(host, device)})
 
     def done(self, actions: Iterable[Action], now: float) -> ClusterState:
         """The state after all `actions`, or after as many of them as have been carried out."""

@@ -34,6 +34,12 @@ class Transaction:
         self.cluster = state.cluster
         self.free: list[Capacity] = list(state.free)
         self.placements: dict[str, JobPlacement] = dict(state.running)
+        self._closed: dict[int, tuple[bool, ...]] = {}
+        for host, device in state.suspected:
+            place = state.cluster.index[host]
+            count = len(state.cluster.hosts[place].devices)
+            before = self._closed.get(place, (False,) * (count + 1))
+            self._closed[place] = tuple(shut or device is None or number == device for number, shut in enumerate(before))
         self._undo: list[Callable[[], None]] = []
         self._rooms: dict[WorkerDemand, dict[tuple[int, Capacity], int]] = {}
         self._lines = {
@@ -118,15 +124,25 @@ class Transaction:
         for each in held:
             self._shift(each, 1)
 
+    def open(self, place: int) -> Capacity:
+        """What new workers may take on the host of a number: what is free, and not suspected."""
+        free = self.free[place]
+        if place not in self._closed:
+            return free
+        *devices, host = self._closed[place]
+        if host:
+            return Capacity(0, 0, (0,) * len(free.devices))
+        return free._replace(devices=tuple(0 if shut else part for part, shut in zip(free.devices, devices, strict=True)))
+
     def rooms(self, demand: WorkerDemand) -> Callable[[int], int]:
         """How many workers with that demand fit on the host of a number, now."""
         known = self._rooms.setdefault(demand, {})
         shapes, hosts = self.cluster.shapes, self.cluster.hosts
 
         def count(place: int) -> int:
-            key = (shapes[place], self.free[place])
+            key = (shapes[place], self.open(place))
             if key not in known:
-                known[key] = room(hosts[place], self.free[place], demand)
+                known[key] = room(hosts[place], key[1], demand)
             return known[key]
 
         return count
