@@ -1,0 +1,71 @@
+"""A machine that serves: its loaded models, a thread that computes one batch at a time, and the batch loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from polyrhythm.serving.server.answers import Answer, Failed
+from polyrhythm.serving.server.batch_loop import BatchLoop
+from polyrhythm.serving.server.served_model import Compute, ServedModel
+from polyrhythm.serving.serving_plan import DutySlot, MachinePlan
+from polyrhythm.serving.sessions import ServingMachine
+from polyrhythm.serving.turns import DutyTurns
+
+
+class ModelHost:
+    """The models of one machine's plan; a new plan is loaded beside the old one, which serves until all of it is ready.
+
+    Batches are computed in a thread of their own, so that drops are answered meanwhile, and models are loaded in another. Call everything
+    in one event loop.
+    """
+
+    def __init__(self, machine: ServingMachine, models: Mapping[str, ServedModel], turns: DutyTurns) -> None:
+        self.machine = machine
+        self._models = models
+        self._loaded: dict[str, Compute] = {}
+        self._computing = ThreadPoolExecutor(1, "batches")
+        self._loading = ThreadPoolExecutor(1, "loading")
+        self._installing = asyncio.Lock()
+        self._loop = BatchLoop(MachinePlan(machine, 1.0, ()), turns, self._run)
+
+    @property
+    def plan(self) -> MachinePlan:
+        """The plan that is followed."""
+        return self._loop.plan
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait."""
+        return self._loop.waiting
+
+    async def install(self, plan: MachinePlan) -> None:
+        """Load what the plan has and this machine has not, follow it, and forget the models that it does not have."""
+        async with self._installing:
+            wanted = dict.fromkeys(slot.model for slot in plan.slots)
+            for name in wanted:
+                if name not in self._loaded:
+                    load = self._models[name].load
+                    self._loaded[name] = await asyncio.get_running_loop().run_in_executor(self._loading, load)
+            self._loop.install(plan)
+            self._loaded = {name: each for name, each in self._loaded.items() if name in wanted}
+
+    async def answer(self, session: str, payload: Any, patience: float) -> Answer:
+        """The outcome of a request; an input of another form than the model's is refused alone, before it is in a batch with others."""
+        slot = self.plan.slot(session)
+        problem = None if slot is None else self._models[slot.model].form.problem(payload)
+        if problem is not None:
+            return Failed(asyncio.get_running_loop().time(), problem, theirs=True)
+        return await self._loop.answer(session, payload, patience)
+
+    async def drain(self) -> None:
+        """Take no more requests, and wait until those that were taken are answered."""
+        await self._loop.drain()
+        self._computing.shutdown(wait=False)
+        self._loading.shutdown(wait=False)
+
+    async def _run(self, slot: DutySlot, payloads: Sequence[Any]) -> Sequence[Any]:
+        compute = self._loaded[slot.model]
+        return await asyncio.get_running_loop().run_in_executor(self._computing, compute, payloads)
