@@ -143,10 +143,13 @@ class PartsOfWorker:
                 "and call worker.train_step(inputs, targets) in the place of the forward and the backward pass."
             )
         take_batches_in_parts(model)
-        made: AnyPipeline = pipeline.local(model, self._place, loss if isinstance(loss, MeanLoss) else MeanLoss(loss))
-        if isinstance(made, RoutedPipeline) and self._layout.loses:  # a union's member, and no choice between pieces
-            made = SurvivingPipeline(made, survivors_of(self._context, self._mesh, self._desk, pipeline))
-            self._surviving.append(made)
+        objective = loss if isinstance(loss, MeanLoss) else MeanLoss(loss)
+        made: AnyPipeline
+        if self._layout.loses:
+            survivors = survivors_of(self._context, self._mesh, self._desk, pipeline)
+            self._surviving.append(made := pipeline.surviving(model, self._place, objective, survivors))
+        else:
+            made = pipeline.local(model, self._place, objective)
         kept = {id(parameter) for parameter in model.parameters()}
         self._replace(optimizer, lambda each: each if id(each) in kept else None)
         self._pipelines.append((made, optimizer))

@@ -16,6 +16,7 @@ class Forward:
     moves: ClassVar[int] = 1
     begins: ClassVar[int] = 1
     ends: ClassVar[int] = 0
+    whole: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Backward:
     moves: ClassVar[int] = -1
     begins: ClassVar[int] = 0
     ends: ClassVar[int] = 1
+    whole: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class BackwardInput:
     moves: ClassVar[int] = -1
     begins: ClassVar[int] = 0
     ends: ClassVar[int] = 0
+    whole: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,12 @@ class BackwardWeight:
     moves: ClassVar[int] = 0
     begins: ClassVar[int] = 0
     ends: ClassVar[int] = 1
+    whole: ClassVar[bool] = False
 
 
 Action = Forward | Backward | BackwardInput | BackwardWeight
-"""`moves` says to which neighbour it sends; `begins` and `ends` how many micro-batches are kept from then on, and no longer."""
+"""`moves` says to which neighbour it sends; `begins` and `ends` how many micro-batches are kept from then on, and no longer. A `whole` one
+is all that a rank does of a micro-batch in that direction, which can have a route."""
 Actions = Sequence[Action]
 
 

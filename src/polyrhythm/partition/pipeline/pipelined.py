@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.axis import near_equal, starts
-from polyrhythm.partition.pipeline.actions import BackwardWeight, StageGrid
+from polyrhythm.partition.pipeline.actions import StageGrid
 from polyrhythm.partition.pipeline.balance import BalancedStages, StageDivision
 from polyrhythm.partition.pipeline.boundary import Boundary, Exact
 from polyrhythm.partition.pipeline.engine import Pipeline, Way
@@ -25,8 +25,9 @@ from polyrhythm.partition.pipeline.routes import RoutePlan
 from polyrhythm.partition.pipeline.schedule import PipelineSchedule
 from polyrhythm.partition.pipeline.schedules import OneForwardOneBackward
 from polyrhythm.partition.pipeline.seats import Seats
-from polyrhythm.partition.pipeline.stage import shared, stages_at
+from polyrhythm.partition.pipeline.stage import Stages, shared, stages_at
 from polyrhythm.partition.pipeline.step import steps_of
+from polyrhythm.partition.pipeline.surviving import SurvivingPipeline, Survivors
 from polyrhythm.partition.pipeline.values import mapped, outline_of, part_of, rows_of, tensors_of
 from polyrhythm.partition.place import Place
 from polyrhythm.partition.tensor_parallel.dropout import PlacedDropout
@@ -88,7 +89,7 @@ class Pipelined:
             return (
                 f"{given}they are for ranks with one stage and an empty pipeline after each step: use OneForwardOneBackward() or GPipe()."
             )
-        if any(type(each) is BackwardWeight for each in schedule.actions(0, size, self.micro_batches)):
+        if not all(each.whole for each in schedule.actions(0, size, self.micro_batches)):
             return f"{given}lists of routed passes have whole backward passes: use OneForwardOneBackward() or GPipe()."
         if self.boundary.by_sample:
             return (
@@ -112,24 +113,39 @@ class Pipelined:
         the first batch of each shape has them sent, and with routes each value has its own. Raises CompositionError where `refusal` says
         why.
         """
-        if refused := self.refusal(model, place):
-            raise CompositionError(refused)
-        axis = place.axis(self.axis)
-        grid = StageGrid(axis.size, self.schedule.chunks)
-        sizes = self.division.sizes(len(steps_of(model)), grid.stages)
-        device = next((each.device for each in model.parameters() if not each.is_meta), _later(inputs, place))
-        way = Way(self.schedule, self.micro_batches, objective, self.memory, self.boundary, place.seed, place.replica, self.routes)
         if self.routes is not None:
-            seats = self.seats(place)
-            mail = Mail(seats.axis, device, place.now or float)
-            return RoutedPipeline(stages_at(model, sizes, axis.index, grid, self.axis), axis, seats, way, mail)
+            return self._routed(model, place, objective, inputs)
+        way, sizes, device = self._settled(model, place, objective, inputs)
         parts = [] if inputs is None else _parts(inputs, self.micro_batches)
         outlines = [(outline_of(part), [outline_of(each) for each in step_values(model, part)]) for part in parts]
-        pipeline = Pipeline(stages_at(model, sizes, axis.index, grid, self.axis), axis, way, device)
+        pipeline = Pipeline(self._stages(model, place, sizes), place.axis(self.axis), way, device)
         for signature, values in outlines:
             for stage, start in enumerate(starts(sizes)[1:], 1):
                 pipeline.mail.knows((stage, signature), values[start - 1])
         return pipeline
+
+    def surviving(self, model: nn.Module, place: Place, objective: MeanLoss, survivors: Survivors) -> SurvivingPipeline:
+        """As `local`, with routes around the seats that may be lost of those of the `survivors`."""
+        return SurvivingPipeline(self._routed(model, place, objective, None), survivors)
+
+    def _routed(self, model: nn.Module, place: Place, objective: MeanLoss, inputs: Any) -> RoutedPipeline:
+        way, sizes, device = self._settled(model, place, objective, inputs)
+        seats = self.seats(place)
+        mail = Mail(seats.axis, device, place.now or float)
+        return RoutedPipeline(self._stages(model, place, sizes), place.axis(self.axis), seats, way, mail)
+
+    def _settled(self, model: nn.Module, place: Place, objective: MeanLoss, inputs: Any) -> tuple[Way, Sequence[int], torch.device]:
+        """The way, the number of steps of each stage, and the device of a model that can be divided so."""
+        if refused := self.refusal(model, place):
+            raise CompositionError(refused)
+        sizes = self.division.sizes(len(steps_of(model)), place.axis(self.axis).size * self.schedule.chunks)
+        device = next((each.device for each in model.parameters() if not each.is_meta), _later(inputs, place))
+        way = Way(self.schedule, self.micro_batches, objective, self.memory, self.boundary, place.seed, place.replica, self.routes)
+        return way, sizes, device
+
+    def _stages(self, model: nn.Module, place: Place, sizes: Sequence[int]) -> Stages:
+        axis = place.axis(self.axis)
+        return stages_at(model, sizes, axis.index, StageGrid(axis.size, self.schedule.chunks), self.axis)
 
     def seats(self, place: Place) -> Seats:
         """Those of all replicas of all stages."""
