@@ -18,6 +18,7 @@ from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.alike import AlikeInReplica
+from polyrhythm.partition.clipping import clip_together
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.deferred import Recording, build
 from polyrhythm.partition.following import follow_decisions, follow_weights
@@ -171,7 +172,8 @@ class PartsOfWorker:
     def attached(self, replica: Replica) -> None:
         """Have what this worker has of the model in a file, if the cut says so.
 
-        Raises CompositionError for weights at several stages in a system that would merge them in different orders.
+        Raises CompositionError for weights at several stages in a system that would merge them in different orders, and for merged
+        gradients that cannot be clipped.
         """
         copies = [placement_of(each).copy_of for each in replica.model.parameters() if placement_of(each).copy_of]
         if copies and replica.plan.strategy.order_matters:
@@ -180,6 +182,7 @@ class PartsOfWorker:
                 "at each stage: divide the model so that one stage has it, give each stage its own, or take a system such as allreduce, "
                 "local-sgd or diloco."
             )
+        clip_together(replica, self._place.axes, self._layout.loses, self._layout.cut.pipeline)
         self._replicas.append(replica)
         if self._offloaded is not None:
             self._offloaded.take(replica)
@@ -217,14 +220,6 @@ class PartsOfWorker:
     def _replace(optimizer: torch.optim.Optimizer, by: Callable[[Tensor], Tensor | None]) -> None:
         for group in optimizer.param_groups:
             group["params"] = [own for each in group["params"] if (own := by(each)) is not None]
-
-    def refuse_clipping(self, norm: float | None) -> None:
-        """Raises CompositionError for a norm: it would be that of this worker's part."""
-        if norm is not None and self._replica.size > 1:
-            raise CompositionError(
-                "clip_norm of a model in parts would clip by the norm of one worker's part: leave it out, and call worker.clip_gradients "
-                "between backward() and step()."
-            )
 
     def clip(self, models: Sequence[nn.Module], norm: float) -> float:
         """Scale all gradients so that their norm is at most `norm`; returns what it was.

@@ -51,7 +51,10 @@ class LocalParts(Protocol):
         """Replace the modules of `model` that are divided, and the parameters of `optimizer`, by this worker's; `loss` is its mean loss."""
 
     def attached(self, replica: Any) -> None:
-        """The `Replica` of the model that was localized last has its parameters where they stay."""
+        """The `Replica` of the model that was localized last has its parameters where they stay.
+
+        Raises CompositionError where it clips merged gradients, and they cannot be.
+        """
 
     def train_step(self, inputs: Any, targets: Any, ids: Sequence[Hashable] | None = None) -> Tensor:
         """Add the gradients of a batch to the parameters, and return its loss; `ids` name its samples, for what remembers them.
@@ -68,9 +71,6 @@ class LocalParts(Protocol):
 
     def regroup(self, mesh: WorkerMesh, trained: int) -> None:
         """Workers of `mesh` are absent now. Somebody has completed so many training steps as `trained`: all of them count."""
-
-    def refuse_clipping(self, norm: float | None) -> None:
-        """Raise CompositionError where merged gradients cannot be clipped to a norm."""
 
     def clip(self, models: Sequence[nn.Module], norm: float) -> float:
         """Scale all gradients so that their norm is at most `norm`; returns what it was."""
@@ -163,9 +163,6 @@ class Undivided:
 
     def regroup(self, mesh: WorkerMesh, trained: int) -> None:
         """Nothing depends on who is there."""
-
-    def refuse_clipping(self, norm: float | None) -> None:
-        """They can."""
 
     def clip(self, models: Sequence[nn.Module], norm: float) -> float:
         """By torch."""

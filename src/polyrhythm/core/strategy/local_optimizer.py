@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.core.strategy.clipped_together import ClippedTogether
 from polyrhythm.core.strategy.gradients import Parameters
 from polyrhythm.core.strategy.optimizers.attachable import changed_groups
 from polyrhythm.core.strategy.optimizers.optimizer_options import same
@@ -33,7 +35,7 @@ class LocalOptimizer:
     """Steps on `parameters` alone: the optimizer's other parameters have no gradient in the meantime, so it skips them.
 
     `plain_step` is the optimizer's own step; a timing-only run replaces it. `clip_norm` is the norm to which gradients are clipped, None
-    where they are not.
+    where they are not. Those of all parts are clipped `together` where a partition divides the model.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class LocalOptimizer:
         self.parameters = parameters
         self.clip_norm = clip_norm
         self.clips_merged = False
+        self.together: ClippedTogether | None = None
         self.plain_step = plain_step
         self.factor = 1.0
         """The factor of the learning rates in a crew that has changed."""
@@ -119,20 +122,27 @@ class LocalOptimizer:
 
     def step_scaled(self, scale: float) -> None:
         """Step on the gradients that the parameters have, with the learning rates times `scale`."""
-        if scale * self.factor == 1:
-            self._step_merged()
-        else:
-            self.step_at(tuple(rate * scale for rate in self.rates()))
+        self._step_merged(None if scale * self.factor == 1 else tuple(rate * scale for rate in self.rates()))
 
     def step_at(self, rates: tuple[float, ...]) -> None:
         """Step with these learning rates of the groups."""
-        with at(self.optimizer, rates):
-            self._step_merged()
+        self._step_merged(rates)
 
-    def _step_merged(self) -> None:
+    def _step_merged(self, rates: tuple[float, ...] | None) -> None:
         if self.clips_merged and self.clip_norm is not None:
+            if self.together is not None:
+                self._refuse_sparse()
+                self.together.hold(partial(self._step_with, rates), self.clip_norm)
+                return
             self.clip()
-        self.step()
+        self._step_with(rates)
+
+    def _step_with(self, rates: tuple[float, ...] | None) -> None:
+        if rates is None:
+            self.step()
+        else:
+            with at(self.optimizer, rates):
+                self.step()
 
     def states(self) -> list[dict[str, Any]]:
         """The optimizer's state of each of these parameters; a new one, empty, where there is none."""
@@ -170,9 +180,12 @@ class LocalOptimizer:
     def clip(self) -> None:
         """Clip the gradients that the parameters have. Raises CompositionError for sparse ones."""
         if self.clip_norm is not None:
-            if any(each.grad is not None and each.grad.is_sparse for each in self.parameters.parameters):
-                raise CompositionError("clip_norm cannot clip sparse gradients: leave it out, or build the embedding with sparse=False.")
+            self._refuse_sparse()
             nn.utils.clip_grad_norm_(self.parameters.parameters, self.clip_norm)
+
+    def _refuse_sparse(self) -> None:
+        if any(each.grad is not None and each.grad.is_sparse for each in self.parameters.parameters):
+            raise CompositionError("clip_norm cannot clip sparse gradients: leave it out, or build the embedding with sparse=False.")
 
     def clipped(self, direction: Tensor) -> Tensor:
         """A merged direction (numel,), on which another optimizer will step, clipped as by `clip`; unchanged where nothing is clipped."""

@@ -31,8 +31,8 @@ class StepExchanges:
     """Makes the exchanges of the present `parts`, which are others in each view; so many were `completed`, the last in
     the step `last`.
 
-    `again` is called when a step that was interrupted is continued. `reform` goes into the next view; False where a donor's state
-    has the result of the exchange.
+    `again` is called when a step that was interrupted is continued, `concluded` when the exchanges are made. `reform` goes into the next
+    view; False where a donor's state has the result of the exchange.
     """
 
     def __init__(self, context: WorkerContext, parts: Callable[[], Sequence[Part]], again: Callable[[], None]) -> None:
@@ -42,6 +42,7 @@ class StepExchanges:
         self.completed = 0
         self.last = 0
         self.reform: Callable[[ViewChange], bool] = cannot_reform
+        self.concluded: Callable[[], None] | None = None
 
     def computed(self) -> Pending:
         """Take a step in each part, and return the exchanges: none where a donor's state has the result."""
@@ -66,6 +67,8 @@ class StepExchanges:
         while pending:
             try:
                 self._exchange(pending)
+                if self.concluded is not None:
+                    self.concluded()
                 if own:
                     self.completed += 1
                     self.last = self.parts()[0].local.clock

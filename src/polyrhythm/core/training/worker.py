@@ -112,7 +112,6 @@ class Worker(WorkerInParts):
         """
         self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
         refuse_attached(model, optimizer, name)
-        self._local.refuse_clipping(clip_norm)
         self._local.localize(model, optimizer, loss)
         self._state.expect_replica()
         attach_whole(self._models, model, optimizer, norm_bound(clip_norm), name, self._steps.train)

@@ -143,7 +143,7 @@ class ShardedOptimizer:
         if any(replaced) or any(version(gradient) != noted for gradient, noted in self._noted):
             raise WorkloadError(
                 "Gradients were changed between backward() and step(), such as by clip_grad_norm_, and under Zero(1) they are complete in "
-                "the step alone: take Zero(2), whose gradients are complete after backward()."
+                "the step alone: clip by worker.attach(..., clip_norm=), or take Zero(2), whose gradients are complete after backward()."
             )
         noted = {id(gradient) for gradient, _ in self._noted}
         self._noted = []
