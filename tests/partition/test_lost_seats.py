@@ -108,6 +108,11 @@ def test_a_stage_or_a_replica_without_a_seat_ends_the_run_with_a_remedy() -> Non
             run_of(on, pr.Crew(1, 4, replace=False), **MESH)
 
 
+def test_a_loss_while_the_model_is_attached_ends_the_run_with_a_remedy() -> None:
+    with pytest.raises(StateLostError, match="worker/3 was lost before all workers had the weights"):
+        run_of(simulated(*crash(("worker/3", 1e-5))), pr.Crew(2, 4, replace=False), **MESH)
+
+
 @pytest.mark.parametrize("step", [1, 4])
 def test_processes_go_on_too(step: int) -> None:
     """A real process is killed in its step; the others have the weights of a run in virtual time without a loss."""

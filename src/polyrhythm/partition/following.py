@@ -1,4 +1,4 @@
-"""What workers with the parts of one replica take from the first of them after a step, since each may have found it otherwise.
+"""What workers with the parts of one replica take from the first of them, to begin with, and after a step.
 
 They are in step with each other, but each has neighbours of its own, messages of which come at other moments, and measures its own speed.
 """
@@ -9,14 +9,35 @@ from collections.abc import Sequence
 from math import isnan, nan
 
 import torch
+from torch import nn
 
+from polyrhythm.core.kernel.view import ViewChanged
 from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.errors import StateLostError
 from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.placement import placement_of
 
 _OF_THE_LOOP = (ControlledSetting.BATCH, ControlledSetting.LOCAL_STEPS)
 """What the training loops of a replica must have in common."""
+
+
+def begin_alike(model: nn.Module, axes: Sequence[Axis]) -> None:
+    """Give whole weights and buffers the values at the first rank of each axis, before they are divided.
+
+    Raises StateLostError if a worker is lost meanwhile: some have the first one's weights then, and others have not.
+    """
+    try:
+        with torch.no_grad():
+            for tensor in (*model.parameters(), *model.buffers()):
+                for axis in axes:
+                    if tensor.numel() and not tensor.is_meta:
+                        tensor.copy_(axis.broadcast(tensor, 0))
+    except ViewChanged as interruption:
+        lost = " and ".join(sorted(interruption.change.lost))
+        raise StateLostError(
+            f"{lost} was lost before all workers had the weights that training begins with: start the run again."
+        ) from None
 
 
 def follow_weights(replica: Replica, axes: Sequence[Axis]) -> None:

@@ -21,7 +21,7 @@ from polyrhythm.partition.alike import AlikeInReplica
 from polyrhythm.partition.clipping import clip_together
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.deferred import Recording, build
-from polyrhythm.partition.following import follow_decisions, follow_weights
+from polyrhythm.partition.following import begin_alike, follow_decisions, follow_weights
 from polyrhythm.partition.layout_axes import refuse_axes
 from polyrhythm.partition.material import materialise
 from polyrhythm.partition.mesh import Mesh
@@ -210,11 +210,7 @@ class PartsOfWorker:
         pipeline = self._layout.cut.pipeline
         joint = pipeline.joint if self._layout.loses and pipeline is not None else ()  # their gradients are summed in the step
         axes = [self._place.axis(name) for name in dict.fromkeys((*self._layout.cut.axes, *self._layout.zero, *joint))]
-        with torch.no_grad():
-            for tensor in (*model.parameters(), *model.buffers()):
-                for axis in axes:
-                    if tensor.numel() and not tensor.is_meta:
-                        tensor.copy_(axis.broadcast(tensor, 0))
+        begin_alike(model, axes)
 
     @staticmethod
     def _replace(optimizer: torch.optim.Optimizer, by: Callable[[Tensor], Tensor | None]) -> None:
