@@ -11,7 +11,7 @@ from polyrhythm.serving import LatencyProfile, MachinePlan, PlanningRules, Servi
 from polyrhythm.serving.serving_plan import Demand, DutySlot
 
 MB = 10**6
-EXACT = PlanningRules(network=0.0, jitter=0.0, headroom=0.0)
+EXACT = PlanningRules(network=0.0, jitter=0.0, headroom=0.0, deviations=0.0)
 """Nothing is kept free: packings alone are compared."""
 
 

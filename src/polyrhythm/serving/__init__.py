@@ -5,6 +5,7 @@ et al., 2019) and Symphony (Chen et al., 2023), for machines that are unequal.
 """
 
 from polyrhythm.serving.batcher import BatchChoice, Batcher
+from polyrhythm.serving.control import Beacon, ControlRules, ControlState, RateEstimate, Replan, control
 from polyrhythm.serving.deferred_batch import DeferredBatch
 from polyrhythm.serving.early_drop import EarlyDrop
 from polyrhythm.serving.first_in_first_out import FirstInFirstOut
@@ -13,39 +14,83 @@ from polyrhythm.serving.lazy_drop import LazyDrop
 from polyrhythm.serving.machine_queue import MachineQueue
 from polyrhythm.serving.planning import plan
 from polyrhythm.serving.requests import Dropped, InferenceRequest, Ok, Overdue, Rejected
+from polyrhythm.serving.routing import Destination, LeastCompletionTime, PowerOfTwoChoices, RequestRouter, Routed, SmoothWeighted
 from polyrhythm.serving.serving_plan import DutySlot, MachinePlan, PlanDiff, ServingPlan, Unserved
 from polyrhythm.serving.sessions import PlanningRules, ServingMachine, ServingSession
+from polyrhythm.serving.simulation import (
+    ArrivalProcess,
+    BurstyArrivals,
+    EvenArrivals,
+    OfferedLoad,
+    PoissonArrivals,
+    RecordedArrivals,
+    ServedLoad,
+    SessionTally,
+    SimulatedSite,
+    SteppedArrivals,
+    read_trace,
+    simulate_serving,
+)
+from polyrhythm.serving.token_bucket import AdmissionRule, AdmitAll, AdmitPlanned, TokenBucket
 from polyrhythm.serving.turns import DutyTurns, MachineChoice
 from polyrhythm.serving.weak_points import WeakPoint, breaks_first, headroom, if_lost, weak_points
 
 __all__ = [
+    "AdmissionRule",
+    "AdmitAll",
+    "AdmitPlanned",
+    "ArrivalProcess",
     "BatchChoice",
     "Batcher",
+    "Beacon",
+    "BurstyArrivals",
+    "ControlRules",
+    "ControlState",
     "DeferredBatch",
+    "Destination",
     "Dropped",
     "DutySlot",
     "DutyTurns",
     "EarlyDrop",
+    "EvenArrivals",
     "FirstInFirstOut",
     "InferenceRequest",
     "LatencyProfile",
     "LazyDrop",
+    "LeastCompletionTime",
     "MachineChoice",
     "MachinePlan",
     "MachineQueue",
+    "OfferedLoad",
     "Ok",
     "Overdue",
     "PlanDiff",
     "PlanningRules",
+    "PoissonArrivals",
+    "PowerOfTwoChoices",
+    "RateEstimate",
+    "RecordedArrivals",
     "Rejected",
+    "Replan",
+    "RequestRouter",
+    "Routed",
+    "ServedLoad",
     "ServingMachine",
     "ServingPlan",
     "ServingSession",
+    "SessionTally",
+    "SimulatedSite",
+    "SmoothWeighted",
+    "SteppedArrivals",
+    "TokenBucket",
     "Unserved",
     "WeakPoint",
     "breaks_first",
+    "control",
     "headroom",
     "if_lost",
     "plan",
+    "read_trace",
+    "simulate_serving",
     "weak_points",
 ]

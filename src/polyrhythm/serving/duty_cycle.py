@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from polyrhythm.serving.latency_profile import LatencyProfile
@@ -18,27 +19,34 @@ from polyrhythm.serving.sessions import ServingMachine
 _ROUNDING = 1e-9
 MOST_GROWTH = 64.0
 """The factor above which growth is not looked for."""
-_HALVINGS = 40
+_HALVINGS = 24
 
 
-def saturating_batch(profile: LatencyProfile, budget: float, memory: int) -> int:
+@lru_cache(maxsize=100_000)
+def mean_held(batch: int, deviations: float) -> float:
+    """The mean of a Poisson number that `batch` holds with so many standard deviations: n + z √n = b."""
+    root = (math.sqrt(deviations * deviations + 4 * batch) - deviations) / 2
+    return root * root
+
+
+def saturating_batch(profile: LatencyProfile, budget: float, memory: int, deviations: float = 0.0) -> int:
     """The batch with the highest throughput of those with 2 l(b) ≤ budget that fit in `memory`; 0 where there is none.
 
     A machine with one session waits for at most one batch before its own: hence twice.
     """
     fitting = [b for b in range(1, profile.largest_within(budget / 2) + 1) if profile.nbytes[b - 1] <= memory]
-    return max(fitting, key=lambda b: (profile.throughput(b), -b), default=0)
+    return max(fitting, key=lambda b: (mean_held(b, deviations) / profile.latency(b), -b), default=0)
 
 
 @lru_cache(maxsize=100_000)
-def longest_duty(profile: LatencyProfile, budget: float, rate: float) -> float:
+def longest_duty(profile: LatencyProfile, budget: float, rate: float, deviations: float = 0.0) -> float:
     """The longest duty cycle with which a session keeps its objective: max over b of min(b / r, L − l(b)); 0 where there is none."""
     longest = 0.0
     for batch in range(1, profile.largest + 1):
         left = budget - profile.latency(batch)
         if left <= longest:
             break
-        longest = max(longest, min(batch / rate if rate else math.inf, left))
+        longest = max(longest, min(mean_held(batch, deviations) / rate if rate else math.inf, left))
     return longest
 
 
@@ -56,7 +64,7 @@ def fit(machine: ServingMachine, demands: Sequence[Demand]) -> MachinePlan | Non
     """
     if not demands or sum(each.rate / highest_throughput(each.profile) for each in demands) > 1 + _ROUNDING:
         return None
-    longest = min(longest_duty(each.profile, each.budget, each.rate) for each in demands)
+    longest = min(longest_duty(each.profile, each.budget, each.rate, each.deviations) for each in demands)
     if longest <= 0:
         return None
     for duty in _cycles(demands, longest):
@@ -95,28 +103,34 @@ def largest_growth(machine: ServingMachine, demands: Sequence[Demand]) -> float:
 
 def demands_of(plan: MachinePlan) -> list[Demand]:
     """The demands that a machine's plan serves."""
-    return [Demand(slot.session, slot.model, slot.rate, slot.budget, slot.profile) for slot in plan.slots]
+    return [Demand(slot.session, slot.model, slot.rate, slot.budget, slot.profile, slot.deviations) for slot in plan.slots]
 
 
 def _at(demand: Demand, rate: float) -> Demand:
-    return Demand(demand.session, demand.model, rate, demand.budget, demand.profile)
+    return replace(demand, rate=rate)
 
 
 def _cycles(demands: Sequence[Demand], longest: float) -> list[float]:
     """Duty cycles to look at, the longest first: that bound, and for each session the last before it at which its batch grows."""
     cycles = {longest}
     for each in demands:
-        batch = math.floor(longest * each.rate + _ROUNDING)
-        cycles.update(b / each.rate for b in range(max(1, batch - 1), batch + 1) if each.rate and b / each.rate <= longest)
+        batch = batch_of(longest * each.rate, each.deviations)
+        ends = [mean_held(b, each.deviations) / each.rate for b in range(max(1, batch - 2), batch + 1) if each.rate]
+        cycles.update(end for end in ends if end <= longest)
     return sorted(cycles, reverse=True)
+
+
+def batch_of(mean: float, deviations: float) -> int:
+    """The batch that holds `mean` requests of a duty cycle with so many standard deviations; at least 1."""
+    return max(1, math.ceil(mean + deviations * math.sqrt(mean) - _ROUNDING))
 
 
 def _slots(demands: Sequence[Demand], duty: float) -> tuple[DutySlot, ...] | None:
     """The slots with that duty cycle; None where an objective would be missed, or a batch was not measured."""
     slots = []
     for each in demands:
-        batch = max(1, math.ceil(duty * each.rate - _ROUNDING))
+        batch = batch_of(duty * each.rate, each.deviations)
         if batch > each.profile.largest or each.profile.latency(batch) + duty > each.budget * (1 + _ROUNDING):
             return None
-        slots.append(DutySlot(each.session, each.model, each.rate, batch, each.budget, each.profile))
+        slots.append(DutySlot(each.session, each.model, each.rate, batch, each.budget, each.profile, each.deviations))
     return tuple(slots)

@@ -8,9 +8,9 @@ is a constraint, and several orders are tried, since the best one depends on how
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from polyrhythm.serving.duty_cycle import demands_of, fit, largest_rate, saturating_batch
+from polyrhythm.serving.duty_cycle import demands_of, fit, largest_rate, mean_held, saturating_batch
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.serving_plan import Demand, MachinePlan
 from polyrhythm.serving.sessions import PlanningRules, ServingMachine, ServingSession
@@ -33,7 +33,7 @@ class Choices:
         if not self.most(session, machine):
             return None
         _, budget = self._on(session, machine)
-        return Demand(session.name, session.model, rate, budget, self.profiles[session.model, machine.kind])
+        return Demand(session.name, session.model, rate, budget, self.profiles[session.model, machine.kind], self.rules.deviations)
 
     def most(self, session: ServingSession, machine: ServingMachine) -> float:
         """The requests per second of the session that a whole machine serves; 0 where it serves none."""
@@ -45,8 +45,9 @@ class Choices:
         if key not in self.known:
             profile = self.profiles.get((session.model, machine.kind))
             budget = 0.0 if profile is None else session.slo - profile.outside - self.rules.network - self.rules.jitter
-            batch = 0 if profile is None else saturating_batch(profile, budget, machine.memory)
-            self.known[key] = (profile.throughput(batch) if profile is not None and batch else 0.0, budget)
+            spread = self.rules.deviations
+            batch = 0 if profile is None else saturating_batch(profile, budget, machine.memory, spread)
+            self.known[key] = (mean_held(batch, spread) / profile.latency(batch) if profile is not None and batch else 0.0, budget)
         return self.known[key]
 
 
@@ -135,11 +136,13 @@ def _greedy(choices: Choices, rates: dict[str, float], order: Order, preference:
 def _saturate(choices: Choices, one: ServingSession, rate: float, preference: Preference, packed: Packed) -> float:
     """Give the session whole machines while its rate fills them, and return the rate that is left."""
     while rate > _WORTH_SERVING:
-        fitting = [each for each in packed.unused if 0 < choices.most(one, each) <= rate]
-        if not fitting:
+        serving = [each for each in packed.unused if choices.most(one, each)]
+        if not serving:
             break
-        machine = min(fitting, key=lambda each: (*preference(choices, one, each), each.name))
+        machine = min(serving, key=lambda each: (*preference(choices, one, each), each.name))
         most = choices.most(one, machine)
+        if most > rate:
+            break
         demand = choices.demand(one, machine, most)
         made = None if demand is None else fit(machine, [demand])
         if made is None:
@@ -185,7 +188,7 @@ def _divide(choices: Choices, one: ServingSession, rate: float, packed: Packed) 
     for machine in list(packed.unused):
         demand = choices.demand(one, machine, rate)
         if demand is not None and (most := min(rate, largest_rate(machine, [], demand))) > _WORTH_SERVING:
-            made = fit(machine, [Demand(one.name, one.model, most, demand.budget, demand.profile)])
+            made = fit(machine, [replace(demand, rate=most)])
             if made is not None:
                 packed.unused.remove(machine)
                 packed.open.append(made)
@@ -196,9 +199,7 @@ def _divide(choices: Choices, one: ServingSession, rate: float, packed: Packed) 
             continue
         held = demands_of(each)
         most = min(rate, largest_rate(each.machine, held, demand))
-        made = (
-            fit(each.machine, [*held, Demand(one.name, one.model, most, demand.budget, demand.profile)]) if most > _WORTH_SERVING else None
-        )
+        made = fit(each.machine, [*held, replace(demand, rate=most)]) if most > _WORTH_SERVING else None
         if made is not None:
             packed.open[index] = made
             rate -= most

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from polyrhythm.errors import CompositionError
 from polyrhythm.serving.duty_cycle import fit, largest_rate
@@ -77,7 +78,7 @@ def _kept(
             if fit(machine, [*held, demand]) is None:
                 if held:
                     continue
-                demand = Demand(demand.session, demand.model, largest_rate(machine, [], demand), demand.budget, demand.profile)
+                demand = replace(demand, rate=largest_rate(machine, [], demand))
             held.append(demand)
         made = fit(machine, held)
         if made is not None:

@@ -23,6 +23,7 @@ class DutySlot:
     batch: int
     budget: float
     profile: LatencyProfile
+    deviations: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -129,13 +130,17 @@ class PlanDiff:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A session, or a part of it, as one machine must serve it: `rate` requests per second within `budget` seconds each."""
+    """A session, or a part of it, as one machine must serve it: `rate` requests per second within `budget` seconds each.
+
+    A batch holds what comes in a duty cycle on average, and `deviations` standard deviations of it.
+    """
 
     session: str
     model: str
     rate: float
     budget: float
     profile: LatencyProfile = field(repr=False)
+    deviations: float = 0.0
 
 
 def difference(old: ServingPlan | None, new: ServingPlan) -> PlanDiff:

@@ -57,18 +57,20 @@ class PlanningRules:
     """Time and capacity that a plan keeps free, and the number of models that one new plan may load.
 
     `network` is the seconds that a request spends on the way, `jitter` those that timers and the scheduler of the machine may add. A plan
-    with a `headroom` of 0.25 holds 1.25 times the rates: arrivals that are not evenly spaced need it. A cheaper plan that loads more than
+    with a `headroom` of 0.1 holds 1.1 times the rates. Batches hold what comes in a duty cycle on average and `deviations` standard
+    deviations of it, as of Poisson's arrivals; 0 is for evenly spaced requests. A cheaper plan that loads more than
     `most_loads` models is not taken while the old one still serves everything.
     """
 
     network: float = 0.0
     jitter: float = 0.004
-    headroom: float = 0.25
+    headroom: float = 0.1
+    deviations: float = 1.5
     most_loads: int = 4
 
     def __post_init__(self) -> None:
-        if not all(0 <= value < math.inf for value in (self.network, self.jitter, self.headroom)) or self.most_loads < 0:
+        if not all(0 <= value < math.inf for value in (self.network, self.jitter, self.headroom, self.deviations)) or self.most_loads < 0:
             raise CompositionError(
-                f"{self.network} s for the network, {self.jitter} s of jitter, a headroom of {self.headroom} and {self.most_loads} loads "
-                "cannot be planned with: give 0 or more, and finite."
+                f"{self.network} s for the network, {self.jitter} s of jitter, a headroom of {self.headroom}, {self.deviations} standard "
+                f"deviations and {self.most_loads} loads cannot be planned with: give 0 or more, and finite."
             )
