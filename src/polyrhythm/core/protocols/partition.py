@@ -18,6 +18,7 @@ from polyrhythm.errors import WorkloadError
 Loss = Callable[[Any, Any], Tensor]
 """The mean loss of a batch from outputs and targets."""
 _DIVIDED, _IN_PARTS = "_polyrhythm_divided_over", "_polyrhythm_batch_in_parts"
+_PART, _FOLLOWS = "_polyrhythm_part", "_polyrhythm_follows"
 
 
 def divide_over(parameter: Tensor, axes: tuple[str, ...]) -> None:
@@ -29,6 +30,27 @@ def divided_over(parameter: Tensor) -> tuple[str, ...]:
     """The axes of the mesh along which a parameter is divided; none where all workers of a replica have it whole."""
     found: tuple[str, ...] = getattr(parameter, _DIVIDED, ())
     return found
+
+
+def note_part(tensor: Tensor, part: int) -> None:
+    """Note the part of the model that a parameter or buffer belongs to, where a worker may hold several parts."""
+    setattr(tensor, _PART, part)
+
+
+def part_of(tensor: Tensor) -> int | None:
+    """The part of the model that a parameter or buffer belongs to; None where the worker holds one, and of what all workers have."""
+    found: int | None = getattr(tensor, _PART, None)
+    return found
+
+
+def follow_owner(parameter: Tensor) -> None:
+    """Note that a parameter is a copy which is given the weights of its owner, and so is neither trained nor exchanged by itself."""
+    setattr(parameter, _FOLLOWS, True)
+
+
+def follows_owner(parameter: Tensor) -> bool:
+    """True if a parameter is a copy that is given the weights of its owner."""
+    return getattr(parameter, _FOLLOWS, False)
 
 
 def take_batches_in_parts(model: nn.Module) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from polyrhythm.core.protocols.partition import divided_over
+from polyrhythm.core.protocols.partition import divided_over, part_of
 from polyrhythm.core.protocols.selection import ParameterInfo
 from polyrhythm.core.strategy.strategy_plan import PlannedExchange, StrategyPlan
 from polyrhythm.errors import CompositionError
@@ -38,11 +38,11 @@ def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPl
     Raises CompositionError for a parameter that two selections take, a selection that takes none, and types that cannot be exchanged.
     """
     named = _trained(model, optimizer)
-    candidates = list(_candidates(model, named, plan.first))
+    parts = dict.fromkeys(part_of(parameter) for _, parameter in named)  # what is exchanged together is selected together
+    candidates = [each for part in parts for each in _candidates(model, [n for n in named if part_of(n[1]) == part], plan.first)]
     modules = {candidate.name: candidate.module for candidate in candidates}
-    selected = [each for each in plan.exchanges if each.selection is not None]
     taken: dict[str, PlannedExchange] = {}
-    for planned in selected:
+    for planned in {each.number: each for each in plan.exchanges if each.selection is not None}.values():
         assert planned.selection is not None
         names = [candidate.name for candidate in candidates if planned.selection.takes(candidate)]
         for name in names:
@@ -58,9 +58,11 @@ def divided(model: nn.Module, optimizer: torch.optim.Optimizer, plan: StrategyPl
                 "or leave the selection out."
             )
     rest = plan.exchanges[-1]
-    return [
-        share for planned in plan.exchanges for share in _shares(planned, [n for n in named if taken.get(n[0], rest) is planned], modules)
-    ]
+
+    def belongs(name: str, parameter: nn.Parameter, planned: PlannedExchange) -> bool:
+        return taken.get(name, rest).number == planned.number and planned.part in (None, part_of(parameter))
+
+    return [share for planned in plan.exchanges for share in _shares(planned, [n for n in named if belongs(*n, planned)], modules)]
 
 
 def _shares(planned: PlannedExchange, named: Sequence[tuple[str, nn.Parameter]], modules: Mapping[str, nn.Module]) -> Iterator[Share]:

@@ -46,9 +46,11 @@ class EqualReplicas:
         self.optimizer = optimizer
         self.parts = parts
         self._which = f" of model {number}" if number else ""
+        self._alike = all(part.planned.part is None for part in parts)
+        """True if workers that exchange hold the same parameters; else some of these are compared with some workers only."""
         self._own_rates = ControlledSetting.BATCH in strategy.shuffle.takes  # a worker with its own batch sizes has its own rates
         self._chooses = strategy.chooses
-        self._rated = not (self._own_rates or self._chooses)
+        self._rated = self._alike and not (self._own_rates or self._chooses)
         self._trained = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         self._counts: dict[str, int] | None = None
         self._written: tuple[str, ...] = ()
@@ -123,7 +125,7 @@ class EqualReplicas:
         found["states loaded into the optimizer"] = Fact(str(self._loads), _STATE)
         for number, part in enumerate(self.parts):
             writes = part.local.writes
-            found[f"weights written by hand{_place(number)}"] = Times(writes.changes, writes.touches, writes.last, _WRITE)
+            found[f"weights written by hand{_place(number, part)}"] = Times(writes.changes, writes.touches, writes.last, _WRITE)
         with torch.no_grad():
             found |= dict(self._tensors(first, beginning, ended))
         context = self.parts[0].context
@@ -136,10 +138,10 @@ class EqualReplicas:
             if id(parameter) not in self._trained and not parameter.requires_grad and parameter.numel() and not parameter.is_complex():
                 yield f"frozen {name}", _sampled(parameter, _WRITE)
         for number, part in enumerate(self.parts):
-            alike = (beginning and _begins_alike(part)) or (not ended and _equal_after_steps(part))
+            alike = (beginning and _begins_alike(part)) or (not (ended and self._alike) and _equal_after_steps(part))
             if alike and (weights := _weights(part)) is not None:
-                yield f"weights{_place(number)}", weights
-        if first:
+                yield f"weights{_place(number, part)}", weights
+        if first and self._alike:
             yield from self._at_first()
 
     def _at_first(self) -> Iterator[tuple[str, Fact | Sketch]]:
@@ -267,5 +269,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({crc32(text.encode()):08x})"
 
 
-def _place(number: int) -> str:
+def _place(number: int, part: Part) -> str:
+    if part.planned.part is not None:
+        return f" of {part.scope.removesuffix('/')}"
     return f" of exchange {number}" if number else ""

@@ -16,7 +16,7 @@ from polyrhythm.core.collectives.barrier import barrier
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.view import ViewChanged
 from polyrhythm.core.protocols.common_state import Donor
-from polyrhythm.core.strategy.connecting import connect
+from polyrhythm.core.strategy.connecting import connect, others_of
 from polyrhythm.core.strategy.division import divided
 from polyrhythm.core.strategy.equal_replicas import EqualReplicas
 from polyrhythm.core.strategy.fitting_optimizer import refuse_optimizer
@@ -67,7 +67,7 @@ class Replica:
         shares = divided(model, optimizer, plan)
         self.trained = {id(parameter) for share in shares for _, parameter in share.named}
         self._held = HeldParameters(model, optimizer, self.trained)
-        self.others = [t.detach() for t in (*model.parameters(), *model.buffers()) if id(t) not in self.trained and t.numel()]
+        self.others = others_of(model, self.trained)
         refuse_same_memory(model, self.trained)
         self._port = context.port
         self._resumed = self._port.now()
@@ -85,8 +85,8 @@ class Replica:
         self.parts: list[Part] = []
         for share, (parameters, local) in zip(divided(self.model, self.optimizer, self.plan), own, strict=True):
             scope = share.planned.scope(self.number, share.kind)
-            seat = PartSeat(self.context, self.context.port.scoped(scope), scope, self.group)
-            part = Part(parameters, local, share.planned, seat)
+            workers = share.planned.participants.group(self._port.name)
+            part = Part(parameters, local, share.planned, PartSeat(self.context, self._port.scoped(scope), scope, workers))
             local.factor = rate_factor(self.plan.batch, part.agreement, self.plan.first, len(self.plan.mesh.members))
             self.parts.append(part)
         self.locals = [part.local for part in self.parts]

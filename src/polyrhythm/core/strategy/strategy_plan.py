@@ -24,8 +24,9 @@ from polyrhythm.errors import CompositionError
 class PlannedExchange:
     """One of a strategy's exchanges, its `number`, and the selection of its parameters (None: all that no other exchange takes).
 
-    `plan` is that among workers that differ in `axes` of the mesh only: those that have replicas of these parameters. `first` is the number
-    of its first server.
+    `plan` is that among workers that differ in `axes` of the mesh only: those that have replicas of these parameters, the
+    `participants`. `first` is the number of its first server. `part` is the number of the part of the model, where a
+    worker may hold several: its parameters are those that are noted to be of that part.
     """
 
     number: int
@@ -34,6 +35,8 @@ class PlannedExchange:
     axes: tuple[str, ...]
     plan: ExchangePlan
     first: int
+    participants: Participants
+    part: int | None = None
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -45,9 +48,10 @@ class PlannedExchange:
 
         The very first has none, so that a run of one exchange has the shortest topics.
         """
+        part = "" if self.part is None else f"part{self.part}/"
         if self.number or kind:
-            return f"{attached}.{self.number}.{kind}/"
-        return f"{attached}/" if attached else ""
+            return f"{part}{attached}.{self.number}.{kind}/"
+        return f"{part}{attached}/" if attached else part
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +90,23 @@ class StrategyPlan:
         """
         used = shape.workers(strategy.workers, len(locations))
         mesh = shape.mesh(tuple(members)[:used] or workers(used), seed)
-        parts = mesh.groups(*mesh.replicated)
+        parts = mesh.parts
         strategy.check(parts[0].size)
         began = () if before is None else before.began
         first, of_parts = 0, list[tuple[PlannedExchange, ...]]()
         for number, group in enumerate(parts):
             earlier = () if before is None else before.of_parts[number]
-            of_parts.append(_planned(strategy, _Part(group, tuple(locations), first, began, earlier), mesh))
+            of_parts.append(_planned(strategy, _Part(number, group, tuple(locations), first, began, earlier), mesh))
             first += sum(len(each.servers) for each in of_parts[-1])
         servers = tuple(name for part in of_parts for each in part for name in each.servers)
         began, servers = began or tuple(locations[:used]), before.everyone if before else servers
         return StrategyPlan(strategy, mesh, of_parts[0], began, servers, first=used, of_parts=tuple(of_parts))
 
     def at(self, member: str) -> StrategyPlan:
-        """The plan as `member` sees it: its exchanges are those of its part of the model."""
+        """The plan as `member` sees it: its exchanges are those of its parts of the model, of which it has one as a rule."""
         if len(self.of_parts) < 2:
             return self
-        groups = self.mesh.groups(*self.mesh.replicated)
-        own = next(k for k, group in enumerate(groups) if member in group.members)
-        return replace(self, exchanges=self.of_parts[own])
+        return replace(self, exchanges=tuple(each for part in self.mesh.parts_of(member) for each in self.of_parts[part]))
 
     def changed(self, members: Sequence[str], locations: Sequence[Location], lost: Sequence[str] = ()) -> StrategyPlan:
         """The plan for other workers, where these servers are lost. Raises CompositionError where the strategy does not fit them."""
@@ -160,8 +162,9 @@ class StrategyPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The workers `group` that hold one part of the model, of those at `locations`; its servers have the numbers from `first` on."""
+    """The workers `group` that hold the part of that `number`, of those at `locations`; its servers have the numbers from `first` on."""
 
+    number: int
     group: Group
     locations: tuple[Location, ...]
     first: int
@@ -177,6 +180,7 @@ def _planned(strategy: Strategy, part: _Part, mesh: WorkerMesh) -> tuple[Planned
     for number, (selection, exchange) in enumerate(strategy.exchanges):
         first = part.earlier[number].first if part.earlier else first
         participants = Participants(part.group.name, part.group.members, here, mesh.seed, first, part.began)
-        planned.append(PlannedExchange(number, selection, exchange, mesh.replicated, exchange.among(participants), first))
+        plan, part_of_several = exchange.among(participants), None if mesh.unequal is None else part.number
+        planned.append(PlannedExchange(number, selection, exchange, mesh.replicated, plan, first, participants, part_of_several))
         first += len(planned[-1].plan.servers)
     return tuple(planned)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.kernel.crew import BatchRule
+from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
+from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.kernel.view import ViewChange
 from polyrhythm.core.protocols.buffers import Keeper
 from polyrhythm.core.protocols.controller import ControlledSetting
 from polyrhythm.core.protocols.losses import GONE
+from polyrhythm.core.protocols.partition import follows_owner, part_of
 from polyrhythm.core.settings import shown
 from polyrhythm.core.strategy.averaging import TOPIC, average
 from polyrhythm.core.strategy.current_view import CurrentView
@@ -163,7 +167,8 @@ class Models:
         self.checked = True
         self.evaluation.agree()
         held = {id(each) for replica in self.replicas for group in replica.optimizer.param_groups for each in group["params"]}
-        left = [n for model in self.modules.values() for n, p in model.named_parameters() if p.requires_grad and id(p) not in held]
+        every = [(name, each) for model in self.modules.values() for name, each in model.named_parameters() if not follows_owner(each)]
+        left = [name for name, each in every if each.requires_grad and id(each) not in held]
         if left:
             shown = ", ".join(left[:_SHOWN]) + (f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else "")
             raise CompositionError(
@@ -222,10 +227,19 @@ class Models:
 
     def _average_buffers(self) -> None:
         own = [b for model in self.modules.values() for b in model.buffers() if b.is_floating_point() and b.numel()]
-        if own:
-            values = [buffer.detach().cpu().contiguous().clone() for buffer in own]
-            shares = self.plan.mesh.here(self.plan.mesh.shares(self.context.port.name))
-            for buffer, mean in zip(own, self.context.perform(average(self.context.port, shares, values)), strict=True):
+        name, mesh, port = self.context.port.name, self.plan.mesh, self.context.port
+        if mesh.unequal is None:
+            self._average(own, mesh.here(mesh.shares(name)), port)
+            return
+        for number in mesh.parts_of(name):
+            part = mesh.parts[number]
+            group = replace(part, rank=part.members.index(name))
+            self._average([buffer for buffer in own if part_of(buffer) == number], group, port.scoped(f"part{number}/"))
+
+    def _average(self, buffers: Sequence[Tensor], group: Group, port: Port) -> None:
+        if buffers:
+            values = [buffer.detach().cpu().contiguous().clone() for buffer in buffers]
+            for buffer, mean in zip(buffers, self.context.perform(average(port, group, values)), strict=True):
                 with torch.no_grad():
                     buffer.copy_(mean)
 

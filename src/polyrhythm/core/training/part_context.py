@@ -24,14 +24,18 @@ def context_of_part(context: WorkerContext, mesh: WorkerMesh) -> WorkerContext:
         return context
     replicas = mesh.replicas(context.port.name)
     context.port.draws_as = named(replicas.rank)
-    return cast(WorkerContext, PartContext(context, replicas.name))
+    held = (replicas.name,) if mesh.unequal is None else tuple(mesh.parts[part].name for part in mesh.parts_of(context.port.name))
+    return cast(WorkerContext, PartContext(context, held))
 
 
 class PartContext:
-    """A `WorkerContext` of the worker that has `part`; all else is that of `whole`."""
+    """A `WorkerContext` of the worker that has `parts`; all else is that of `whole`.
 
-    def __init__(self, whole: WorkerContext, part: str) -> None:
-        self._whole, self._part = whole, part
+    Facts are compared with workers that have the same ones, values at a moment with those that have one of them.
+    """
+
+    def __init__(self, whole: WorkerContext, parts: tuple[str, ...]) -> None:
+        self._whole, self._parts, self._part = whole, parts, " and ".join(parts)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._whole, name)
@@ -48,7 +52,8 @@ class PartContext:
         return self._whole.align(Alignment(facts, alignment.held, alignment.show, judge, alignment.remedy))
 
     def compare(self, comparison: Comparison) -> None:
-        self._whole.compare(changed(comparison, moment=f"{self._part} {comparison.moment}"))
+        for part in self._parts:
+            self._whole.compare(changed(comparison, moment=f"{part} {comparison.moment}"))
 
 
 def refuse_in_parts(strategy: Strategy, shape: MeshShape, available: Crew) -> None:
@@ -60,7 +65,25 @@ def refuse_in_parts(strategy: Strategy, shape: MeshShape, available: Crew) -> No
             f"workers={available} is a crew that changes, and each worker of this mesh holds a part of the model that no other has: give "
             "one number of workers, and checkpoints to continue from."
         )
+    if shape.unequal is not None and (reason := _not_by_parts(strategy)):
+        raise CompositionError(
+            f"The replicas are divided unequally along {shape.unequal.name!r}, where a worker exchanges each of its parts with others, and "
+            f"{strategy.name} {reason}: take allreduce, local-sgd or diloco, or give all replicas as many workers."
+        )
     if strategy.shares_memory:
         raise CompositionError(
             f"{strategy.name} has workers write to the same weights, and parts of a model are apart: take another system."
         )
+
+
+def _not_by_parts(strategy: Strategy) -> str:
+    """Why the parts of one replica cannot be exchanged each among other workers; "" if they can."""
+    if strategy.order_matters:
+        return "merges what comes first, in another order for each part"
+    if strategy.chooses:
+        return "has workers skip steps"
+    if any(exchange.agreement.controller.traits.sets for _, exchange in strategy.exchanges):
+        return "has a controller, which measures each part by itself"
+    if any(exchange.topology.service is not None for _, exchange in strategy.exchanges):
+        return "has servers, which wait for all parts of a worker"
+    return "sends samples between neighbours" if strategy.shuffle.sends else ""

@@ -148,7 +148,8 @@ class Regrouping:
             for part, (residuals, waiting) in zip(replica.parts, kept, strict=True):
                 inherit(part.channels, residuals)
                 send_again(part.channel, part.local, waiting)
-        self.together.regroup(collectives(plan.strategy, self.context.port, self.models.view), group, plan.mesh.here(replicas))
+        sums = plan.mesh.sums(self.context.port.name)
+        self.together.regroup(collectives(plan.strategy, self.context.port, self.models.view), group, sums)
         self.together.lost = plan.mesh.absent
         if plan.mesh.cut:  # lost workers' samples are those of others that have the same
             self.state.parts.regroup(plan.mesh, handed.trained)

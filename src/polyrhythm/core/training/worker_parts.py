@@ -66,7 +66,7 @@ def assembled(context: WorkerContext, plan: StrategyPlan, chosen: CheckpointPlan
     state = WorkerState(context, models.replicas, tables.states, chosen, group, hooks.between)
     steps = Steps(context, models, tables.states, state)
     calls = CallRecord(state.position, context.crew.changes, chosen.handed)
-    together = Together(collectives(strategy, context.port, models.view), group, replicas, context.perform, calls)
+    together = Together(collectives(strategy, context.port, models.view), group, mesh.sums(name), context.perform, calls)
     size = PerWorker() if plan.batch is BatchRule.WORKER else PerRound(plan.first)
     data = Data(strategy.shuffle, replicas, together, hooks.drawn, state.position, models, models.follow_losses, size)
     data.drawn, steps.data = models.batch, data

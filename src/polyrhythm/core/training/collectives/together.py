@@ -11,6 +11,7 @@ from torch import Tensor
 
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.message import DTYPES, Message
+from polyrhythm.core.kernel.replica_sums import ReplicaSums
 from polyrhythm.core.protocols.sharded import PendingSum
 from polyrhythm.core.training.collectives.call_record import CallRecord
 from polyrhythm.core.training.collectives.plain import decoded, encoded
@@ -27,24 +28,24 @@ _PLAIN = "plain"
 class Together:
     """One worker's side. Every worker makes the same calls in the same order; calls are counted.
 
-    `group` is all workers; means and sums of samples are over `replicas`, those with the same part of the model.
+    `group` is all workers; means and sums of samples are over replicas, whose numbers `sums` adds up.
     """
 
     def __init__(
-        self, collective: UserCollectives, group: Group, replicas: Group, perform: Callable[[Any], Any], calls: CallRecord
+        self, collective: UserCollectives, group: Group, sums: ReplicaSums, perform: Callable[[Any], Any], calls: CallRecord
     ) -> None:
         self.collective = collective
         self.group = group
-        self.replicas = replicas
+        self.sums = sums
         self.perform = perform
         self.record = calls
         self.calls = 0
         self.lost: frozenset[str] = frozenset()
         """Workers of a model in parts that are absent."""
 
-    def regroup(self, collective: UserCollectives, group: Group, replicas: Group) -> None:
+    def regroup(self, collective: UserCollectives, group: Group, sums: ReplicaSums) -> None:
         """Call together with other workers from now on; calls are counted anew."""
-        self.collective, self.group, self.replicas, self.calls = collective, group, replicas, 0
+        self.collective, self.group, self.sums, self.calls = collective, group, sums, 0
 
     def barrier(self) -> None:
         """Return when every worker has called it."""
@@ -60,11 +61,12 @@ class Together:
         if isinstance(value, Tensor):
             if not value.is_floating_point():
                 raise WorkloadError(f"worker.mean got a tensor of {value.dtype}, which cannot be averaged: convert it with .float().")
-            total, workers = self._total("mean", value, self.replicas)
-            return (total / workers).to(value.device)
+            total, workers = self._total("mean", self.sums.given(value), self.sums.group)
+            return (total / self.sums.counted(workers)).to(value.device)
         single = number("worker.mean got", value, "a number or a tensor of floating-point numbers")
-        total, workers = self._total("mean", torch.tensor([single], dtype=torch.float64), self.replicas)
-        return total.item() / workers
+        own = self.sums.given(torch.tensor([single], dtype=torch.float64))
+        total, workers = self._total("mean", own, self.sums.group)
+        return total.item() / self.sums.counted(workers)
 
     def any(self, value: object) -> bool:
         """True at every worker if `value` is true at one worker or more."""
@@ -72,7 +74,8 @@ class Together:
 
     def begin(self, value: Tensor) -> PendingSum:
         """Start the sum of `value` over the workers, in the background; implements `BackgroundSums`."""
-        return _Pending(self.perform, self.perform(self.collective.begin(value, self._next("batches"), self.replicas)))
+        own = self.sums.given(value)
+        return _Pending(self.perform, self.perform(self.collective.begin(own, self._next("batches"), self.sums.group)))
 
     def broadcast(self, value: Value) -> Value:
         """Worker 0's value: a tensor, or a plain value, of the same types at every worker."""
@@ -105,7 +108,7 @@ class Together:
         own = value.detach().cpu().contiguous()
 
         def summed() -> tuple[Tensor, int]:
-            now = self.replicas if group is self.replicas else self.group
+            now = self.sums.group if group is self.sums.group else self.group
             return self.perform(self.collective.total(own, self._next(kind), now))  # type: ignore[no-any-return]
 
         found: tuple[Tensor, int] = self.record.made(summed)
