@@ -13,10 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 import polyrhythm as pr
-from polyrhythm.partition import Columns, Pipelined, Rows
+from polyrhythm.partition import BalancedStages, Columns, Pipelined, Rows
 
 halves = pr.Cut({"0": Columns(), "2": Rows()})
 stages = pr.Cut(pipeline=Pipelined(micro_batches=2))
+unequal = pr.Cut(pipeline=Pipelined(micro_batches=2, division=BalancedStages((6.0, 1.0, 6.0, 1.0, 3.0))))
 
 
 def train(worker, rate: float = 0.1):
@@ -44,6 +45,7 @@ def job(tmp_path: Path) -> Path:
         ("--mesh", "dp=-1,tp=2", "--cut", "halves", "--workers", "4"),
         ("--mesh", "pp=2,dp=2", "--cut", "stages", "--system", "dp=zero-2"),
         ("--mesh", "site=2,dp=2", "--system", "site=local-sgd,dp=zero-3", "--option", "site.period=1"),
+        ("--mesh", "dp=2,pp=1+2", "--cut", "unequal"),
         ("--system", "zero-1", "--workers", "2"),
     ],
 )
@@ -62,6 +64,8 @@ def test_a_layout_trains_as_one_process(polyrhythm: Any, job: Path, given: tuple
         (("--mesh", "dp=2", "--cut", "halves"), "has no such axis"),
         (("--cut", "halves"), "give --mesh"),
         (("--mesh", "dp=two"), "write such as dp=2,tp=2"),
+        (("--mesh", "dp=2,pp=1+two"), "replicas of 2 and of 3 stages"),
+        (("--mesh", "dp=2,pp=1+2+3", "--cut", "unequal"), "3 sizes along"),
         (("--mesh", "dp=2,tp=2", "--cut", "halves", "--workers", "3"), "choose sizes whose product"),
         (("--mesh", "dp=2,tp=2", "--cut", "halves", "--workers", "2"), "choose sizes whose product"),
         (("--mesh", "dp=2", "--system", "dp=diloco,dp=zero-1"), "each once"),

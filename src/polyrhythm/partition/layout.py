@@ -13,14 +13,16 @@ from torch import Tensor, nn
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.mesh import MeshShape, WorkerMesh
 from polyrhythm.core.processes.system.allocator import return_memory
-from polyrhythm.core.protocols.partition import no_loss, take_batches_in_parts, train_step
+from polyrhythm.core.protocols.partition import follows_owner, no_loss, take_batches_in_parts, train_step
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CompositionError
 from polyrhythm.partition.alike import AlikeInReplica
+from polyrhythm.partition.axis import Axis
 from polyrhythm.partition.clipping import clip_together
 from polyrhythm.partition.cut import Cut
 from polyrhythm.partition.deferred import Recording, build
+from polyrhythm.partition.drawn import draw_on, drawn
 from polyrhythm.partition.following import begin_alike, follow_decisions, follow_weights
 from polyrhythm.partition.layout_axes import refuse_axes
 from polyrhythm.partition.material import materialise
@@ -28,15 +30,16 @@ from polyrhythm.partition.mesh import Mesh
 from polyrhythm.partition.norm import clip_gradients
 from polyrhythm.partition.pipeline.engine import Pipeline
 from polyrhythm.partition.pipeline.mean_loss import MeanLoss
+from polyrhythm.partition.pipeline.parts_of_steps import PartsOfSteps, TiedCopies, follow_owners
 from polyrhythm.partition.pipeline.pipelined import without_memory
 from polyrhythm.partition.pipeline.routed_pipeline import RoutedPipeline
 from polyrhythm.partition.pipeline.surviving import SurvivingPipeline
 from polyrhythm.partition.place import Place
-from polyrhythm.partition.place_of_worker import place_of, survivors_of
+from polyrhythm.partition.place_of_worker import everyone, place_of, survivors_of
 from polyrhythm.partition.placement import placement_of
 from polyrhythm.partition.port_axis import NoLedger
 from polyrhythm.partition.relaid import held, relaid
-from polyrhythm.partition.tensor_parallel.dropout import PlacedDropout
+from polyrhythm.partition.unequal_stages import unequal_axis
 from polyrhythm.partition.whole_state import gathered
 from polyrhythm.partition.zero.stages import ShardedUnit
 from polyrhythm.partition.zero.zero import Zero
@@ -68,7 +71,8 @@ class MeshLayout:
         pipeline = self.cut.pipeline
         along = pipeline.joint if self.loses and pipeline is not None else ()
         sharded = tuple(name for name in data if name in self.zero or name in along)
-        return MeshShape(self.mesh.axes, data, sharded, () if self.loses else self._uneven, self.loses)
+        uneven = () if self.loses else self._uneven
+        return MeshShape(self.mesh.axes, data, sharded, uneven, self.loses, unequal_axis(self.mesh, self.cut, self.zero))
 
     @property
     def _uneven(self) -> tuple[str, ...]:
@@ -90,10 +94,12 @@ class PartsOfWorker:
     def __init__(self, layout: MeshLayout, place: Place, mesh: WorkerMesh, desk: Desk, context: WorkerContext) -> None:
         self._layout, self._place, self._mesh, self._desk = layout, place, mesh, desk
         self._replica = mesh.replica(context.port.name)
+        self._talking = {name: axis for name, axis in place.axes.items() if name not in mesh.apart}
         self._alike = AlikeInReplica(context, self._replica)
         self._surviving: list[SurvivingPipeline] = []
         self._skeletons: dict[int, nn.Module] = {}
         self._stages: list[ShardedUnit] = []
+        self._copies: list[TiedCopies] = []
         self._replicas: list[Replica] = []
         self._step: Callable[[Any, Any, Sequence[Hashable] | None], Tensor] | None = None
         self._pipelines: list[tuple[AnyPipeline, torch.optim.Optimizer]] = []
@@ -119,10 +125,11 @@ class PartsOfWorker:
         if id(model) not in self._skeletons:
             self._skeletons[id(model)] = without_memory(model)
             self._alike.models.append(model)
-        self._begin_alike(model)
+        begin_alike(model, self._alike_axes())
+        parts = self._parts_of_steps(model)
         self._layout.cut.apply(model, self._place)
         self._replace(optimizer, self._place.made)
-        self._step = self._stepped(model, optimizer, loss)
+        self._step = self._stepped(model, optimizer, loss, parts)
         for name, zero in self._layout.zero.items():
             if self._place.axis(name).size > 1:
                 stages, shards = zero.shard(model, self._place.axis(name))
@@ -130,9 +137,15 @@ class PartsOfWorker:
                 self._replace(optimizer, lambda each, shards=shards: shards.get(id(each)))  # type: ignore[misc]
         if (recording := self._recordings.pop(id(model), None)) is not None:
             materialise(model, recording, self._place.seed, self._context.device)
+            if parts is not None:
+                parts.note(model)
+
+    def _parts_of_steps(self, model: nn.Module) -> PartsOfSteps | None:
+        """The parts of a whole model, of which this worker may hold several; None where it holds one."""
+        return PartsOfSteps.of(model, parts) if (parts := self._mesh.part_of_units(self._context.port.name)) else None
 
     def _stepped(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Any
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, loss: Any, parts: PartsOfSteps | None
     ) -> Callable[[Any, Any, Sequence[Hashable] | None], Tensor] | None:
         pipeline = self._layout.cut.pipeline
         if pipeline is None:
@@ -151,7 +164,11 @@ class PartsOfWorker:
             self._surviving.append(made := pipeline.surviving(model, self._place, objective, survivors))
         else:
             made = pipeline.local(model, self._place, objective)
-        kept = {id(parameter) for parameter in model.parameters()}
+        if parts is not None:
+            assert isinstance(made, Pipeline), "routes and losses are refused"
+            parts.note(model)
+            self._copies.append(TiedCopies(made))
+        kept = {id(parameter) for parameter in model.parameters() if not follows_owner(parameter)}
         self._replace(optimizer, lambda each: each if id(each) in kept else None)
         self._pipelines.append((made, optimizer))
         return made.step
@@ -182,7 +199,7 @@ class PartsOfWorker:
                 "at each stage: divide the model so that one stage has it, give each stage its own, or take a system such as allreduce, "
                 "local-sgd or diloco."
             )
-        clip_together(replica, self._place.axes, self._layout.loses, self._layout.cut.pipeline)
+        clip_together(replica, self._talking, self._layout.loses, self._layout.cut.pipeline)
         self._replicas.append(replica)
         if self._offloaded is not None:
             self._offloaded.take(replica)
@@ -193,6 +210,7 @@ class PartsOfWorker:
         """Add the gradients of a batch to the parameters, and return its loss. Raises WorkloadError where no loss was given."""
         if self._step is None:
             raise no_loss()
+        follow_owners(self._copies)
         return self._step(inputs, targets, ids)
 
     def settle(self) -> None:
@@ -205,12 +223,13 @@ class PartsOfWorker:
                     optimizer.step()
                     optimizer.zero_grad()
 
-    def _begin_alike(self, model: nn.Module) -> None:
-        """Give the workers with the parts of one model the weights of the first of them."""
+    def _alike_axes(self) -> list[Axis]:
+        """The axes along which workers begin with the weights of the first."""
+        if self._mesh.unequal is not None:  # frozen weights and buffers are exchanged by nobody later
+            return [everyone(self._context, self._mesh, self._desk)]
         pipeline = self._layout.cut.pipeline
         joint = pipeline.joint if self._layout.loses and pipeline is not None else ()  # their gradients are summed in the step
-        axes = [self._place.axis(name) for name in dict.fromkeys((*self._layout.cut.axes, *self._layout.zero, *joint))]
-        begin_alike(model, axes)
+        return [self._place.axis(name) for name in dict.fromkeys((*self._layout.cut.axes, *self._layout.zero, *joint))]
 
     @staticmethod
     def _replace(optimizer: torch.optim.Optimizer, by: Callable[[Tensor], Tensor | None]) -> None:
@@ -226,7 +245,7 @@ class PartsOfWorker:
             raise CompositionError(
                 "worker.clip_gradients would wait for workers that may be lost meanwhile: leave it out, or give one number of workers."
             )
-        return clip_gradients([parameter for model in models for parameter in model.parameters()], norm, self._place.axes)
+        return clip_gradients([parameter for model in models for parameter in model.parameters()], norm, self._talking)
 
     def held(self, replica: Replica) -> StateTree:
         """What this worker has of a replica, for a checkpoint that a worker of another mesh may resume."""
@@ -237,26 +256,16 @@ class PartsOfWorker:
         return relaid(replica, former)
 
     def drawn(self) -> dict[str, int]:
-        """The number of masks that each dropout by place has drawn, by name, and under "" of batches that a pipeline has begun.
-
-        In a pipeline a mask has the number of its batch.
-        """
-        begun = max((pipeline.begun for pipeline, _ in self._pipelines), default=0)
-        return {"": begun, **{dropout.name: max(dropout.calls, begun) for dropout in self._dropouts()}}
+        """The number of masks that each dropout by place has drawn, by name, and under "" of batches that a pipeline has begun."""
+        return drawn([replica.model for replica in self._replicas], [pipeline for pipeline, _ in self._pipelines])
 
     def draw_on(self, former: Sequence[Mapping[str, int]]) -> None:
         """Go on from what these workers had drawn."""
-        known = {name: count for counts in former for name, count in counts.items()}
-        for pipeline, _ in self._pipelines:
-            pipeline.begun = max(known.values(), default=0)
-        for dropout in self._dropouts():
-            dropout.calls = known.get(dropout.name, 0)
-
-    def _dropouts(self) -> list[PlacedDropout]:
-        return [each for replica in self._replicas for each in replica.model.modules() if isinstance(each, PlacedDropout)]
+        draw_on([replica.model for replica in self._replicas], [pipeline for pipeline, _ in self._pipelines], former)
 
     def whole_models(self, models: Sequence[nn.Module]) -> list[nn.Module]:
         """The whole models with the weights of this replica, at its first worker; none at the others."""
+        follow_owners(self._copies)
         found = []
         for model in models:
             state = gathered(model.state_dict(keep_vars=True), self._replica, self._desk)
@@ -284,6 +293,7 @@ class PartsOfWorker:
 
     def whole(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Copies on the CPU of the whole model's parameters and buffers, at the first worker of its replica; none at the others."""
+        follow_owners(self._copies)
         found = gathered(state, self._replica, self._desk)
         order = {name: place for place, name in enumerate(self._names)}
         return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))

@@ -21,10 +21,10 @@ def place_of(context: WorkerContext, mesh: WorkerMesh, desk: Desk, pipeline: Pip
     """That of the worker of `context`. With `native`, workers on one host have collectives in shared memory."""
     name = context.port.name
     axes: dict[str, Axis] = {}
-    for axis, size in mesh.axes:
-        line = mesh.line(name, axis)
+    for axis in mesh.names:
+        line, group = mesh.line(name, axis), mesh.group(name, axis)
         collectives = Natively(line) if native and context.native(line) else ByMessages()
-        axes[axis] = AxisOfOne(axis) if size == 1 else PortAxis(axis, mesh.group(name, axis), desk, collectives)
+        axes[axis] = AxisOfOne(axis) if group.size == 1 else PortAxis(axis, group, desk, collectives)
     joints: dict[tuple[str, str], Axis] = {}
     if pipeline is not None and pipeline.joint:
         outer, inner = (each for each in mesh.names if each in pipeline.joint)
@@ -32,6 +32,11 @@ def place_of(context: WorkerContext, mesh: WorkerMesh, desk: Desk, pipeline: Pip
     numbers = {axis: tuple(mesh.shares(each).rank for each in mesh.group(name, axis).members) for axis in mesh.data}
     replica = mesh.shares(name).rank
     return Place(axes, mesh.seed, device=context.device, replica=replica, joints=joints, numbers=numbers, now=context.time)
+
+
+def everyone(context: WorkerContext, mesh: WorkerMesh, desk: Desk) -> Axis:
+    """The axis of all workers of a run."""
+    return PortAxis("everyone", mesh.world(context.port.name), desk)
 
 
 def survivors_of(context: WorkerContext, mesh: WorkerMesh, desk: Desk, pipeline: Pipelined) -> Survivors:

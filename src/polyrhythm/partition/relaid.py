@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from polyrhythm.core.protocols.partition import follows_owner
 from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CheckpointError
@@ -24,7 +25,8 @@ def held(replica: Replica) -> StateTree:
     """What a worker has of a replica, by name and piece, in the order of its exported state: by exchange, others, in the optimizer."""
     names = {id(parameter): name for name, parameter in replica.model.named_parameters()}
     others = {id(tensor): name for name, tensor in (*replica.model.named_parameters(), *replica.model.named_buffers())}
-    kept = [each for each in (*replica.model.parameters(), *replica.model.buffers()) if id(each) not in replica.trained and each.numel()]
+    every = (each for each in (*replica.model.parameters(), *replica.model.buffers()) if id(each) not in replica.trained and each.numel())
+    kept = [each for each in every if not follows_owner(each)]
     stepped = [each for group in replica.optimizer.param_groups for each in group["params"]]
     return {
         "parts": [[_held(names[id(each)], each) for each in part.local.parameters.parameters] for part in replica.parts],
@@ -34,7 +36,8 @@ def held(replica: Replica) -> StateTree:
 
 
 def _held(name: str, tensor: Tensor) -> StateTree:
-    piece = placement_of(tensor).piece
+    """A copy of a tied weight has the name of its owner, which other meshes may have alone."""
+    piece, name = placement_of(tensor).piece, placement_of(tensor).copy_of or name
     return [name, list(piece.whole), [[list(span) for span in spans] for spans in piece.spans]]
 
 

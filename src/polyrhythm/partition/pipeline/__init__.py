@@ -16,6 +16,7 @@ from polyrhythm.partition.pipeline.routed import RoutedPass, RoutedTimetable, fi
 from polyrhythm.partition.pipeline.routes import AroundLost, ByMeasuredSpeed, BySpeed, RandomRoutes
 from polyrhythm.partition.pipeline.schedule import unrolled
 from polyrhythm.partition.pipeline.schedules import GPipe, Interleaved, OneForwardOneBackward, ZeroBubble, in_flight_for
+from polyrhythm.partition.pipeline.stages_by_replica import StagesByReplica
 from polyrhythm.partition.pipeline.step import Step
 from polyrhythm.partition.pipeline.templates import PipelineTemplate, PipelineTemplates
 from polyrhythm.partition.pipeline.timetable import Durations, StageLink, timetable
@@ -49,6 +50,7 @@ __all__ = [
     "RoutedTimetable",
     "SameDelay",
     "StageLink",
+    "StagesByReplica",
     "Step",
     "Subspace",
     "ZeroBubble",

@@ -14,6 +14,13 @@ from polyrhythm.errors import CompositionError
 class StageDivision(Protocol):
     """How many steps each stage has."""
 
+    @property
+    def model_steps(self) -> int | None:
+        """The number of steps of the model that it divides; None where it divides any."""
+
+    def of_replica(self, number: int) -> StageDivision:
+        """The division of the replica of that number. Raises CompositionError if there is none."""
+
     def sizes(self, steps: int, stages: int) -> tuple[int, ...]:
         """For each stage its number of steps, 1 or more. Raises CompositionError where these steps cannot be divided so."""
 
@@ -23,6 +30,13 @@ class GivenStages:
     """So many steps for each stage."""
 
     steps: tuple[int, ...]
+
+    @property
+    def model_steps(self) -> int:
+        return sum(self.steps)
+
+    def of_replica(self, number: int) -> GivenStages:
+        return self
 
     def sizes(self, steps: int, stages: int) -> tuple[int, ...]:
         if len(self.steps) != stages or sum(self.steps) != steps or min(self.steps) < 1:
@@ -45,6 +59,13 @@ class BalancedStages:
     speeds: tuple[float, ...] | None = None
     nbytes: tuple[float, ...] | None = None
     limits: tuple[float, ...] | None = None
+
+    @property
+    def model_steps(self) -> int | None:
+        return None if self.costs is None else len(self.costs)
+
+    def of_replica(self, number: int) -> BalancedStages:
+        return self
 
     def sizes(self, steps: int, stages: int) -> tuple[int, ...]:
         if steps < stages:

@@ -55,13 +55,14 @@ class Way:
 class Pipeline:
     """The stages of one rank, and the training steps that it does with the others; `Pipelined.local` makes it.
 
-    `module` is the model without the submodules of other ranks: its parameters go to the optimizer, which the caller runs after each step.
+    `module` is the model without the submodules of other ranks: its parameters go to the optimizer, which the caller runs after each step;
+    `tied` are those that other ranks have too.
     All ranks call the same methods with the same batches, of which `begun` is the number. `cuts.errors()` says what boundaries change, and
     `cuts.kept` counts what they remember.
     """
 
     def __init__(self, stages: Stages, axis: Axis, way: Way, device: torch.device) -> None:
-        self.module, self.axis, self.way = stages.model, axis, way
+        self.module, self.axis, self.way, self.tied = stages.model, axis, way, stages.tied
         self.mail = Mail(axis, device)
         self._grid = StageGrid(axis.size, way.schedule.chunks)
         self.cuts = Cuts(self._grid, axis.index, self.mail, way.boundary, way.seed)

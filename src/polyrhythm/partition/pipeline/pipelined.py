@@ -67,7 +67,7 @@ class Pipelined:
         if refused := self.schedule.refusal(size, self.micro_batches) or self.boundary.refusal():
             return refused
         try:
-            sizes = self.division.sizes(len(steps_of(model)), size * self.schedule.chunks)
+            sizes = self.division.of_replica(place.replica).sizes(len(steps_of(model)), size * self.schedule.chunks)
         except CompositionError as error:
             return str(error)
         if refused := self._no_routes(model, place):
@@ -138,7 +138,8 @@ class Pipelined:
         """The way, the number of steps of each stage, and the device of a model that can be divided so."""
         if refused := self.refusal(model, place):
             raise CompositionError(refused)
-        sizes = self.division.sizes(len(steps_of(model)), place.axis(self.axis).size * self.schedule.chunks)
+        stages = place.axis(self.axis).size * self.schedule.chunks
+        sizes = self.division.of_replica(place.replica).sizes(len(steps_of(model)), stages)
         device = next((each.device for each in model.parameters() if not each.is_meta), _later(inputs, place))
         way = Way(self.schedule, self.micro_batches, objective, self.memory, self.boundary, place.seed, place.replica, self.routes)
         return way, sizes, device

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.partition.mesh import Mesh
+from polyrhythm.partition.mesh import Mesh, Size
 from polyrhythm.partition.pipeline.balance import BalancedStages, GivenStages
+from polyrhythm.partition.pipeline.stages_by_replica import StagesByReplica
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,13 @@ class PipelineTemplates:
         if chosen is None or len(chosen[1]) < self.copies:
             chosen = self._in_copies(workers)
         return tuple(sorted(chosen[1], key=lambda each: -each.workers))
+
+    def covering_mesh(self, workers: int, axis: str = "pp", across: str = "dp") -> tuple[Mesh, StagesByReplica]:
+        """The mesh of the pipelines of `cover`, which uses all of the workers, and its division. Raises CompositionError for too few."""
+        chosen = self.cover(workers)
+        division = StagesByReplica(tuple(template.stages for template in chosen))
+        sizes: dict[str, Size] = {across: len(chosen), axis: tuple(template.workers for template in chosen)}
+        return Mesh(**sizes), division
 
     def _in_copies(self, workers: int) -> tuple[float, tuple[PipelineTemplate, ...]]:
         """As many pipelines as there have to be, as equal as they can be."""

@@ -25,7 +25,8 @@ MeshText = Annotated[
     typer.Option(
         "--mesh",
         metavar="AXIS=SIZE,…",
-        help="Named axes of the workers, the outermost first: dp=2,tp=2. One size may be -1, for the rest of --workers.",
+        help="Named axes of the workers, the outermost first: dp=2,tp=2. One size may be -1, for the rest of --workers; dp=2,pp=2+3 "
+        "is for replicas of 2 and of 3 stages.",
     ),
 ]
 CutText = Annotated[
@@ -77,12 +78,16 @@ class LayoutOptions:
             if self.cut is not None:
                 raise CompositionError(f"--cut {self.cut} divides along axes of a mesh: give --mesh dp=2,tp=2 too.")
             return None
-        sizes: dict[str, int] = {}
+        sizes: dict[str, int | tuple[int, ...]] = {}
         for part in self.mesh.split(","):
             name, _, size = (each.strip() for each in part.partition("="))
-            if not name.isidentifier() or not size.removeprefix("-").isdecimal() or name in sizes:
-                raise CompositionError(f"--mesh {self.mesh} is no list of axes with their sizes: write such as dp=2,tp=2, each name once.")
-            sizes[name] = int(size)
+            own = [each.strip() for each in size.split("+")]
+            if not name.isidentifier() or not all(each.removeprefix("-").isdecimal() for each in own) or name in sizes:
+                raise CompositionError(
+                    f"--mesh {self.mesh} is no list of axes with their sizes: write such as dp=2,tp=2, each name once, or dp=2,pp=2+3 for "
+                    "replicas of 2 and of 3 stages."
+                )
+            sizes[name] = int(size) if len(own) == 1 else tuple(map(int, own))
         return Mesh(**sizes)
 
     def divided(self, job: str) -> Cut | None:
