@@ -117,6 +117,20 @@ def test_steps_that_the_training_function_leaves_out_count_too(part: float) -> N
     same(run_of(pr.hardware.Crash("worker/3", begin + part * (end - begin)), between=skips), expected)
 
 
+@pytest.mark.parametrize("lost", EVERY)
+def test_calls_that_wait_for_all_may_be_interrupted(lost: str) -> None:
+    """Who is interrupted in one that another has completed gets its result, and keeps its own part of the model."""
+
+    def calls(worker: pr.Worker, step: int) -> None:
+        worker.barrier()
+        assert worker.any(step == 1 and worker.replica == 1) == (step == 1)
+
+    expected = run_of(between=calls)
+    begin, end = window(expected, 2)
+    for part in (0.1, 0.25, 0.4, 0.55, 0.7, 0.85):
+        same(run_of(pr.hardware.Crash(lost, begin + part * (end - begin)), between=calls), expected)
+
+
 def test_a_process_may_be_killed_when_one_other_has_its_closing_message() -> None:
     """worker/0 has all, and is before its step; worker/1 and worker/2 wait for that of worker/3, which dies in sending it."""
     send = Party.send

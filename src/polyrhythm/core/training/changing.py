@@ -72,7 +72,7 @@ class _Carried:
     """What a worker carries from one view to the next, or to the one after where it is interrupted on the way.
 
     That is its `facts` and `state`, or those of a donor if not `own`, and what those that have `left` handed to it. `at_cut`: it comes from
-    a cut, where newcomers of any of these views begin.
+    a cut, where newcomers of any of these views begin. `answered`: another has completed the call that was interrupted here.
     """
 
     facts: Facts
@@ -81,6 +81,12 @@ class _Carried:
     left: list[StateTree] = field(default_factory=list)
     kept: Sequence[Kept] = ()
     at_cut: bool = False
+    answered: bool = False
+
+    def answer(self, state: StateTree) -> None:
+        """Keep the own part of a model, of which a donor's is another, and have the result of the call that the donor has completed."""
+        self.facts = structs.replace(self.facts, progress=tuple(state["progress"]))
+        self.state, self.answered = {**self.state, "calls": state["calls"]}, True
 
     def take(self, state: StateTree, kept: Sequence[Kept], completed: int) -> None:
         """Continue from a donor's state, with which so many steps are `completed`, and send later what this worker has `kept` back.
@@ -178,7 +184,7 @@ class ChangingCrew:
                 change = interruption.change
         self.view = change.after
         self.worker.changed(ViewChange(before, change.after, change.lost | {*before.members} - {*change.before.members}))
-        return carried.own
+        return carried.own and not carried.answered
 
     def _enter(self, change: ViewChange, carried: _Carried) -> None:
         context, port, view = self.context, self.context.port, change.after
@@ -188,7 +194,9 @@ class ChangingCrew:
         verdict = context.perform(decided(port, change, self.view.members, leavers, carried.facts))
         if carried.state is None:  # from now on nobody writes to what workers share in the view that is over
             carried.state = {**self.worker.export(), "progress": carried.facts.progress, "clock": carried.facts.clock}
-        if port.name == verdict.donor:
+        if self.plan.mesh.cut:
+            self._answer(verdict, carried)
+        elif port.name == verdict.donor:
             between = carried.state if carried.at_cut or self.cut is None else self.cut
             beginners = [name for name in verdict.takers if name in verdict.beginners]
             context.perform(give(port, [name for name in verdict.takers if name not in beginners], _STATE, carried.state))
@@ -204,6 +212,15 @@ class ChangingCrew:
         handed = HandOver(carried.state, carried.own, carried.left, *decisions, carried.kept, verdict.trained)
         self.worker.regroup(self.plan, handed)
         self.began = verdict.began
+
+    def _answer(self, verdict: ChangeVerdict, carried: _Carried) -> None:
+        """Where each has another part of a model, the calls of the donor are all that others take."""
+        context, port = self.context, self.context.port
+        if port.name == verdict.donor:
+            calls = {name: carried.state[name] for name in ("calls", "progress")}
+            context.perform(give(port, verdict.takers, _STATE, calls))
+        elif port.name in verdict.takers:
+            carried.answer(context.perform(taken(port, verdict.donor, _STATE)))
 
     def _facts(self) -> Facts:
         worker = self.worker

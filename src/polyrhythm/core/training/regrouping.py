@@ -57,7 +57,8 @@ class Regrouping:
         if self.begins:
             return (NONE,)
         if self.models.plan.mesh.cut:
-            return (0,)  # nobody has what another needs: gradients are the same at all that hold a part, before any of them steps
+            # nobody has what another needs but for a call: gradients are the same at all that hold a part, before any of them steps
+            return (0, self.calls.completed)
         alike = [each for each in self.models.replicas if any(part.local.acts_alike for part in each.parts)]
         late = [[sums.come for part in each.parts if (sums := part.channel.offers.sums) is not None] for each in alike]
         at_once = [each for each, sums in zip(alike, late, strict=True) if len(sums) < len(each.parts)]
@@ -155,7 +156,7 @@ class Regrouping:
             self.state.parts.regroup(plan.mesh, handed.trained)
         else:
             self.data.regroup(replicas, handed.used, handed.donor)
-        if not handed.own:
+        if plan.mesh.cut or not handed.own:
             self.calls.take_over(handed.state["calls"])
         self.checkpointing.regroup(group, partial(manifest_of, plan), self.models.follow_losses, handed.furthest)
 
