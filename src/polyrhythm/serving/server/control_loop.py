@@ -1,0 +1,119 @@
+"""The control loop of a running site: beacons in, plans out, in the process that started the site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from polyrhythm.serving.control import Beacon, ControlRules, ControlState, Replan, control
+from polyrhythm.serving.latency_profile import LatencyProfile
+from polyrhythm.serving.planning import plan
+from polyrhythm.serving.server.changing_plans import RunningSite, change
+from polyrhythm.serving.serving_plan import ServingPlan
+from polyrhythm.serving.sessions import PlanningRules, ServingMachine, ServingSession
+
+
+@dataclass(frozen=True, slots=True)
+class ServedSite:
+    """Sessions, machines and profiles as `plan` takes them, and the rules of planning and of control."""
+
+    sessions: tuple[ServingSession, ...]
+    machines: tuple[ServingMachine, ...]
+    profiles: tuple[LatencyProfile, ...]
+    rules: PlanningRules = field(default_factory=PlanningRules)
+    control: ControlRules = field(default_factory=ControlRules)
+
+    def plan(self, rates: Mapping[str, float], dead: frozenset[str], previous: ServingPlan | None) -> ServingPlan:
+        """The plan for those rates on the machines that live."""
+        sessions = [replace(one, rate=rates.get(one.name, one.rate)) for one in self.sessions]
+        present = [each for each in self.machines if each.name not in dead]
+        return plan(sessions, present, self.profiles, previous, self.rules)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChange:
+    """A plan that was installed from `begun` to `ended`, why, and what went wrong meanwhile."""
+
+    begun: float
+    ended: float
+    reason: str
+    plan: ServingPlan
+    problems: tuple[str, ...] = ()
+
+
+class ControlLoop:
+    """Each `turn` gathers beacons and decides; a due plan is installed by a thread, so that beacons are heard while models load."""
+
+    def __init__(self, site: RunningSite, served: ServedSite, first: ServingPlan, clock: Clock) -> None:
+        self._site, self._served, self._clock = site, served, clock
+        now = clock()
+        self._state = ControlState.begin({one.name: one.rate for one in served.sessions}, [each.name for each in served.machines], now)
+        self._active = first
+        self._due: Replan | None = None
+        self._asked = now
+        self._worker = ThreadPoolExecutor(1, "plans")
+        self._work: Future[PlanChange] | None = None
+        self.changes: list[PlanChange] = []
+
+    @property
+    def state(self) -> ControlState:
+        """What the loop knows of rates and machines."""
+        return self._state
+
+    @property
+    def active(self) -> ServingPlan:
+        """The plan that is installed, or the one before while another is being installed."""
+        return self._active
+
+    def turn(self) -> None:
+        """One beacon interval's end."""
+        beacons = self._site.beacons()
+        now = self._clock()
+        self._state, due = control(self._state, now, self._even(beacons, now), self._served.control)
+        self._due = due or self._due
+        if self._work is not None and self._work.done():
+            self.settle()
+        if self._work is None and self._due is not None:
+            self._begin(self._due)
+            self._due = None
+
+    def settle(self) -> None:
+        """Wait for a plan that is being installed."""
+        if self._work is not None:
+            self.changes.append(self._work.result())
+            self._active, self._work = self.changes[-1].plan, None
+
+    def close(self) -> None:
+        """Wait likewise, and end the thread."""
+        self.settle()
+        self._worker.shutdown(wait=True)
+
+    def _begin(self, due: Replan) -> None:
+        made = self._served.plan(due.rates, due.dead, self._active)
+        if made == self._active and due.reason not in ("lost", "back"):
+            return
+        before = self._active
+        self._work = self._worker.submit(self._install, due, before, made)
+
+    def _install(self, due: Replan, before: ServingPlan, made: ServingPlan) -> PlanChange:
+        begun = self._clock()
+        problems = change(self._site, before, made, due.dead)
+        return PlanChange(begun, self._clock(), due.reason, made, tuple(problems))
+
+    def _even(self, beacons: Sequence[Beacon], now: float) -> list[Beacon]:
+        """Counts as they would be had the interval had its nominal length: a busy host's timer is late, and rates would seem to rise."""
+        scale = self._served.control.beacon / max(1e-3, now - self._asked)
+        self._asked = now
+        return [replace(each, arrived=_scaled(each.arrived, scale), dropped=_scaled(each.dropped, scale)) for each in beacons]
+
+
+class Clock(Protocol):
+    """Seconds that only rise."""
+
+    def __call__(self) -> float: ...
+
+
+def _scaled(counts: Mapping[str, int], scale: float) -> dict[str, int]:
+    return {name: round(count * scale) for name, count in counts.items()}
