@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ class VirtualServer:
         self.loops = {each.name: BatchLoop(empty(each), DutyTurns(EarlyDrop()), self._run) for each in machines}
         self.gateway = Gateway(sessions, self._send, rules)
         self.dead: set[str] = set()
+        self.sent: Counter[str] = Counter()
         self.events: list[tuple[str, Any]] = []
 
     def begin(self, plan: ServingPlan) -> None:
@@ -32,6 +34,7 @@ class VirtualServer:
         return payloads
 
     async def _send(self, machine: str, session: str, payload: Any, patience: float) -> Answer:
+        self.sent[machine] += 1
         asked = asyncio.ensure_future(self.loops[machine].answer(session, payload, patience))
         while not asked.done():
             if machine in self.dead:

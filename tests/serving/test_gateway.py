@@ -64,12 +64,14 @@ def test_every_request_has_the_outcome_that_the_simulator_gives_it(load: float, 
 
 def test_requests_go_to_machines_by_the_weights_of_the_plan() -> None:
     async def main() -> None:
-        server = served(6, rate=3.0)
-        routes = {name: dict(pairs) for name, pairs in server.events[-1][1].routes.items()}
-        load = OfferedLoad({"a": PoissonArrivals(400)}, 5.0, seed=1)
+        server = served(6, rate=6.0)
+        routes = dict(server.events[-1][1].routes["a"])
+        assert len(routes) > 1
+        load = OfferedLoad({"a": PoissonArrivals(500)}, 5.0, seed=1)
         answers = Counter(kind_of(answer) for answer in await play(server, schedule(load)))
         assert answers["ok"] >= 0.99 * sum(answers.values())
-        assert len(routes["a"]) > 1
+        for machine, weight in routes.items():
+            assert server.sent[machine] / sum(answers.values()) == pytest.approx(weight / sum(routes.values()), abs=0.03)
 
     in_virtual_time(main())
 
