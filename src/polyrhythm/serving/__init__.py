@@ -1,7 +1,8 @@
 """Serving of a few models within their latency objectives: plans, batches, routes and admission, as pure decisions.
 
 An executor carries them out: the simulator here, Ray Serve, or another server that reads an exported configuration. After Nexus (Shen
-et al., 2019) and Symphony (Chen et al., 2023), for machines that are unequal.
+et al., 2019) and Symphony (Chen et al., 2023), for machines that are unequal. Layers that models of torch share are found by
+`polyrhythm.serving.prefix_models`, which this package does not import: the rest works without torch.
 """
 
 from polyrhythm.serving.batcher import BatchChoice, Batcher
@@ -34,6 +35,9 @@ from polyrhythm.serving.simulation import (
 from polyrhythm.serving.token_bucket import AdmissionRule, AdmitAll, AdmitPlanned, TokenBucket
 from polyrhythm.serving.turns import DutyTurns, MachineChoice
 from polyrhythm.serving.weak_points import WeakPoint, breaks_first, headroom, if_lost, weak_points
+from polyrhythm.serving.latency_split import EvenSplit, LatencySplit, OptimalSplit
+from polyrhythm.serving.prefix_family import FamilyChoice, PrefixFamily, plan_families
+from polyrhythm.serving.query import Query, QueryNode
 
 __all__ = [
     "AdmissionRule",
@@ -53,9 +57,12 @@ __all__ = [
     "DutyTurns",
     "EarlyDrop",
     "EvenArrivals",
+    "EvenSplit",
+    "FamilyChoice",
     "FirstInFirstOut",
     "InferenceRequest",
     "LatencyProfile",
+    "LatencySplit",
     "LazyDrop",
     "LeastCompletionTime",
     "MachineChoice",
@@ -63,11 +70,15 @@ __all__ = [
     "MachineQueue",
     "OfferedLoad",
     "Ok",
+    "OptimalSplit",
     "Overdue",
     "PlanDiff",
     "PlanningRules",
     "PoissonArrivals",
     "PowerOfTwoChoices",
+    "PrefixFamily",
+    "Query",
+    "QueryNode",
     "RateEstimate",
     "RecordedArrivals",
     "Rejected",
@@ -90,6 +101,7 @@ __all__ = [
     "headroom",
     "if_lost",
     "plan",
+    "plan_families",
     "read_trace",
     "simulate_serving",
     "weak_points",

@@ -13,7 +13,7 @@ from polyrhythm.serving.control import Beacon, ControlState, Replan, control
 from polyrhythm.serving.planning import plan
 from polyrhythm.serving.requests import Dropped, InferenceRequest, Overdue, Rejected, ServingOutcome
 from polyrhythm.serving.serving_plan import MachinePlan, ServingPlan, difference
-from polyrhythm.serving.simulation.entrance import Entrance
+from polyrhythm.serving.simulation.request_entrance import RequestEntrance
 from polyrhythm.serving.simulation.settings import OfferedLoad, SimulatedSite
 from polyrhythm.serving.simulation.transition import held_meanwhile, interim, loading_times, partly_loaded
 from polyrhythm.serving.simulation.virtual_machine import VirtualServer, paced
@@ -33,7 +33,7 @@ class ServingWorld:
         self._pace = paced(site.spread, stream(load.seed, "serving", "pace"))
         empty = [MachinePlan(machine, 1.0, ()) for machine in site.machines]
         self.servers = {each.machine.name: VirtualServer(each, site.turns, self._at, self._answer) for each in empty}
-        self._entrance = Entrance(site.router, site.admission, stream(load.seed, "serving", "routes"))
+        self._entrance = RequestEntrance(site.router, site.admission, stream(load.seed, "serving", "routes"))
         self._slo = {one.name: one.slo for one in site.sessions}
         self._arrived: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()

@@ -13,7 +13,7 @@ from polyrhythm.serving.simulation.virtual_machine import VirtualServer
 from polyrhythm.serving.token_bucket import AdmissionRule, BucketLevel, TokenBucket
 
 
-class Entrance:
+class RequestEntrance:
     """Buckets and credits of all sessions under a plan."""
 
     def __init__(self, router: RequestRouter, admission: AdmissionRule, draws: np.random.Generator) -> None:
