@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from planes import ControlPlane, control_plane
 
-from polyrhythm.tools.scheduling.kubernetes.api import NODES, PODS, Api
+from polyrhythm.tools.scheduling.kubernetes.api import JOBS, NODES, PODS, Api
 
 _numbers = itertools.count()
 RIGS = [os.environ.get("RIG", "stub")]
@@ -38,6 +38,8 @@ def namespace(api: Api) -> Iterator[str]:
     made = api.ask("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     assert made.taken, made.sentence
     yield name
+    for job in api.ask("GET", JOBS.path(name)).body["items"]:
+        api.ask("DELETE", JOBS.path(name, job["metadata"]["name"]), {"propagationPolicy": "Background"})
     for pod in api.ask("GET", PODS.path(name)).body["items"]:
         api.ask("DELETE", PODS.path(name, pod["metadata"]["name"]), {"gracePeriodSeconds": 0})
     for node in api.ask("GET", NODES.path("")).body["items"]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from polyrhythm.errors import RunError
 from polyrhythm.tools.scheduling.kubernetes.api import LEASES, NODES, PODS, Api
-from polyrhythm.tools.scheduling.kubernetes.gates import HOSTNAME
+from polyrhythm.tools.scheduling.kubernetes.gates import HOSTNAME, Gate
+from polyrhythm.tools.scheduling.kubernetes.waiting_job import waiting_job
 
 DEVICE = "nvidia.com/gpu"
 _MERGE_SECONDS = 0.1
@@ -44,6 +45,13 @@ def pod(name: str, devices: int = 1, spec: Mapping[str, Any] | None = None, **me
         "metadata": {"name": name, **metadata},
         "spec": {"containers": [container], **(spec or {})},
     }
+
+
+def training_job(name: str, workers: int, gate: Gate, devices: int = 1, least: int | None = None) -> dict[str, Any]:
+    """A Job of so many pods, each with so many devices, which wait for a decision."""
+    template = {"metadata": {}, "spec": {**pod("none", devices)["spec"], "restartPolicy": "Never"}}
+    spec = {"parallelism": workers, "completions": workers, "backoffLimit": 1000, "template": template}
+    return waiting_job({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}, gate, least)
 
 
 class HollowKubelets:

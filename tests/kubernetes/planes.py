@@ -18,6 +18,10 @@ class ControlPlane(Protocol):
     def kind(self) -> str:
         """ "stub" or "real"."""
 
+    @property
+    def kubeconfig(self) -> Path:
+        """The file with its address and credentials."""
+
     def start(self) -> None:
         """Start, and wait until requests are answered."""
 

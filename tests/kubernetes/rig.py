@@ -37,8 +37,9 @@ class RealControlPlane:
 
     kind = "real"
 
-    def __init__(self, folder: Path, bind: float = 1000.0) -> None:
+    def __init__(self, folder: Path, bind: float = 1000.0, grace: float = 3600.0) -> None:
         self.folder = folder
+        self._grace = grace  # seconds after which a node whose kubelet says nothing is not ready; most tests have no kubelets
         self._bind = bind  # requests per second of kube-scheduler: its default of 50 is less than what is measured
         self._ports = {name: _free_port() for name in ("etcd", "peer", "api", "scheduler", "controllers")}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -56,7 +57,11 @@ class RealControlPlane:
         own = [config, "--leader-elect=false", "--port=0", "--bind-address=127.0.0.1", f"--cert-dir={self.folder}/pki"]
         rate = [f"--kube-api-qps={self._bind:g}", f"--kube-api-burst={2 * self._bind:g}"]
         self._run("kube-scheduler", [*own, *rate, f"--secure-port={self._ports['scheduler']}"])
-        grace = ["--node-monitor-grace-period=4s", "--node-monitor-period=1s", "--controllers=*,-nodeipam,-route,-cloud-node-lifecycle"]
+        grace = [
+            f"--node-monitor-grace-period={self._grace:g}s",
+            "--node-monitor-period=1s",
+            "--controllers=*,-nodeipam,-route,-cloud-node-lifecycle",
+        ]
         self._run("kube-controller-manager", [*own, *rate, *grace, f"--secure-port={self._ports['controllers']}"])
 
     def start_etcd(self) -> None:

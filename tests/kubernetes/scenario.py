@@ -84,8 +84,8 @@ def make_node_of(api: Api, namespace: str) -> dict[str, object]:
     for _ in range(50):  # the controllers of a real cluster write to a new node too
         node = api.ask("GET", NODES.path("", name)).body
         patch = TaintGate().preparation(node)
-        version = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}}
-        if patch is None or api.ask("PATCH", NODES.path("", name), {**version, "spec": patch}).taken:
+        version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+        if patch is None or api.ask("PATCH", NODES.path("", name), {**patch, "metadata": {**patch["metadata"], **version}}).taken:
             return dict(node)
         time.sleep(0.05)
     raise AssertionError(f"{name} is changed again and again")

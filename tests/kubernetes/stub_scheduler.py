@@ -8,7 +8,7 @@ from typing import Any
 
 from stub_store import Item, Refused, StubStore
 
-from polyrhythm.tools.scheduling.kubernetes.health import asked
+from polyrhythm.tools.scheduling.kubernetes.quantities import requested
 
 _DEVICE = "nvidia.com/gpu"
 _NAME = "default-scheduler"
@@ -45,12 +45,12 @@ class StubScheduler:
         used: dict[str, int] = {}
         for pod in pods:
             if (node := pod["spec"].get("nodeName")) and pod["status"].get("phase") not in ("Succeeded", "Failed"):
-                used[node] = used.get(node, 0) + asked(pod)
+                used[node] = used.get(node, 0) + int(requested(pod, _DEVICE))
         for pod in (each for each in pods if _is_ours(each)):
             for node in nodes:
                 name = node["metadata"]["name"]
                 if _fits(pod, node, used.get(name, 0)):
-                    used[name] = used.get(name, 0) + asked(pod)
+                    used[name] = used.get(name, 0) + int(requested(pod, _DEVICE))
                     with suppress(Refused):  # it is being deleted
                         self._store.bind(pod["metadata"]["namespace"], pod["metadata"]["name"], {"target": {"name": name}})
                     break
@@ -66,7 +66,7 @@ def _fits(pod: Item, node: Item, used: int) -> bool:
     free = int(node.get("status", {}).get("allocatable", {}).get(_DEVICE, 0)) - used
     chosen = all(labels.get(name) == value for name, value in pod["spec"].get("nodeSelector", {}).items())
     tolerated = all(_tolerates(pod, taint) for taint in node["spec"].get("taints", []) if taint["effect"] != "PreferNoSchedule")
-    return chosen and tolerated and asked(pod) <= free and not node["spec"].get("unschedulable")
+    return chosen and tolerated and int(requested(pod, _DEVICE)) <= free and not node["spec"].get("unschedulable")
 
 
 def _tolerates(pod: Item, taint: dict[str, Any]) -> bool:

@@ -11,10 +11,20 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import kubernetes.client
+from stub_controllers import StubJobController
 from stub_scheduler import StubScheduler
 from stub_store import KINDS, Refused, StubStore
 
 from polyrhythm.tools.scheduling.kubernetes.api import ClusterApi
+
+_KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters: [{{name: stub, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+users: [{{name: nobody, user: {{}}}}]
+contexts: [{{name: stub, context: {{cluster: stub, user: nobody}}}}]
+current-context: stub
+"""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -99,22 +109,32 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that are killed break their connections."""
+
+
 class StubControlPlane:
-    """The stub of an API server, and of kube-scheduler; `folder` is not used."""
+    """The stub of an API server, of kube-scheduler and of the controller of Jobs; `folder` gets a kubeconfig."""
 
     kind = "stub"
 
     def __init__(self, folder: Path) -> None:
         self.store = StubStore()
         handler = type("Handler", (_Handler,), {"store": self.store})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self._scheduler = StubScheduler(self.store)
+        self._server = _Server(("127.0.0.1", 0), handler)
+        self._controllers = [StubScheduler(self.store), StubJobController(self.store)]
+        folder.mkdir(parents=True, exist_ok=True)
+        self.kubeconfig = folder / "kubeconfig"
+        self.kubeconfig.write_text(_KUBECONFIG.format(port=self._server.server_address[1]))
 
     def start(self) -> None:
         """Serve."""
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        self._scheduler.start()
+        for each in self._controllers:
+            each.start()
 
     def api(self) -> ClusterApi:
         """A client with connections of its own."""
@@ -129,4 +149,5 @@ class StubControlPlane:
         self.store.over = True
         self._server.shutdown()
         self._server.server_close()
-        self._scheduler.close()
+        for each in self._controllers:
+            each.close()

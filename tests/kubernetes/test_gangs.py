@@ -29,16 +29,20 @@ def test_after_the_first_pod_the_whole_gang_has_its_room() -> None:
     pods = _pods(3)
     where = {"g-0": "a", "g-1": "a", "g-2": "b"}
     assert gangs(pods, GATE, NODES)["g"].waiting == list(where)
-    found = gangs([_let_in(pods[0], "a", recorded(pods, where)), *pods[1:]], GATE, NODES)["g"]
-    assert found.placed == {"g-0": "a"}
-    assert found.promised == {"g-1": "a", "g-2": "b"}
-    assert found.nodes == where
+    found = gangs(
+        [_let_in(pods[0], "a", {"annotations": recorded(pods, {name: (node, (0,)) for name, node in where.items()})}), *pods[1:]],
+        GATE,
+        NODES,
+    )["g"]
+    assert found.placed == {"g-0": ("a", None)}
+    assert found.promised == {"g-1": ("a", (0,)), "g-2": ("b", (0,))}
+    assert {name: node for name, (node, _) in found.places.items()} == where
     assert not found.broken
 
 
 def test_another_pod_of_the_same_name_was_not_decided_about() -> None:
     pods = _pods(2)
-    first = _let_in(pods[0], "a", recorded(pods, {"g-0": "a", "g-1": "b"}))
+    first = _let_in(pods[0], "a", {"annotations": recorded(pods, {"g-0": ("a", (0,)), "g-1": ("b", (0,))})})
     other = {**pods[1], "metadata": {**pods[1]["metadata"], "uid": "another"}}
     found = gangs([first, other], GATE, NODES)["g"]
     assert found.promised == {}
@@ -56,4 +60,5 @@ def test_pods_that_have_ended_or_are_deleted_are_in_no_gang() -> None:
     one, two, three = _pods(3)
     one["status"]["phase"] = "Succeeded"
     two["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert list(gangs([one, two, three], GATE, NODES)["g"].pods) == ["g-2"]
+    found = gangs([one, two, three], GATE, NODES)["g"]
+    assert (list(found.pods), found.ended) == (["g-2"], 1)

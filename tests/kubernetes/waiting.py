@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(true: Callable[[], bool], seconds: float = 10.0) -> None:
     """Wait until it is true."""
     deadline = time.monotonic() + seconds
     while not true():

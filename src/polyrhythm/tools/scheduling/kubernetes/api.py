@@ -5,6 +5,7 @@ The client's own objects are not used: its watch begins anew only once after a g
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -93,7 +94,8 @@ class ClusterApi:
         client, config = needed("kubernetes.client", "kubernetes"), needed("kubernetes.config", "kubernetes")
         configuration = client.Configuration()
         try:
-            config.load_kube_config(context=context, client_configuration=configuration)
+            # the client looks at the variable only when it is imported
+            config.load_kube_config(os.environ.get("KUBECONFIG"), context, configuration)
         except config.ConfigException as problem:
             if context is not None:
                 raise CompositionError(

@@ -7,36 +7,49 @@ says where it was let in, and the record where those go that still wait.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from polyrhythm.launchers.manifest import Manifest
+from polyrhythm.launchers.manifest import INDEX, Manifest
 from polyrhythm.tools.scheduling.kubernetes.gates import Gate
 
 JOB = "polyrhythm.dev/job"
 """The label of all pods of a gang."""
 LEAST = "polyrhythm.dev/least"
 """The annotation with the least number of pods that a gang trains with; without it all are needed."""
+SIZE = "polyrhythm.dev/size"
+"""The annotation with the number of pods of a gang, which need not all be there yet."""
+DEVICES = "polyrhythm.dev/devices"
+"""The annotation with the numbers of the devices that are meant for a pod."""
 RECORD = "polyrhythm.dev/gang"
-"""The annotation with the nodes of all pods, on the first that was let in."""
+"""The annotation with the places of all pods, on the first that was let in."""
+
+
+Place = tuple[str, tuple[int, ...] | None]
+"""A node, and the numbers of the devices there that were meant for a pod: the kubelet may give it others. None where nobody has said."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """The pods of one gang by name, the nodes of those that are let in (`placed`), and those that wait though a record has their node."""
+    """The pods of one gang by name, the places of those that are let in (`placed`), and those that wait though a record has their place.
+
+    `ended` is how many have ended well.
+    """
 
     name: str
     pods: Mapping[str, Manifest]
-    placed: Mapping[str, str]
-    promised: Mapping[str, str]
+    placed: Mapping[str, Place]
+    promised: Mapping[str, Place]
     size: int
     least: int
+    ended: int = 0
 
     @property
-    def nodes(self) -> dict[str, str]:
-        """The node of each pod that has its room: let in, or promised to it."""
+    def places(self) -> dict[str, Place]:
+        """The place of each pod that has its room: let in, or promised to it."""
         return {**self.placed, **self.promised}
 
     @property
@@ -47,47 +60,75 @@ class Gang:
     @property
     def broken(self) -> bool:
         """True if some are in, and too few are and will be for the gang to train."""
-        return 0 < len(self.nodes) < self.least
+        return 0 < len(self.places) < self.least
+
+    @property
+    def is_replaced(self) -> bool:
+        """True if a controller, such as a Job, makes a new pod for each that is deleted."""
+        return all(any(owner.get("controller") for owner in pod["metadata"].get("ownerReferences", [])) for pod in self.pods.values())
 
 
-def gangs(pods: Iterable[Manifest], gate: Gate, nodes: dict[str, str]) -> dict[str, Gang]:
+def gangs(pods: Iterable[Manifest], gate: Gate, nodes: Mapping[str, str]) -> dict[str, Gang]:
     """The gangs by name. `nodes` has the name of each node by its sign. Pods that have ended, or are being deleted, are in none."""
     found: dict[str, dict[str, Manifest]] = {}
+    ended: Counter[str] = Counter()
     for pod in pods:
         name = pod["metadata"].get("labels", {}).get(JOB)
-        if name is not None and _lives(pod):
+        if name is not None and pod.get("status", {}).get("phase") == "Succeeded":
+            ended[name] += 1
+        elif name is not None and _lives(pod):
             found.setdefault(name, {})[pod["metadata"]["name"]] = pod
-    return {name: _gang(name, found[name], gate, nodes) for name in sorted(found)}
+    return {name: _gang(name, found[name], ended[name], gate, nodes) for name in sorted(found)}
 
 
-def recorded(pods: Sequence[Manifest], nodes: Mapping[str, str]) -> Manifest:
-    """The metadata, in a merge patch, that records the nodes of all `pods`, by name."""
-    uids = {pod["metadata"]["name"]: [pod["metadata"]["uid"], nodes[pod["metadata"]["name"]]] for pod in pods}
-    return {"annotations": {RECORD: msgspec.json.encode(uids).decode()}}
+def recorded(pods: Sequence[Manifest], places: Mapping[str, Place]) -> Manifest:
+    """The annotation that records the places of all `pods`, by name."""
+    uids = {pod["metadata"]["name"]: [pod["metadata"]["uid"], *places[pod["metadata"]["name"]]] for pod in pods}
+    return {RECORD: msgspec.json.encode(uids).decode()}
 
 
-def _gang(name: str, pods: dict[str, Manifest], gate: Gate, nodes: dict[str, str]) -> Gang:
-    pods = {each: pods[each] for each in sorted(pods)}
-    placed = {each: node for each, pod in pods.items() if (node := gate.admitted(pod, nodes)) is not None}
-    promised: dict[str, str] = {}
+def meant(devices: Sequence[int] | None) -> Manifest:
+    """The annotation with the devices that are meant for a pod."""
+    return {DEVICES: ",".join(str(device) for device in devices or ())}
+
+
+def _gang(name: str, pods: dict[str, Manifest], ended: int, gate: Gate, nodes: Mapping[str, str]) -> Gang:
+    pods = {each: pods[each] for each in sorted(pods, key=lambda each: (int(_annotation(pods[each], INDEX) or 0), each))}
+    placed = {each: (node, _devices(pod)) for each, pod in pods.items() if (node := _node(pod, gate, nodes)) is not None}
+    promised: dict[str, Place] = {}
     for bearer in placed:
-        record = pods[bearer]["metadata"].get("annotations", {}).get(RECORD)
-        for other, (uid, node) in (msgspec.json.decode(record) if record else {}).items():
+        record = _annotation(pods[bearer], RECORD)
+        for other, (uid, node, devices) in (msgspec.json.decode(record) if record else {}).items():
             # another pod of the same name is none that was decided about
             if other in pods and other not in placed and pods[other]["metadata"]["uid"] == uid:
-                promised[other] = node
-    size = max(_number(pod, SIZE, len(pods)) for pod in pods.values())
-    least = min(_number(pod, LEAST, size) for pod in pods.values())
-    return Gang(name, pods, placed, promised, size, least)
+                promised[other] = (node, None if devices is None else tuple(devices))
+    size = max(int(_annotation(pod, SIZE) or len(pods) + ended) for pod in pods.values())
+    least = min(int(_annotation(pod, LEAST) or size) for pod in pods.values())
+    return Gang(name, pods, placed, promised, max(len(placed), size - ended, 1), max(1, least - ended), ended)
 
 
-SIZE = "polyrhythm.dev/size"
-"""The annotation with the number of pods of a gang, which need not all be there yet."""
+def is_stray(pod: Manifest, gate: Gate, nodes: Mapping[str, str]) -> bool:
+    """True if a pod was let onto a node that is not there any more."""
+    return _lives(pod) and not gate.waits(pod) and _node(pod, gate, nodes) is None
 
 
-def _number(pod: Manifest, name: str, otherwise: int) -> int:
-    return int(pod["metadata"].get("annotations", {}).get(name, otherwise))
+def _node(pod: Manifest, gate: Gate, nodes: Mapping[str, str]) -> str | None:
+    """The node to which the pod is bound, or onto which it was let in."""
+    bound = pod["spec"].get("nodeName")
+    if bound:
+        return bound if bound in nodes.values() else None
+    return gate.admitted(pod, nodes)
+
+
+def _devices(pod: Manifest) -> tuple[int, ...] | None:
+    given = _annotation(pod, DEVICES)
+    return None if given is None else tuple(int(each) for each in given.split(",") if each)
 
 
 def _lives(pod: Manifest) -> bool:
     return not pod["metadata"].get("deletionTimestamp") and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _annotation(pod: Manifest, name: str) -> str | None:
+    found = pod["metadata"].get("annotations", {}).get(name)
+    return None if found is None else str(found)

@@ -4,6 +4,7 @@ that, after it has checked all else, so that a decision from an old state leaves
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
@@ -14,6 +15,7 @@ KEY = "polyrhythm.dev/placement"
 """The name of the scheduling gate, and the key of the taint."""
 HOSTNAME = "kubernetes.io/hostname"
 _LONGEST_VALUE = 63
+_PREPARED = "prepared"
 
 
 class Gate(Protocol):
@@ -28,14 +30,14 @@ class Gate(Protocol):
     def admission(self, pod: Manifest, node: Manifest) -> Manifest:
         """The merge patch of a pod's spec that lets it onto the node, and onto no other."""
 
-    def admitted(self, pod: Manifest, nodes: dict[str, str]) -> str | None:
+    def admitted(self, pod: Manifest, nodes: Mapping[str, str]) -> str | None:
         """The name of the node that the pod was let onto, of those whose `sign` is a key of `nodes`."""
 
     def sign(self, node: Manifest) -> str:
         """The name of a node as pods have it that were let onto it."""
 
     def preparation(self, node: Manifest) -> Manifest | None:
-        """The merge patch that a node needs before pods can wait for it; None where it has that."""
+        """The merge patch of a node before pods can be let onto it; None where it has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class SchedulingGate:
         others = [gate for gate in pod["spec"].get("schedulingGates", []) if gate["name"] != self.name]
         return {"schedulingGates": others, "nodeSelector": {**pod["spec"].get("nodeSelector", {}), HOSTNAME: self.sign(node)}}
 
-    def admitted(self, pod: Manifest, nodes: dict[str, str]) -> str | None:
+    def admitted(self, pod: Manifest, nodes: Mapping[str, str]) -> str | None:
         """The node of its selector."""
         return None if self.waits(pod) else nodes.get(pod["spec"].get("nodeSelector", {}).get(HOSTNAME, ""))
 
@@ -73,13 +75,14 @@ class SchedulingGate:
 class TaintGate:
     """A taint on each node with the node's own name, which pods tolerate when they are let onto it: of a pod that exists, older versions
     of Kubernetes take no other change that says where it may run. Pods of others, without the toleration, cannot come to these nodes.
+    A label that comes with the taint, in one change, keeps pods off nodes that have neither yet.
     """
 
     key: str = KEY
 
     def closed(self, spec: Manifest) -> Manifest:
-        """The spec as it is: no node is tolerated."""
-        return spec
+        """The spec with a selector of prepared nodes, none of which it tolerates."""
+        return {**spec, "nodeSelector": {**spec.get("nodeSelector", {}), self.key: _PREPARED}}
 
     def waits(self, pod: Manifest) -> bool:
         """True if it tolerates no node yet."""
@@ -90,7 +93,7 @@ class TaintGate:
         own = {"key": self.key, "operator": "Equal", "value": self.sign(node), "effect": "NoSchedule"}
         return {"tolerations": [*pod["spec"].get("tolerations", []), own]}
 
-    def admitted(self, pod: Manifest, nodes: dict[str, str]) -> str | None:
+    def admitted(self, pod: Manifest, nodes: Mapping[str, str]) -> str | None:
         """The node whose taint it tolerates."""
         return nodes.get(self._tolerated(pod) or "")
 
@@ -100,11 +103,12 @@ class TaintGate:
         return name if len(name) <= _LONGEST_VALUE else sha256(name.encode()).hexdigest()[:_LONGEST_VALUE]
 
     def preparation(self, node: Manifest) -> Manifest | None:
-        """The taint, if it is not there."""
-        taints = node["spec"].get("taints", [])
-        if any(taint["key"] == self.key for taint in taints):
+        """The taint and the label."""
+        taints = [taint for taint in node["spec"].get("taints", []) if taint["key"] != self.key]
+        if len(taints) < len(node["spec"].get("taints", [])) and self.key in node["metadata"].get("labels", {}):
             return None
-        return {"taints": [*taints, {"key": self.key, "value": self.sign(node), "effect": "NoSchedule"}]}
+        own = {"key": self.key, "value": self.sign(node), "effect": "NoSchedule"}
+        return {"metadata": {"labels": {self.key: _PREPARED}}, "spec": {"taints": [*taints, own]}}
 
     def _tolerated(self, pod: Manifest) -> str | None:
         found = (each for each in pod["spec"].get("tolerations", []) if each.get("key") == self.key)

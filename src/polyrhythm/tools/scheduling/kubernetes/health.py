@@ -37,26 +37,20 @@ def node_health(node: Manifest) -> NodeHealth:
     return NodeHealth() if ready is not None else NodeHealth(False, True, "no condition Ready yet")
 
 
-def devices(node: Manifest, slices: Iterable[Manifest] = (), resource: str = DEVICE) -> int:
-    """The devices that pods may have there: what the node says is allocatable, less those that a driver has tainted.
+def dead_devices(node: Manifest, slices: Iterable[Manifest], resource: str = DEVICE) -> tuple[int, frozenset[int], int]:
+    """The devices of a node: how many there are, the numbers of those that a driver has tainted, and how many more are not well.
 
-    Drivers of Dynamic Resource Allocation taint a device that is not well in its ResourceSlice (Kubernetes 1.36); a device plugin lowers
-    what is allocatable.
+    Drivers of Dynamic Resource Allocation taint a device that is not well in its ResourceSlice (Kubernetes 1.36), so that one knows which
+    it is; a device plugin lowers what is allocatable, and one knows only how many.
     """
     name = node["metadata"]["name"]
     listed = [device for each in slices if each["spec"].get("nodeName") == name for device in each["spec"].get("devices", [])]
     if listed:
-        return sum(not any(taint["effect"] in ("NoSchedule", "NoExecute") for taint in device.get("taints", [])) for device in listed)
-    return int(node.get("status", {}).get("allocatable", {}).get(resource, 0))
+        return len(listed), frozenset(number for number, device in enumerate(listed) if _is_dead(device)), 0
+    status = node.get("status", {})
+    there = int(status.get("capacity", {}).get(resource, 0))
+    return there, frozenset(), max(0, there - int(status.get("allocatable", {}).get(resource, there)))
 
 
-def asked(pod: Manifest, resource: str = DEVICE) -> int:
-    """The devices that a pod needs: the sum over its containers, or more where one that runs before them needs more."""
-    spec = pod["spec"]
-    own = sum(_limit(each, resource) for each in spec["containers"])
-    return max([own, *(_limit(each, resource) for each in spec.get("initContainers", []))])
-
-
-def _limit(container: Manifest, resource: str) -> int:
-    resources = container.get("resources", {})
-    return int(resources.get("limits", {}).get(resource) or resources.get("requests", {}).get(resource) or 0)
+def _is_dead(device: Manifest) -> bool:
+    return any(taint["effect"] in ("NoSchedule", "NoExecute") for taint in device.get("taints", []))

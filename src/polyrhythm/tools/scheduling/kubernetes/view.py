@@ -1,0 +1,159 @@
+"""A Kubernetes cluster as the decision knows one: nodes as hosts, gangs of pods as jobs, and where their pods are. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from polyrhythm.cluster import Cluster, ClusterDevice, ClusterHost, ClusterJob, DomainLevel, JobPlacement, Queue, WorkerDemand, WorkerSlot
+from polyrhythm.launchers.manifest import Manifest
+from polyrhythm.tools.scheduling.kubernetes.gangs import JOB, Gang, Place, gangs, is_stray
+from polyrhythm.tools.scheduling.kubernetes.gates import Gate, TaintGate
+from polyrhythm.tools.scheduling.kubernetes.health import DEVICE, dead_devices, node_health
+from polyrhythm.tools.scheduling.kubernetes.quantities import quantity, requested
+
+QUEUE = "polyrhythm.dev/queue"
+"""The label with the queue of a gang."""
+_LEAST_CORES = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Settings by which a Kubernetes cluster is read: the gate, the resource that counts as a device, the node labels that name domains, and queues.
+
+    A pod that was let in and that kube-scheduler has not bound after `forget` seconds is taken back.
+    """
+
+    namespace: str = "default"
+    gate: Gate = field(default_factory=TaintGate)
+    resource: str = DEVICE
+    levels: Mapping[str, str] = field(default_factory=dict)
+    queues: Sequence[Queue] = (Queue("default"),)
+    forget: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """All of a cluster at one moment. `lost` are hosts, as (name, None), and devices; `strays` are pods on nodes that are not there."""
+
+    cluster: Cluster | None
+    lost: frozenset[tuple[str, int | None]]
+    gangs: Mapping[str, Gang]
+    jobs: Mapping[str, ClusterJob]
+    placements: Mapping[str, JobPlacement]
+    strays: tuple[Manifest, ...]
+
+
+def cluster_view(nodes: Sequence[Manifest], pods: Sequence[Manifest], slices: Sequence[Manifest], settings: ClusterSettings) -> ClusterView:
+    """The view of these objects."""
+    gate = settings.gate
+    # also of a node that is gone the pods that were let onto it are known by its sign
+    signs = {gate.sign(node): node["metadata"]["name"] for node in nodes}
+    own = [pod for pod in pods if pod["metadata"].get("namespace") == settings.namespace and JOB in pod["metadata"].get("labels", {})]
+    found = gangs(own, gate, signs)
+    taken = _taken(found, settings)
+    use = _use(pods, found, taken, settings)
+    hosts, lost = [], set()
+    for node in sorted(nodes, key=lambda each: str(each["metadata"]["name"])):
+        host, dead = _host(node, slices, use.get(str(node["metadata"]["name"]), _NodeUse()), settings)
+        hosts.append(host)
+        lost |= dead
+    levels = tuple(DomainLevel(level) for level in settings.levels)
+    cluster = Cluster("kubernetes", tuple(hosts), levels, tuple(settings.queues)) if hosts else None
+    placements = {name: JobPlacement(name, _slots(gang, taken)) for name, gang in found.items()}
+    strays = tuple(pod for pod in own if is_stray(pod, gate, signs))
+    return ClusterView(cluster, frozenset(lost), found, {name: _job(gang, settings) for name, gang in found.items()}, placements, strays)
+
+
+Taken = dict[str, dict[str, tuple[int, ...]]]
+"""For each node, by the uid of each pod that has its room there, the numbers of its devices."""
+
+
+def _taken(found: Mapping[str, Gang], settings: ClusterSettings) -> Taken:
+    """The devices of all pods. Those of which nobody has said which they are get the first that are left."""
+    taken: Taken = {}
+    unsaid: list[tuple[Manifest, str]] = []
+    for gang in found.values():
+        for name, (node, devices) in gang.places.items():
+            if devices is None:
+                unsaid.append((gang.pods[name], node))
+            else:
+                taken.setdefault(node, {})[gang.pods[name]["metadata"]["uid"]] = devices
+    for pod, node in unsaid:
+        there = taken.setdefault(node, {})
+        used = {device for devices in there.values() for device in devices}
+        wanted = int(requested(pod, settings.resource))
+        there[pod["metadata"]["uid"]] = tuple([number for number in range(wanted + len(used)) if number not in used][:wanted])
+    return taken
+
+
+def _slots(gang: Gang, taken: Taken) -> tuple[WorkerSlot, ...]:
+    places: dict[str, Place] = gang.places
+    chosen = [name for name in gang.pods if name in places]
+    return tuple(WorkerSlot(places[name][0], taken[places[name][0]][gang.pods[name]["metadata"]["uid"]]) for name in chosen)
+
+
+@dataclass(slots=True)
+class _NodeUse:
+    """The use of a node by gangs, and by all other pods: those of others, and ours that are being deleted."""
+
+    devices: set[int] = field(default_factory=set)
+    own: Counter[str] = field(default_factory=Counter)
+    foreign: Counter[str] = field(default_factory=Counter)
+
+
+def _host(
+    node: Manifest, slices: Iterable[Manifest], use: _NodeUse, settings: ClusterSettings
+) -> tuple[ClusterHost, set[tuple[str, int | None]]]:
+    """The host, and what of it is lost: all, or the devices that are not well, or are closed to new pods, or that pods of others have."""
+    name, status, labels = str(node["metadata"]["name"]), node.get("status", {}), node["metadata"].get("labels", {})
+    health = node_health(node)
+    count, dead, more = dead_devices(node, slices, settings.resource)
+    count = max([count, *(device + 1 for device in use.devices)])
+    lost: set[tuple[str, int | None]] = {(name, device) for device in dead}
+    # those that nobody has, from the last, are taken for what is not well, or is not ours
+    spare = sorted((each for each in range(count) if each not in dead), key=lambda each: (each in use.devices, -each))
+    lost |= {(name, device) for device in spare[: more + int(use.foreign[settings.resource])]}
+    if health.lost:
+        lost.add((name, None))
+    if health.closed:
+        lost |= {(name, device) for device in range(count) if device not in use.devices}
+    # what gangs have stays theirs, also on a node that is closed
+    cores, memory = (_amount(status, health.closed, use, resource) for resource in ("cpu", "memory"))
+    domains = tuple((level, labels[label]) for level, label in settings.levels.items() if label in labels)
+    devices = (ClusterDevice(model=labels.get(f"{settings.resource}.product", "gpu")),) * count
+    return ClusterHost(name, max(cores, _LEAST_CORES), int(memory), devices, labels=domains), lost
+
+
+def _job(gang: Gang, settings: ClusterSettings) -> ClusterJob:
+    first = next(iter(gang.pods.values()))
+    cores, devices = requested(first, "cpu"), int(requested(first, settings.resource))
+    demand = WorkerDemand(devices=devices, cores=cores if cores or devices else _LEAST_CORES, memory=int(requested(first, "memory")))
+    queue = first["metadata"].get("labels", {}).get(QUEUE, settings.queues[0].name)
+    priority = int(first["spec"].get("priority") or 0)
+    return ClusterJob(gang.name, demand, gang.size, min(gang.least, gang.size), queue, priority, preemptible=gang.is_replaced)
+
+
+def _amount(status: Manifest, closed: bool, use: _NodeUse, resource: str) -> float:
+    free = 0.0 if closed else quantity(status.get("allocatable", {}).get(resource, 0)) - use.foreign[resource]
+    return max(free, use.own[resource])
+
+
+def _use(pods: Iterable[Manifest], found: Mapping[str, Gang], taken: Taken, settings: ClusterSettings) -> dict[str, _NodeUse]:
+    uses: dict[str, _NodeUse] = {}
+    ours: dict[str, str] = {}
+    for gang in found.values():
+        ours |= {gang.pods[name]["metadata"]["uid"]: node for name, (node, _) in gang.places.items()}
+    for pod in pods:
+        if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            continue
+        place = ours.get(pod["metadata"].get("uid", ""))
+        if node := place or pod["spec"].get("nodeName"):
+            use = uses.setdefault(node, _NodeUse())
+            counted: Counter[str] = use.own if place else use.foreign
+            for resource in ("cpu", "memory", settings.resource):
+                counted[resource] += requested(pod, resource)  # type: ignore[assignment]
+    for node, there in taken.items():
+        uses.setdefault(node, _NodeUse()).devices |= {device for devices in there.values() for device in devices}
+    return uses
