@@ -20,7 +20,7 @@ _LEAST_CORES = 0.001
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Settings by which a Kubernetes cluster is read: the gate, the resource that counts as a device, the node labels that name domains, and queues.
+    """Settings by which a Kubernetes cluster is read: the gate, the resource that counts as a device, node labels of domains, and queues.
 
     A pod that was let in and that kube-scheduler has not bound after `forget` seconds is taken back.
     """
