@@ -191,3 +191,16 @@ def test_one_of_two_schedulers_acts(plane: ControlPlane, api: Api, namespace: st
             submit(api, namespace, training_job("next", 2, gate))
             until(lambda: len(bound(api, namespace, "next")) == 2)
             assert second.acts == 1
+
+
+def test_a_cordoned_node_keeps_its_pods_and_gets_no_new_ones(
+    plane: ControlPlane, api: Api, namespace: str, gate: Gate, kubelets: HollowKubelets
+) -> None:
+    one, two = nodes(api, namespace, gate, 4, 1)
+    with scheduled(plane, ClusterSettings(namespace, gate)):
+        submit(api, namespace, training_job("first", 2, gate))
+        until(lambda: bound(api, namespace, "first") == [one, one])
+        assert api.ask("PATCH", NODES.path("", one), {"spec": {"unschedulable": True}}).taken
+        submit(api, namespace, training_job("second", 1, gate))
+        until(lambda: bound(api, namespace, "second") == [two])
+        assert bound(api, namespace, "first") == [one, one]

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from polyrhythm.cluster import ClusterState, JobEnded, JobPlacement, JobRecord, JobSubmitted, PartLost, PartRestored, WorkersObserved
+from polyrhythm.cluster import (
+    ClusterState,
+    JobEnded,
+    JobPlacement,
+    JobRecord,
+    JobSubmitted,
+    PartLost,
+    PartRestored,
+    PartSuspected,
+    WorkersObserved,
+)
 from polyrhythm.errors import CompositionError
 from polyrhythm.tools.scheduling.kubernetes.view import ClusterView
 
@@ -20,8 +30,11 @@ def reconciled(state: ClusterState, view: ClusterView, absent: Mapping[str, JobR
     """
     if view.cluster is not None and view.cluster != state.cluster:
         state = _on(view, state, now)
-    for host, device in sorted(state.lost - view.lost, key=str):
+    known, shown = state.lost | state.suspected, view.lost | view.closed
+    for host, device in sorted(known - shown | (state.lost & view.closed) - view.lost, key=str):
         state = state.after(PartRestored(host, device), now)
+    for host, device in sorted(view.closed - state.suspected, key=str):
+        state = state.after(PartSuspected(host, device), now)
     for host, device in sorted(view.lost - state.lost, key=str):
         state = state.after(PartLost(host, device), now)
     for name in [name for name in state.jobs if name not in view.jobs]:
@@ -34,8 +47,8 @@ def reconciled(state: ClusterState, view: ClusterView, absent: Mapping[str, JobR
         if name not in state.jobs and (view.placements[name].slots or len(view.gangs[name].pods) >= job.workers):
             state = state.after(JobSubmitted(job), now)
             if name in absent:
-                known = {**state.jobs, name: replace(absent[name], job=job)}
-                ordered = dict(sorted(known.items(), key=lambda each: each[1].sequence))
+                jobs = {**state.jobs, name: replace(absent[name], job=job)}
+                ordered = dict(sorted(jobs.items(), key=lambda each: each[1].sequence))
                 state = replace(state, jobs=MappingProxyType(ordered))
             state = _observed(state, view.placements[name], now)
     return state
@@ -45,7 +58,7 @@ def _on(view: ClusterView, state: ClusterState, now: float) -> ClusterState:
     """The state on other hosts: placements are taken from the view anew."""
     assert view.cluster is not None
     jobs = {name: record if record.placement is None else record.paused(now) for name, record in state.jobs.items()}
-    moved = ClusterState(view.cluster, jobs, view.lost, state.epoch + 1, state.arrivals)
+    moved = ClusterState(view.cluster, jobs, view.lost, view.closed, state.epoch + 1, state.arrivals)
     for name, record in state.jobs.items():
         if record.placement is not None and name in view.placements:
             moved = _observed(moved, view.placements[name], now)

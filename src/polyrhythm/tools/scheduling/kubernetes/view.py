@@ -35,10 +35,13 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """All of a cluster at one moment. `lost` are hosts, as (name, None), and devices; `strays` are pods on nodes that are not there."""
+    """All of a cluster at one moment. `lost` are hosts, as (name, None), and devices; `closed` hosts keep their pods and get no new ones;
+    `strays` are pods on nodes that are not there.
+    """
 
     cluster: Cluster | None
     lost: frozenset[tuple[str, int | None]]
+    closed: frozenset[tuple[str, int | None]]
     gangs: Mapping[str, Gang]
     jobs: Mapping[str, ClusterJob]
     placements: Mapping[str, JobPlacement]
@@ -63,7 +66,9 @@ def cluster_view(nodes: Sequence[Manifest], pods: Sequence[Manifest], slices: Se
     cluster = Cluster("kubernetes", tuple(hosts), levels, tuple(settings.queues)) if hosts else None
     placements = {name: JobPlacement(name, _slots(gang, taken)) for name, gang in found.items()}
     strays = tuple(pod for pod in own if is_stray(pod, gate, signs))
-    return ClusterView(cluster, frozenset(lost), found, {name: _job(gang, settings) for name, gang in found.items()}, placements, strays)
+    closed = {(str(node["metadata"]["name"]), None) for node in nodes if node_health(node).closed}
+    jobs = {name: _job(gang, settings) for name, gang in found.items()}
+    return ClusterView(cluster, frozenset(lost), frozenset(closed), found, jobs, placements, strays)
 
 
 Taken = dict[str, dict[str, tuple[int, ...]]]
@@ -106,7 +111,7 @@ class _NodeUse:
 def _host(
     node: Manifest, slices: Iterable[Manifest], use: _NodeUse, settings: ClusterSettings
 ) -> tuple[ClusterHost, set[tuple[str, int | None]]]:
-    """The host, and what of it is lost: all, or the devices that are not well, or are closed to new pods, or that pods of others have."""
+    """The host, and what of it is lost: all, or the devices that are not well, or that pods of others have."""
     name, status, labels = str(node["metadata"]["name"]), node.get("status", {}), node["metadata"].get("labels", {})
     health = node_health(node)
     count, dead, more = dead_devices(node, slices, settings.resource)
@@ -117,10 +122,7 @@ def _host(
     lost |= {(name, device) for device in spare[: more + int(use.foreign[settings.resource])]}
     if health.lost:
         lost.add((name, None))
-    if health.closed:
-        lost |= {(name, device) for device in range(count) if device not in use.devices}
-    # what gangs have stays theirs, also on a node that is closed
-    cores, memory = (_amount(status, health.closed, use, resource) for resource in ("cpu", "memory"))
+    cores, memory = (_amount(status, use, resource) for resource in ("cpu", "memory"))
     domains = tuple((level, labels[label]) for level, label in settings.levels.items() if label in labels)
     devices = (ClusterDevice(model=labels.get(f"{settings.resource}.product", "gpu")),) * count
     return ClusterHost(name, max(cores, _LEAST_CORES), int(memory), devices, labels=domains), lost
@@ -135,9 +137,9 @@ def _job(gang: Gang, settings: ClusterSettings) -> ClusterJob:
     return ClusterJob(gang.name, demand, gang.size, min(gang.least, gang.size), queue, priority, preemptible=gang.is_replaced)
 
 
-def _amount(status: Manifest, closed: bool, use: _NodeUse, resource: str) -> float:
-    free = 0.0 if closed else quantity(status.get("allocatable", {}).get(resource, 0)) - use.foreign[resource]
-    return max(free, use.own[resource])
+def _amount(status: Manifest, use: _NodeUse, resource: str) -> float:
+    """The amount that is not taken by others; what gangs have stays theirs."""
+    return max(quantity(status.get("allocatable", {}).get(resource, 0)) - use.foreign[resource], use.own[resource])
 
 
 def _use(pods: Iterable[Manifest], found: Mapping[str, Gang], taken: Taken, settings: ClusterSettings) -> dict[str, _NodeUse]:
