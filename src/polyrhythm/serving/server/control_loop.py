@@ -63,6 +63,11 @@ class ControlLoop:
         return self._state
 
     @property
+    def beacon(self) -> float:
+        """The seconds from one turn to the next."""
+        return self._served.control.beacon
+
+    @property
     def active(self) -> ServingPlan:
         """The plan that is installed, or the one before while another is being installed."""
         return self._active

@@ -149,6 +149,11 @@ class RaySite:
             self._remind(name, sign)
         return found
 
+    def outcomes(self) -> Mapping[tuple[str, str], int]:
+        """The requests so far by session and outcome, as of the last beacons."""
+        sign = self.signs.get(ENTRANCE)
+        return {} if sign is None or sign.outcomes is None else sign.outcomes
+
     def follow(self, plan: ServingPlan) -> Sequence[str]:
         """Have the gateway route by that plan."""
         return self._tell({ENTRANCE: plan})

@@ -21,6 +21,7 @@ from polyrhythm.tools.cli.parsing import StrictCommand
 from polyrhythm.tools.cli.plan import plan
 from polyrhythm.tools.cli.report import report
 from polyrhythm.tools.cli.run import run
+from polyrhythm.tools.cli.serve import serve
 from polyrhythm.tools.cli.simulate import simulate
 from polyrhythm.tools.cli.systems import systems
 from polyrhythm.tools.cli.trace import trace
@@ -59,6 +60,7 @@ for installed in entry_points(group="polyrhythm.commands"):  # verbs of other di
 # what follows a command of the user's is its own, also where it looks like an option of ours
 for command in (lab, simulate):
     app.command(context_settings={"allow_interspersed_args": False})(command)
+app.add_typer(serve)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,196 @@
+"""The MODELS and SITE files, in TOML or JSON, and profiles and plans, in JSON.
+
+A MODELS file has what is served, and what is asked for:
+
+    [[models]]
+    name = "digits"
+    torch = "digits.py:make"        # a function that returns a module; or "package.module:make"
+    input = [1, 28, 28]             # of one request; dtype = "float32"
+    [[models]]
+    name = "words"
+    onnx = "words.onnx"             # the file says what its input is
+    [[models]]
+    name = "large"
+    emulated = true                 # takes the time of its profile, and returns its input
+    input = [16]
+    [[sessions]]
+    name = "pages"
+    model = "digits"
+    slo = "100 ms"
+    rate = 40                       # requests per second
+
+A SITE file has the machines; `rules` and `control` have the fields of `PlanningRules` and `ControlRules`:
+
+    [[machines]]
+    name = "box"
+    kind = "laptop"                 # selects profiles
+    memory = "8 GB"
+    count = 2                       # box-1, box-2
+    ray = {num_gpus = 1, label_selector = {rack = "left"}}      # where Ray places it; default: where the resource "machine:box-1" is
+    [rules]
+    network = "10 ms"
+    [control]
+    epoch = "30 s"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from polyrhythm.core import units
+from polyrhythm.core.atomic import replacing
+from polyrhythm.errors import CompositionError
+from polyrhythm.serving.control import ControlRules
+from polyrhythm.serving.latency_profile import LatencyProfile
+from polyrhythm.serving.serving_plan import ServingPlan
+from polyrhythm.serving.sessions import PlanningRules, ServingMachine, ServingSession
+
+Written = TypeVar("Written")
+
+
+class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A model of a MODELS file: exactly one of `torch`, `onnx` and `emulated` says what it is."""
+
+    name: str
+    torch: str | None = None
+    onnx: str | None = None
+    emulated: bool = False
+    input: list[int] | None = None
+    dtype: str = "float32"
+    device: str = "cpu"
+    threads: int = 1
+
+
+class SessionEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A session of a MODELS file."""
+
+    name: str
+    model: str
+    slo: str | float
+    rate: float
+
+
+class ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The models and sessions of a MODELS file."""
+
+    models: list[ModelEntry]
+    sessions: list[SessionEntry] = []
+
+    def served(self) -> tuple[ServingSession, ...]:
+        """The sessions as `plan` takes them."""
+        return tuple(ServingSession(one.name, one.model, units.duration(one.slo), one.rate) for one in self.sessions)
+
+
+class MachineEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A machine of a SITE file, or `count` equal ones."""
+
+    name: str
+    kind: str
+    memory: str | float
+    cost: float = 1.0
+    count: int = 1
+    ray: dict[str, Any] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its machines."""
+        return [self.name] if self.count == 1 else [f"{self.name}-{index + 1}" for index in range(self.count)]
+
+
+class ServingSiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The machines and rules of a SITE file."""
+
+    machines: list[MachineEntry]
+    rules: dict[str, str | float] = {}
+    control: dict[str, str | float] = {}
+
+    def served(self) -> tuple[ServingMachine, ...]:
+        """The machines as `plan` takes them."""
+        return tuple(
+            ServingMachine(name, each.kind, round(units.size(each.memory)), each.cost) for each in self.machines for name in each.names
+        )
+
+    def ray(self) -> dict[str, Mapping[str, Any]]:
+        """The options of Ray by machine, of those that have some."""
+        return {name: each.ray for each in self.machines for name in each.names if each.ray}
+
+    def planning(self) -> PlanningRules:
+        """The rules of planning."""
+        return _rules(PlanningRules, self.rules, "rules", ("network", "jitter"))
+
+    def controlling(self) -> ControlRules:
+        """The rules of the control loop."""
+        return _rules(ControlRules, self.control, "control", ("beacon", "epoch", "shortest"))
+
+
+def read_models(path: Path) -> ModelsFile:
+    """The MODELS file at `path`. Raises CompositionError with the place of a mistake."""
+    found = _read(
+        path, ModelsFile, "MODELS", "It has models, each with a name, and sessions, each with a name, a model, an slo and a rate."
+    )
+    for each in found.models:
+        kinds = [kind for kind, given in (("torch", each.torch), ("onnx", each.onnx), ("emulated", each.emulated)) if given]
+        if len(kinds) != 1:
+            raise CompositionError(f"The model {each.name!r} of {path} has {kinds or 'no source'}: give one of torch, onnx and emulated.")
+        if each.input is None and not each.onnx:
+            raise CompositionError(f"The model {each.name!r} of {path} has no input: give the shape of one request, such as [1, 28, 28].")
+    names = {each.name for each in found.models}
+    for one in found.sessions:
+        if one.model not in names:
+            raise CompositionError(f"The session {one.name!r} of {path} asks for {one.model!r}: the models are {', '.join(sorted(names))}.")
+    return found
+
+
+def read_site(path: Path) -> ServingSiteFile:
+    """The SITE file at `path`. Raises CompositionError with the place of a mistake."""
+    return _read(path, ServingSiteFile, "SITE", "It has machines, each with a name, a kind and its memory.")
+
+
+def read_profiles(path: Path) -> tuple[LatencyProfile, ...]:
+    """The profiles in the JSON file at `path`. Raises CompositionError for another file."""
+    return tuple(_read(path, list[LatencyProfile], "profiles", "Measure them with polyrhythm serve profile."))
+
+
+def write_profiles(path: Path, profiles: Sequence[LatencyProfile]) -> None:
+    """Write profiles to the file at `path`, in place of those of the same models and kinds; others stay."""
+    known = read_profiles(path) if path.exists() else ()
+    by_key = {(each.model, each.kind): each for each in (*known, *profiles)}
+    _write(path, [by_key[key] for key in sorted(by_key)])
+
+
+def read_plan(path: Path) -> ServingPlan:
+    """The plan in the JSON file at `path`. Raises CompositionError for another file."""
+    return _read(path, ServingPlan, "plan", "Make one with polyrhythm serve plan.")
+
+
+def write_plan(path: Path, plan: ServingPlan) -> None:
+    """Write a plan to the file at `path`."""
+    _write(path, plan)
+
+
+def _write(path: Path, value: object) -> None:
+    with replacing(path) as hidden:
+        hidden.write_bytes(msgspec.json.format(msgspec.json.encode(value)) + b"\n")
+
+
+def _rules(kind: type[Written], given: Mapping[str, str | float], table: str, seconds: Sequence[str]) -> Written:
+    values = {name: units.duration(value) if name in seconds else value for name, value in given.items()}
+    try:
+        return kind(**values)
+    except TypeError as problem:
+        raise CompositionError(f"The SITE file's [{table}] cannot be used: {problem}. It has the fields of {kind.__name__}.") from problem
+
+
+def _read(path: Path, kind: type[Written], what: str, hint: str) -> Written:
+    try:
+        text = path.read_bytes()
+        return msgspec.convert(tomllib.loads(text.decode()), kind) if path.suffix == ".toml" else msgspec.json.decode(text, type=kind)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise CompositionError(f"The {what} file {str(path)!r} cannot be read: {problem}. Give a file in TOML or JSON.") from problem
+    except (msgspec.MsgspecError, tomllib.TOMLDecodeError) as problem:
+        raise CompositionError(f"The {what} file {str(path)!r} cannot be used: {problem}. {hint}") from problem

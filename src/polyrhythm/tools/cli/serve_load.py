@@ -1,0 +1,80 @@
+"""`polyrhythm serve load`: requests in an open loop over HTTP, measured from the moments at which they were due."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.tools.cli.failures import guarded
+from polyrhythm.tools.cli.options import Json, Seed, path_given
+from polyrhythm.tools.cli.serve_options import Models
+
+Url = Annotated[str, typer.Option("--url", metavar="URL", help="The address of the server.")]
+Seconds = Annotated[float, typer.Option("--seconds", metavar="S", help="How long requests come.")]
+Factor = Annotated[float, typer.Option("--factor", metavar="F", help="Times the rates of MODELS.")]
+Session = Annotated[list[str] | None, typer.Option("--session", metavar="NAME[=RATE]", help="Only these, at this rate; may be repeated.")]
+Trace = Annotated[
+    Path | None, typer.Option("--trace", metavar="CSV", parser=path_given, help="Recorded moments: columns seconds and session.")
+]
+
+
+@guarded
+def load(
+    models: Models,
+    url: Url = "http://127.0.0.1:8000",
+    seconds: Seconds = 10.0,
+    factor: Factor = 1.0,
+    session: Session = None,
+    trace: Trace = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Send requests of the sessions in MODELS to a server that `serve run` has started, as Poisson's arrivals or from a trace."""
+    import asyncio
+
+    from polyrhythm.core.units import show_seconds
+    from polyrhythm.serving.server.model_sources import form_of
+    from polyrhythm.serving.server.open_loop import offer, reports, schedule, target
+    from polyrhythm.serving.serving_files import read_models
+    from polyrhythm.serving.simulation.arrivals import poisson, read_trace
+    from polyrhythm.serving.simulation.settings import OfferedLoad
+    from polyrhythm.tools.cli.output import print_json, print_rows
+
+    given = read_models(models)
+    rates = {one.name: one.rate * factor for one in given.served()} | _rates(session or [])
+    if session:
+        rates = {name: rate for name, rate in rates.items() if name in {each.partition("=")[0] for each in session}}
+    by_name = {one.name: one for one in given.served()}
+    if unknown := sorted(set(rates) - set(by_name)):
+        raise CompositionError(f"{models} has no session {unknown[0]!r}: it has {', '.join(by_name)}.")
+    entries = {each.name: each for each in given.models}
+    targets = {name: target(form_of(entries[one.model], models.parent).example(), one.slo) for name, one in by_name.items()}
+    arrivals = poisson(rates) if trace is None else read_trace(trace)
+    due = schedule(OfferedLoad(arrivals, seconds, seed))
+    found = reports(asyncio.run(offer(url.rstrip("/"), due, targets)), targets)
+    if as_json:
+        print_json(found)
+        return
+    rows = []
+    for each in found.values():
+        outcomes = ", ".join(f"{outcome} {count}" for outcome, count in each.outcomes.items())
+        shown = [show_seconds(each.seconds[name]) for name in ("p50", "p99")]
+        rows.append([each.session, str(each.offered), f"{each.good_rate:.1%}", *shown, outcomes])
+    print_rows(["session", "requests", "good", "median", "p99", "outcomes"], rows)
+    late = max((each.late_sends for each in found.values()), default=0.0)
+    typer.echo(f"\nGood is answered within the objective, from the due moment; requests were sent up to {show_seconds(late)} late (p99).")
+
+
+def _rates(given: list[str]) -> dict[str, float]:
+    rates = {}
+    for each in given:
+        name, sign, rate = each.partition("=")
+        try:
+            if sign:
+                rates[name] = float(rate)
+        except ValueError:
+            raise CompositionError(f"--session {each} has no rate: write NAME=REQUESTS-PER-SECOND.") from None
+    return rates

@@ -1,0 +1,63 @@
+"""`polyrhythm serve profile`: the latencies of models on this machine, by batch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polyrhythm.errors import CompositionError
+from polyrhythm.tools.cli.failures import guarded
+from polyrhythm.tools.cli.options import Json
+from polyrhythm.tools.cli.serve_options import Models, Profiles, profiles_path
+
+Kind = Annotated[str, typer.Option("--kind", metavar="NAME", help="The kind of this machine, as the SITE file names it.")]
+Batches = Annotated[str, typer.Option("--batches", metavar="A,B,C", help="The batch sizes; others are interpolated.")]
+Repeats = Annotated[int, typer.Option("--repeats", metavar="N", help="How often each is timed.")]
+Only = Annotated[list[str] | None, typer.Option("--model", metavar="NAME", help="A model of MODELS; may be repeated; default: all.")]
+
+
+@guarded
+def profile(
+    models: Models,
+    kind: Kind,
+    profiles: Profiles = None,
+    model: Only = None,
+    batches: Batches = "1,2,4,8,16,32",
+    repeats: Repeats = 60,
+    as_json: Json = False,
+) -> None:
+    """Time MODELS on this machine, and write the 99th percentile by batch to the file of profiles."""
+    from polyrhythm.core.units import show_seconds
+    from polyrhythm.serving.server.model_sources import source
+    from polyrhythm.serving.server.profiling import measured_profile
+    from polyrhythm.serving.serving_files import read_models, write_profiles
+    from polyrhythm.tools.cli.output import print_json, print_rows
+
+    sizes = _sizes(batches)
+    if repeats < 2:
+        raise CompositionError(f"--repeats {repeats} has no percentile: give 2 or more.")
+    given = read_models(models)
+    unknown = sorted(set(model or ()) - {each.name for each in given.models})
+    if unknown:
+        raise CompositionError(f"{models} has no model {unknown[0]!r}: it has {', '.join(each.name for each in given.models)}.")
+    chosen = [each for each in given.models if not each.emulated and (not model or each.name in model)]
+    found = [measured_profile(each.name, kind, source(each, models.parent), sizes, repeats) for each in chosen]
+    path = profiles_path(models, profiles)
+    write_profiles(path, found)
+    if as_json:
+        print_json(found)
+        return
+    rows = [[each.model, *(show_seconds(each.latency(size)) for size in sizes), f"{each.nbytes[-1] / 1e6:.0f} MB"] for each in found]
+    print_rows(["model", *(f"batch {size}" for size in sizes), "memory"], rows)
+    typer.echo(f"\nThe profiles of {kind!r} are in {path}.")
+
+
+def _sizes(given: str) -> list[int]:
+    try:
+        sizes = sorted({int(part) for part in given.split(",")})
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 1:
+        raise CompositionError(f"--batches {given} are no batch sizes: give whole numbers from 1, such as 1,2,4,8.")
+    return sizes
