@@ -27,7 +27,7 @@ PAGES = {
         "core.training.run core.training.join core.training.worker core.kernel.crew core.checkpoints.request "
         "tools.recipes.recipe tools.recipes.recipe_check tools.measuring.batch_size core.processes",
     ),
-    "cluster": ("Cluster", "Which job runs where.", "cluster"),
+    "cluster": ("Cluster", "Which job runs where, and simulations of many jobs.", "cluster"),
     "launchers": ("Launchers", "What places, starts and restarts the processes of a run on a cluster.", "launchers"),
     "simulator": (
         "Simulator and hardware",

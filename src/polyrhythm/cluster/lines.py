@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,13 +51,13 @@ class StrictLine:
 @dataclass(frozen=True, slots=True)
 @checked
 class Backfill:
-    """Conservative backfill: the first jobs that wait reserve their slots, and later jobs start where they delay none of these.
+    """Backfill: the first jobs that wait reserve their slots, and later jobs start where they delay none of these.
 
-    A later job may use reserved slots if its estimate says that it will have ended when they are needed. There are at most `reservations`;
-    each needs some trial placements.
+    A later job may use reserved slots if its estimate says that it will have ended when they are needed. There are at most `reservations`:
+    one is enough that nobody starves, all are conservative backfill, and each needs some trial placements.
     """
 
-    reservations: int = 4
+    reservations: int = 1
 
     def stops(self, blocked: int) -> bool:
         """Never."""
@@ -66,31 +67,34 @@ class Backfill:
         """The slots that become free first: running jobs are taken away in the order of their expected ends, until the gang fits."""
         if reserved >= self.reservations:
             return None
-        ends = sorted(
-            (_end(trial.state.jobs[name], name in trial.state.running, now), trial.state.jobs[name].sequence, name)
-            for name in trial.placements
-        )
-        few, many, found = 1, len(ends), None
+        ends = sorted((_end(trial.state.jobs[name], now), trial.state.jobs[name].sequence, name) for name in trial.placements)
+
+        start, marks = trial.mark(), [trial.mark()]  # marks[k]: k jobs are taken away
+        few, many, found = 0, len(ends), None
         while few <= many:
-            count = (few + many) // 2
-            mark = trial.mark()
-            for _, _, name in ends[:count]:
+            count = (few + many) // 2 if found is not None else min(max(1, 2 * (len(marks) - 1)), len(ends))
+            trial.rollback(marks[min(count, len(marks) - 1)])
+            del marks[count + 1 :]
+            for _, _, name in ends[len(marks) - 1 : count]:
                 trial.remove(name)
+                marks.append(trial.mark())
             placement = placer.place(record, trial)
-            trial.rollback(mark)
             if placement is None:
                 few = count + 1
             else:
-                found, many = (placement, ends[count - 1][0]), count - 1
+                found, many = placement, count - 1
+            if found is None and count == len(ends):
+                break
+        trial.rollback(start)
         if found is None:
             return None
-        starts = found[1] if found[1] < float("inf") else None
-        return Reservation(found[0], record.job.demand, starts, trial.hold(found[0], record.job.demand))
+        ended = ends[many][0] if many >= 0 else now  # it fits when many + 1 jobs are away, and not before
+        return Reservation(found, record.job.demand, ended if ended < math.inf else None, trial.hold(found, record.job.demand))
 
 
-def _end(record: JobRecord, runs: bool, now: float) -> float:
+def _end(record: JobRecord, now: float) -> float:
     """The expected end of a job that runs, or was placed in this decision; infinite without an estimate."""
     if record.job.estimate is None:
-        return float("inf")
-    ends = record.ends(now) if runs else now + max(0.0, record.job.estimate - record.ran)
-    return float("inf") if ends is None else ends
+        return math.inf
+    ends = record.ends(now)
+    return now + max(0.0, record.job.estimate - record.ran) if ends is None else ends

@@ -16,6 +16,8 @@ def mend(trial: Transaction, placer: Placer) -> dict[str, ChangeReason]:
     reasons: dict[str, ChangeReason] = {}
     for name, placement in list(trial.placements.items()):
         job = trial.state.jobs[name].job
+        if not trial.state.lost and len(placement.slots) >= job.least:
+            continue
         kept = tuple(slot for slot in placement.slots if trial.state.healthy(slot.host, slot.devices))
         lost = tuple(dict.fromkeys(slot.host for slot in placement.slots if slot not in kept))
         if not lost and len(placement.slots) >= job.least:

@@ -107,7 +107,7 @@ class Preemption:
         self, name: str, needed: dict[str, Concession], steps: list[Concession], record: JobRecord, trial: Transaction, situation: Situation
     ) -> None:
         """Give a job back all that it conceded, or let it shrink instead of stopping, if the job that waits still fits."""
-        before = situation.state.running[name]
+        before = situation.state.jobs[name].placement
         smaller = next((step for step in steps if step.job == name and step.kept is not None), None)
         for placement, concession in ((before, None), (smaller.kept if smaller else None, smaller)):
             if placement is None or needed.get(name) == concession:
@@ -127,23 +127,24 @@ class Preemption:
 
     def _steps(self, record: JobRecord, trial: Transaction, situation: Situation) -> Iterator[Concession]:
         """All legal concessions, in the order in which they are asked for; none takes a queue below its share, all before it included."""
-        state, now = situation.state, situation.now
-        running = [state.jobs[name] for name, placement in trial.placements.items() if state.running.get(name) == placement]
-        running.sort(key=lambda other: (other.job.priority, [-part for part in situation.order.key(other, now)]))
+        state = situation.state
+        running = [state.jobs[name] for name, placement in trial.placements.items() if state.jobs[name].placement is placement]
+        stops = [(other, reason) for other in running if (reason := self._stops(record, other, situation)) is not None]
+        shrinks = [
+            (other, reason)
+            for other in running
+            if len(trial.placements[other.job.name].slots) > other.job.least and (reason := self._shrinks(record, other, situation))
+        ]
         taken: dict[tuple[str, str], float] = {}
-        for other in running:
+        small: set[str] = set()
+        for other, reason in _last_first(shrinks, situation):
             placement, least = trial.placements[other.job.name], other.job.least
-            amount = (len(placement.slots) - least) * other.job.demand.amount
-            if (
-                amount > 0
-                and (reason := self._shrinks(record, other, situation))
-                and _spare(record, other, amount, taken, trial, situation)
-            ):
+            if _spare(record, other, (len(placement.slots) - least) * other.job.demand.amount, taken, trial, situation):
+                small.add(other.job.name)
                 yield Concession(other.job.name, placement.fewer(least), reason)
-        for other in running:
-            amount = min(len(trial.placements[other.job.name].slots), other.job.least) * other.job.demand.amount
-            reason = self._stops(record, other, situation)
-            if reason is not None and _spare(record, other, amount, taken, trial, situation):
+        for other, reason in _last_first(stops, situation):
+            workers = other.job.least if other.job.name in small else len(trial.placements[other.job.name].slots)
+            if _spare(record, other, workers * other.job.demand.amount, taken, trial, situation):
                 yield Concession(other.job.name, None, reason)
 
     def _shrinks(self, record: JobRecord, other: JobRecord, situation: Situation) -> ChangeReason | None:
@@ -170,6 +171,11 @@ class Preemption:
         if other.job.priority == job.priority and situation.order.precedes(record, other, now):
             return Overtaken(job.name)
         return None
+
+
+def _last_first(found: list[tuple[JobRecord, ChangeReason]], situation: Situation) -> list[tuple[JobRecord, ChangeReason]]:
+    """By priority, the lowest first, and then against the order of the policy."""
+    return sorted(found, key=lambda each: (each[0].job.priority, [-part for part in situation.order.key(each[0], situation.now)]))
 
 
 def _spare(

@@ -29,11 +29,14 @@ def pick_ring(topology: DeviceTopology, free: int, count: int) -> int | None:
     Sets with the fastest ring come first, then those after which the rest has the fastest rings of two, four and eight; then the lowest
     bitmask. For one device only the rest counts, so that single devices do not break pairs.
     """
-    table = _table(topology)
+    table, rest = _table(topology), _rest(topology)
     best: tuple[float, float] | None = None
     pick = None
     for chosen in _subsets(free, count):
-        found = (table[chosen], sum(_fastest(topology, free & ~chosen, later) for later in _LATER))
+        left = free & ~chosen
+        if left not in rest:
+            rest[left] = sum(max((table[each] for each in _subsets(left, later)), default=0.0) for later in _LATER)
+        found = (table[chosen], rest[left])
         if best is None or found > best:
             best, pick = found, chosen
     return pick
@@ -57,11 +60,10 @@ def ring_order(topology: DeviceTopology, chosen: int) -> tuple[int, ...]:
     return tuple(continued(members[:1], members[1:]) or members)
 
 
-@lru_cache(maxsize=1 << 16)
-def _fastest(topology: DeviceTopology, free: int, count: int) -> float:
-    """The bandwidth of the best ring of `count` devices among `free`; 0 if there are too few."""
-    table = _table(topology)
-    return max((table[chosen] for chosen in _subsets(free, count)), default=0.0)
+@lru_cache(maxsize=64)
+def _rest(topology: DeviceTopology) -> dict[int, float]:
+    """The sum of the bandwidths of the best rings of two, four and eight devices, by the bitmask of free ones; filled as it is asked."""
+    return {}
 
 
 def _subsets(free: int, count: int) -> Iterator[int]:

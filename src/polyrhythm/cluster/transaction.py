@@ -180,6 +180,6 @@ class Transaction:
 
     def _count(self, record: JobRecord, workers: int) -> None:
         demand = record.job.demand
+        kind, amount = demand.kind, workers * demand.amount
         for queue in self._lines[record.job.queue]:
-            key = (queue, demand.kind)
-            self._used[key] = self._used.get(key, 0.0) + workers * demand.amount
+            self._used[queue, kind] = self._used.get((queue, kind), 0.0) + amount
