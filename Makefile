@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p -c '
 BIN := .venv/bin
 NATIVE := src/polyrhythm/core/shared_memory/_group.h src/polyrhythm/core/shared_memory/_native.c src/polyrhythm/core/shared_memory/_pieces.c src/polyrhythm/core/shared_memory/_fixed_point.c src/polyrhythm/core/shared_memory/_rings.c src/polyrhythm/core/processes/runtime/_beats.c src/polyrhythm/codec/kernels/_kernels.c
 
-.PHONY: demo test test-all test-engines test-kubernetes mutants lint format docs docs-tables install bench clean
+.PHONY: demo test test-all test-engines test-page test-executorch test-kubernetes mutants lint format docs docs-tables install bench clean
 
 install: .venv/installed
 
@@ -45,6 +45,23 @@ test-engines: .venv-engines/installed
 	engine_tests/install.sh
 	@# each file in a process of its own: what one library does to a process (JAX warns of every fork, Ray and Spark stay) is not for another's tests
 	find engine_tests -name 'test_*.py' | sort | xargs -n 1 .venv-engines/bin/python -m pytest
+
+# Exported models in WebAssembly under Node, and exported pages in a headless Chromium. Both, where absent, are Debian's: as root.
+test-page: install
+	page_tests/install.sh
+	$(BIN)/python -m pytest page_tests
+
+.venv-executorch/installed: requirements.txt requirements-executorch.txt pyproject.toml reproductions/pyproject.toml $(NATIVE)
+	@test -n "$(PYTHON)" || { echo "Polyrhythm needs Python 3.11 or newer; none was found."; exit 1; }
+	$(PYTHON) -m venv .venv-executorch
+	.venv-executorch/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	.venv-executorch/bin/python -m pip install --quiet --disable-pip-version-check --constraint requirements.txt -r requirements-executorch.txt
+	.venv-executorch/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./reproductions
+	@touch $@
+
+# ExecuTorch brings much with it, so it lives in an environment of its own; its runtime runs here on the CPU.
+test-executorch: .venv-executorch/installed
+	.venv-executorch/bin/python -m pytest executorch_tests
 
 # The tests of tests/kubernetes on a control plane of Kubernetes itself, which is built at the first time from Debian bookworm's packages: about
 # 7 minutes at idle priority, in ~/.cache/polyrhythm/kubernetes. Without it they run on a stub, as they do in `make test`.
@@ -106,4 +123,4 @@ bench: .venv-bench/installed
 	$(BENCH)/time_to_accuracy.py $(RACE) --json $(RESULTS)/time_to_accuracy.json --plot docs/time_to_accuracy.svg > $(RESULTS)/time_to_accuracy.md
 
 clean:
-	rm -rf .venv .venv-bench .venv-engines build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache mutants
+	rm -rf .venv .venv-bench .venv-engines .venv-executorch build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache mutants

@@ -37,9 +37,10 @@ def train(worker):
 
 
 def pins() -> dict[str, str]:
+    others = ("docs", "engines", "executorch", "mutation")
     lines = [
         line
-        for name in ("requirements.txt", "requirements-docs.txt", "requirements-engines.txt", "requirements-mutation.txt")
+        for name in ("requirements.txt", *(f"requirements-{other}.txt" for other in others))
         for line in (ROOT / name).read_text().splitlines()
     ]
     return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines) if version}
@@ -111,6 +112,8 @@ def test_a_wheel_built_from_the_source_distribution_works(sources: Path, tmp_pat
     assert {
         "polyrhythm/py.typed",
         "polyrhythm/tools/report/templates/page.html.jinja",
+        "polyrhythm/export/pages/drawing/index.html",
+        "polyrhythm/export/pages/style.css",
         "polyrhythm/core/shared_memory/_native.pyi",
         "polyrhythm/core/processes/runtime/_beats.pyi",
         "polyrhythm/systems/verdicts.json",

@@ -13,23 +13,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from polyrhythm.export.budget import DeviceBudget as DeviceBudget
+    from polyrhythm.export.captured import TrainedModel as TrainedModel
+    from polyrhythm.export.captured import model_of as model_of
+    from polyrhythm.export.executorch import ExecuTorch as ExecuTorch
     from polyrhythm.export.export_report import ExportReport as ExportReport
     from polyrhythm.export.export_report import TensorShape as TensorShape
     from polyrhythm.export.onnx import Onnx as Onnx
+    from polyrhythm.export.page import DrawingPage as DrawingPage
+    from polyrhythm.export.page import TextPage as TextPage
     from polyrhythm.export.precision import DynamicInt8 as DynamicInt8
     from polyrhythm.export.precision import FullPrecision as FullPrecision
     from polyrhythm.export.precision import StaticInt8 as StaticInt8
     from polyrhythm.export.program import ModelProgram as ModelProgram
     from polyrhythm.export.program import program_of as program_of
+    from polyrhythm.export.recorded_run import trained_model as trained_model
     from polyrhythm.export.writing import ExportLimits as ExportLimits
     from polyrhythm.export.writing import write_model as write_model
 
 _PLACES = {
     "budget": "DeviceBudget",
+    "captured": "TrainedModel model_of",
+    "executorch": "ExecuTorch",
     "export_report": "ExportReport TensorShape",
     "onnx": "Onnx",
+    "page": "DrawingPage TextPage",
     "precision": "DynamicInt8 FullPrecision StaticInt8",
     "program": "ModelProgram program_of",
+    "recorded_run": "trained_model",
     "writing": "ExportLimits write_model",
 }
 _HOMES = {name: f"polyrhythm.export.{place}" for place, names in _PLACES.items() for name in names.split()}

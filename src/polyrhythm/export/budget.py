@@ -47,6 +47,10 @@ class DeviceBudget:
             found[name] = duration(value) if name == "latency" else bytes_of(value)
         return cls(**found)
 
+    def __str__(self) -> str:
+        given = [("size", self.size, show_bytes), ("latency", self.latency, show_seconds), ("memory", self.memory, show_bytes)]
+        return ", ".join(f"{name} {show(value)}" for name, value, show in given if value is not None)
+
     def check(self, report: ExportReport) -> None:
         """Raise ExportError if the model of `report` is over the budget; the message has all that it is over, and by how much."""
         if over := list(self._over(report)):

@@ -42,8 +42,14 @@ class Onnx:
         """True without quantisation."""
         return self.precision.exact
 
+    def check(self) -> None:
+        """Raise CompositionError where the extra is not installed."""
+        for module in ("onnx", "onnxruntime", "onnxscript"):
+            needed(module, "export")
+
     def write(self, program: ModelProgram, folder: Path) -> Path:
         """Write model.onnx. Raises ExportError for a model that has operators which ONNX does not have."""
+        self.check()
         exported = converted(program)
         path = folder / FILE
         self.precision.write(exported, path, program)
@@ -60,8 +66,6 @@ class Onnx:
 
 def converted(program: ModelProgram) -> Any:
     """The program as an ONNX ModelProto. Raises ExportError for what ONNX does not have."""
-    for module in ("onnx", "onnxruntime", "onnxscript"):
-        needed(module, "export")
     graph = program.exported()
     try:
         with quiet():

@@ -58,11 +58,12 @@ class ModelProgram:
         with torch.no_grad():
             return tuple(tensor for _, tensor in _named(self.model(*inputs), ""))
 
-    def exported(self) -> torch.export.ExportedProgram:
-        """The program as a graph of torch's operators. Raises ExportError for a model that cannot be one."""
+    def exported(self, most: int | None = None) -> torch.export.ExportedProgram:
+        """The program as a graph of torch's operators, in which dimensions vary up to `most`. Raises ExportError where it cannot be one."""
         dimensions: dict[str, Any] = {}
         shapes = tuple(
-            {place: dimensions.setdefault(name, torch.export.Dim(name)) for place, name in names.items()} for names in self.varying
+            {place: dimensions.setdefault(name, torch.export.Dim(name, max=most)) for place, name in names.items()}
+            for names in self.varying
         )
         try:
             with quiet():

@@ -25,6 +25,9 @@ class ExportTarget(Protocol):
     def opener(self) -> Path:
         """The script whose `open_model(file)` opens a written model where there is no torch; it is timed and weighed there."""
 
+    def check(self) -> None:
+        """Raise PolyrhythmErrors where something that it needs is not installed."""
+
     def write(self, program: ModelProgram, folder: Path) -> Path:
         """Write `program` into `folder`, and return the file of the model. Raises ExportError for what the runtime does not have."""
 

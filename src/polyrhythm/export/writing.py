@@ -105,19 +105,21 @@ def _written(program: ModelProgram, folder: Path, target: ExportTarget, limits: 
 
 def _compared(program: ModelProgram, file: Path, target: ExportTarget) -> tuple[float, float]:
     """The largest difference from torch, and the share of rows that agree. Raises ExportError where an exact target is far off."""
-    expected, found = program(*program.example), target.outputs(file, program, program.example)
-    far, largest = 0.0, 1.0
-    for name, mine, theirs in zip(program.outputs, expected, found, strict=True):
-        if mine.shape != theirs.shape:
-            raise ExportError(
-                f"The written model's {name} has the shape {tuple(theirs.shape)}, and torch's {tuple(mine.shape)}: {_REPORT_IT}"
-            )
-        if mine.numel() and mine.dtype != torch.bool:
-            far = max(far, (mine.double() - theirs.double()).abs().max().item())
-            largest = max(largest, mine.double().abs().max().item())
+    far, largest, agreement = 0.0, 1.0, 1.0
+    for inputs in (program.single, program.example):  # one sample and several: the batch may have any size
+        expected, found = program(*inputs), target.outputs(file, program, inputs)
+        for name, mine, theirs in zip(program.outputs, expected, found, strict=True):
+            if mine.shape != theirs.shape:
+                raise ExportError(
+                    f"The written model's {name} has the shape {tuple(theirs.shape)}, torch's {tuple(mine.shape)}: {_REPORT_IT}"
+                )
+            if mine.numel() and mine.dtype != torch.bool:
+                far = max(far, (mine.double() - theirs.double()).abs().max().item())
+                largest = max(largest, mine.double().abs().max().item())
+        agreement = _agreement(expected[0], found[0])
     if target.exact and not far <= _FAR * largest:
         raise ExportError(f"The written model's outputs differ from torch's by {far:.3g}, where the largest is {largest:.3g}: {_REPORT_IT}")
-    return far, _agreement(expected[0], found[0])
+    return far, agreement
 
 
 _REPORT_IT = "the exporter has misread the model. Write the part that differs in other operators, and report it."

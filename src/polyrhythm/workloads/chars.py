@@ -27,11 +27,12 @@ VALIDATION_WINDOWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A text as numbers below `vocabulary`: the first nine tenths to train on, the rest to validate."""
+    """A text as numbers below `vocabulary`: the first nine tenths to train on, the rest to validate. `symbols` are the bytes by number."""
 
     vocabulary: int
     training: Tensor
     validation: Tensor
+    symbols: bytes = b""
 
 
 @cache
@@ -43,7 +44,7 @@ def corpus() -> Corpus:
     number_of[present] = torch.arange(len(present))
     symbols = number_of[torch.frombuffer(bytearray(text), dtype=torch.uint8).long()]
     boundary = len(symbols) * 9 // 10
-    return Corpus(len(present), symbols[:boundary], symbols[boundary:])
+    return Corpus(len(present), symbols[:boundary], symbols[boundary:], bytes(present))
 
 
 def windows(text: Tensor, context: int, samples: int) -> TensorDataset:

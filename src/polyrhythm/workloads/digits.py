@@ -24,6 +24,8 @@ from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 TRAINING_SAMPLES, TEST_SAMPLES = 1437, 360
+MOST = 16.0
+"""The value of a pixel that is all ink."""
 
 
 @cache
@@ -33,14 +35,29 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
     Pixels are standardised by the mean and deviation of all training pixels: with plain [0, 1] the models learn more slowly and tolerate
     less staleness. The tensors are shared by all workers of one process: do not write into them.
     """
-    table = _table()
-    pixels, classes = table[:, :-1], table[:, -1].astype(int)
-    test = _stratified(classes, TEST_SAMPLES)
-    train = np.setdiff1d(np.arange(len(classes)), test)
-    mean, deviation = pixels[train].mean(), pixels[train].std()
+    pixels, classes, train, test = _divided()
+    mean, deviation = _moments(pixels[train])
     images = torch.as_tensor((pixels - mean) / deviation, dtype=torch.float32).view(-1, 1, 8, 8)
     labels = torch.as_tensor(classes)
     return TensorDataset(images[train], labels[train]), TensorDataset(images[test], labels[test])
+
+
+def normalisation() -> tuple[float, float]:
+    """Mean and standard deviation of all training pixels, which are from 0 to `MOST`."""
+    pixels, _, train, _ = _divided()
+    return _moments(pixels[train])
+
+
+def _moments(pixels: np.ndarray) -> tuple[float, float]:
+    return float(pixels.mean()), float(pixels.std())
+
+
+def _divided() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Pixels and classes of all digits, and the places of those to train on and to test on."""
+    table = _table()
+    pixels, classes = table[:, :-1], table[:, -1].astype(int)
+    test = _stratified(classes, TEST_SAMPLES)
+    return pixels, classes, np.setdiff1d(np.arange(len(classes)), test), test
 
 
 def _table() -> np.ndarray:

@@ -12,6 +12,7 @@ from polyrhythm.tools.cli.check import check
 from polyrhythm.tools.cli.compare import compare
 from polyrhythm.tools.cli.devices import devices
 from polyrhythm.tools.cli.diagnose import diagnose
+from polyrhythm.tools.cli.export import export
 from polyrhythm.tools.cli.join import join
 from polyrhythm.tools.cli.lab import lab
 from polyrhythm.tools.cli.launch import launch
@@ -47,6 +48,7 @@ _COMMANDS = (
     report,
     diagnose,
     trace,
+    export,
     networks,
     devices,
     workloads,

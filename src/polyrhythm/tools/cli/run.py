@@ -10,6 +10,7 @@ import typer
 
 from polyrhythm.core.kernel.crew import Crew
 from polyrhythm.errors import CompositionError
+from polyrhythm.tools.cli.export_options import ExportTo, after_run, before_run
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.groups import CheckpointOptions, JobOptions, PrintOptions, RuntimeOptions, grouped
 from polyrhythm.tools.cli.options import Arguments, Job, Out, Seed, System, crew_typed
@@ -54,6 +55,7 @@ def run(
     checkpoints: CheckpointOptions,
     log: LogTo = None,
     timeline: Timeline = False,
+    export: ExportTo = None,
     shown: PrintOptions,
 ) -> None:
     """Train JOB with one system, on real processes or in virtual time."""
@@ -66,13 +68,9 @@ def run(
     from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.prepare import directory, prepared, typed
     from polyrhythm.tools.cli.record import COMPARISON
-    from polyrhythm.tools.cli.scripts import is_script
 
-    if is_script(job):
-        raise CompositionError(
-            f"{job} is a script of torch.distributed: `polyrhythm simulate` runs it in virtual time, and torchrun on real processes; "
-            f"{job}:NAME is a training function in it."
-        )
+    _refuse_script(job)
+    target = None if export is None else before_run(export, job, out)
     strategies, logged = systems_typed(system, pairs(own.options or [], "--option")), loggers(log or ())
     mesh, crew = layout.on(workers)
     wanted, given = checkpoints.wanted(), typed(job, arguments, crew, where)
@@ -85,7 +83,19 @@ def run(
         _announce(checkpoints.checkpoint if checkpoints.resume else None)
         with progress(1, shown.watched) as begin:
             attempt = replace(plan, loggers=logged, timeline=timeline).attempt(kept, begin(system), wanted)
-    raise typer.Exit(ended(attempt, shown.as_json, kept, remarks=(CHANGED, RESUMES)))
+        exported = after_run(attempt, target, plan.train, kept)
+    raise typer.Exit(exported(ended(attempt, shown.as_json, kept, remarks=(CHANGED, RESUMES))))
+
+
+def _refuse_script(job: str) -> None:
+    """Raise CompositionError where `job` is no training function, but a whole program."""
+    from polyrhythm.tools.cli.scripts import is_script
+
+    if is_script(job):
+        raise CompositionError(
+            f"{job} is a script of torch.distributed: `polyrhythm simulate` runs it in virtual time, and torchrun on real processes; "
+            f"{job}:NAME is a training function in it."
+        )
 
 
 def _announce(checkpoint: Path | None) -> None:
