@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from polyrhythm.core.protocols.partition import follow_owner, follows_owner, note_part
 from polyrhythm.errors import CompositionError
@@ -17,9 +17,13 @@ from polyrhythm.partition.placement import placement_of
 
 @dataclass(frozen=True, slots=True)
 class PartsOfSteps:
-    """The `modules` that the steps of a whole model name, each with the part of the first step that does; None for another worker's."""
+    """The `modules` that the steps of a whole model name, each with the part of its step; None for another worker's.
+
+    `tied` has the names of each tensor that has several.
+    """
 
     modules: tuple[tuple[str, int | None], ...]
+    tied: Mapping[str, tuple[str, ...]]
 
     @staticmethod
     def of(model: nn.Module, parts: Sequence[int | None]) -> PartsOfSteps:
@@ -30,24 +34,27 @@ class PartsOfSteps:
                 f"The replicas are divided for a model of {len(parts)} steps, and this one has {len(steps)}: give GivenStages, or costs of "
                 "BalancedStages, for its own."
             )
-        return PartsOfSteps(tuple((name, part) for step, part in zip(steps, parts, strict=True) for name in step.modules))
+        names: dict[int, list[str]] = {}
+        for name, each in (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)):
+            names.setdefault(id(each), []).append(name)
+        tied = {name: tuple(own) for own in names.values() for name in own if len(own) > 1}
+        modules = tuple((name, part) for step, part in zip(steps, parts, strict=True) for name in step.modules)
+        return PartsOfSteps(modules, tied)
+
+    def part(self, name: str) -> int | None:
+        """The part of a parameter or buffer: that of the first step that uses it; None for another worker's, or one of no step."""
+        names = self.tied.get(name, (name,))
+        return next((part for module, part in self.modules if any(within(each, module) for each in names)), None)
 
     def note(self, stage: nn.Module) -> None:
         """Note the part of each parameter and buffer of a worker's stage; copies of tied weights follow their owner.
 
         Raises CompositionError for a stage that has nothing else to train.
         """
-        names: dict[int, list[str]] = {}
-        tensors: dict[int, Tensor] = {}
-        for name, each in (*stage.named_parameters(remove_duplicate=False), *stage.named_buffers(remove_duplicate=False)):
-            names.setdefault(id(each), []).append(name)
-            tensors[id(each)] = each
-        for key, tensor in tensors.items():
+        for name, tensor in (*stage.named_parameters(), *stage.named_buffers()):
             if placement_of(tensor).copy_of:
                 follow_owner(tensor)
-            elif (
-                part := next((part for module, part in self.modules if any(within(name, module) for name in names[key])), None)
-            ) is not None:
+            elif (part := self.part(name)) is not None:
                 note_part(tensor, part)
         trained = [(name, each) for name, each in stage.named_parameters() if each.requires_grad]
         if trained and all(follows_owner(each) for _, each in trained):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import prod
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -15,7 +16,7 @@ from torch import nn
 from polyrhythm.core.kernel.events import AnyEvent, Sent, Stepped
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.mesh import MeshShape, WorkerMesh
-from polyrhythm.core.protocols.partition import Undivided
+from polyrhythm.core.protocols.partition import Undivided, note_part
 from polyrhythm.core.simulator import Simulator
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.training.run import attempt
@@ -31,7 +32,15 @@ _LONGEST = 128
 _WARM, _MEASURED = 12, 4
 """Steps before those that are looked at, for codecs that begin otherwise, and the least number of the latter."""
 
-Shapes = tuple[tuple[int, ...], ...]
+
+class ExchangedShape(NamedTuple):
+    """The shape of a parameter, and the part of the model that it belongs to, where a worker may hold several."""
+
+    shape: tuple[int, ...]
+    part: int | None = None
+
+
+Shapes = tuple[ExchangedShape, ...]
 Link = tuple[str, str]
 """The sites, from and to; "" is one without a name."""
 
@@ -81,7 +90,10 @@ class _Exchanging:
     kept: dict[int, int] = field(default_factory=dict)
 
     def __call__(self, worker: Worker) -> None:
-        own = nn.ParameterList([nn.Parameter(torch.zeros(shape)) for shape in self.shapes[worker.rank]])
+        own = nn.ParameterList([nn.Parameter(torch.zeros(each.shape)) for each in self.shapes[worker.rank]])
+        for parameter, each in zip(own, self.shapes[worker.rank], strict=True):
+            if each.part is not None:
+                note_part(parameter, each.part)
         drawn = torch.Generator().manual_seed(worker.rank)
         gradients = [torch.randn(each.shape, generator=drawn) for each in own]
         model, optimizer = worker.attach(own, torch.optim.SGD(own.parameters(), lr=0.0))
@@ -147,16 +159,16 @@ def period_of(strategy: Strategy, workers: int) -> int:
 
 
 def _numel(shapes: Shapes) -> int:
-    return sum(map(prod, shapes))
+    return sum(prod(each.shape) for each in shapes)
 
 
-def _shortened(shape: tuple[int, ...], by: float) -> tuple[int, ...]:
+def _shortened(given: ExchangedShape, by: float) -> ExchangedShape:
     """The shape with about so many times fewer elements, the first dimensions first."""
     found = []
-    for length in shape:
+    for length in given.shape:
         found.append(max(1, round(length / by)))
         by *= found[-1] / length
-    return tuple(found)
+    return given._replace(shape=tuple(found))
 
 
 def _read(events: list[AnyEvent], window: tuple[int, int], sites: Mapping[str, str], kept: tuple[float, ...]) -> StepTraffic:

@@ -44,7 +44,10 @@ class ExplainedRank:
 
 @dataclass(frozen=True)
 class LayoutExplanation:
-    """The ranks of one replica on `mesh`, and a table of them when it is printed; or what was `refused` of the layout, and no ranks."""
+    """The ranks of one replica on `mesh`, of all where they are unequal, and a table of them when it is printed.
+
+    Or what was `refused` of the layout, and no ranks.
+    """
 
     mesh: Mesh
     ranks: tuple[ExplainedRank, ...]
@@ -54,7 +57,7 @@ class LayoutExplanation:
     def __str__(self) -> str:
         if self.refused is not None:
             return f"{self.mesh!r} cannot be: {self.refused}"
-        lines = [f"{self.mesh!r}: one replica, one training step, bytes at each rank"]
+        lines = [f"{self.mesh!r}: {'each' if self.mesh.unequal else 'one'} replica, one training step, bytes at each rank"]
         for rank in self.ranks:
             at = ", ".join(f"{name}={index}" for name, index in rank.coordinates.items()) or "all workers"
             roles = ", ".join(f"{role} {rank.memory[role]:,}" for role in ROLES if rank.memory[role])

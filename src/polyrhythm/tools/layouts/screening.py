@@ -11,7 +11,7 @@ from polyrhythm.partition.explained import RankStep, forward_flops, rank_step
 from polyrhythm.partition.layout import MeshLayout
 from polyrhythm.partition.pipeline import OneForwardOneBackward
 from polyrhythm.tools.layouts.candidate import LayoutCandidate
-from polyrhythm.tools.layouts.exchange_trial import Link, StepTraffic, traffic
+from polyrhythm.tools.layouts.exchange_trial import ExchangedShape, Link, StepTraffic, traffic
 from polyrhythm.tools.layouts.explain import coordinates_of, divided
 from polyrhythm.tools.layouts.explanation import ROLES
 from polyrhythm.tools.layouts.job import LayoutJob
@@ -128,7 +128,7 @@ class Screening:
         return [{name: place if unequal or name == stages else 0 for name, place in at.items()} for at in found]
 
     def _exchanged(self, layout: MeshLayout, strategy: Strategy, every: list[RankStep]) -> StepTraffic:
-        shapes = tuple(tuple(step.shapes.values()) for step in every)
+        shapes = tuple(tuple(map(ExchangedShape, step.shapes.values())) for step in every)
         key = repr((layout.shape, strategy, shapes))
         if key not in self._traffic:
             self._traffic[key] = traffic(strategy, layout.shape, shapes, (0.0,) * len(shapes), self.machines.on)
