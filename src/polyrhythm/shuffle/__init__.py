@@ -6,6 +6,7 @@
 from polyrhythm.core.protocols import declared
 from polyrhythm.shuffle.global_shuffle import GlobalShuffle as GlobalShuffle
 from polyrhythm.shuffle.ring_shuffle import RingShuffle as RingShuffle
+from polyrhythm.shuffle.by_shares import ByShares as ByShares
 from polyrhythm.shuffle.own_pace import OwnPace as OwnPace
 
 MEMBERS = declared.members(globals())

@@ -10,11 +10,11 @@ from typing import ClassVar
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.controller import ControlledSetting, Controls
 from polyrhythm.core.protocols.deal import chosen
-from polyrhythm.core.protocols.deal_rules import InRounds
+from polyrhythm.core.protocols.deal_rules import BatchSize, InRounds
 from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
 from polyrhythm.core.protocols.shuffle import Batch, Feed, Follow, Order, Perform, SampleStream, Source, unfollowed
-from polyrhythm.shuffle.dealing import check, count
+from polyrhythm.shuffle.dealing import check
 from polyrhythm.shuffle.sharded import ShardBatches
 from polyrhythm.shuffle.streaming import dealt_stream
 
@@ -31,12 +31,16 @@ class GlobalShuffle:
     takes: ClassVar[frozenset[ControlledSetting]] = frozenset()
 
     @property
+    def weighs(self) -> bool:
+        return False
+
+    @property
     def sends(self) -> bool:
         return False
 
     def feed(self, deals: Deals, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's feed of one data set."""
-        return _Dealt(deals)
+        return Dealt(deals)
 
     def stream(self, stream: SampleStream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
         """One worker's batches of a pass: every worker reads the whole stream, and takes its part of each P · b samples.
@@ -57,17 +61,21 @@ class GlobalShuffle:
                 yield from chosen(indices, batch.spans)
 
 
-class _Dealt:
-    def __init__(self, deals: Deals) -> None:
-        self.deals = deals
+class Dealt:
+    """A feed of the batches of a permutation, whose sizes are by `size`, or as the deals say."""
+
+    def __init__(self, deals: Deals, size: BatchSize | None = None) -> None:
+        self.deals, self._size = deals, size
 
     def count(self, source: Source, batch_size: int) -> int:
-        return count(source, self.deals, batch_size)
+        check(source, self.deals.group, batch_size)
+        rule = (self._size or self.deals.size).rule(batch_size, source.drop_last)
+        return rule.count(len(source.order), self.deals.group.size)
 
     def epoch(self, source: Source, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
         check(source, deals.group, batch_size)
         order = source.order.indices(deals.group.seed, deals.number)
-        rule = deals.size.rule(batch_size, source.drop_last)
+        rule = (self._size or deals.size).rule(batch_size, source.drop_last)
         for share in deals.shares(len(order), rule, first):
             if batches := share.batches():
                 loaded = source.load([chosen(order, each.spans) for each in batches], deals.loading(share))

@@ -32,6 +32,10 @@ class OwnPace:
     takes: ClassVar = frozenset({ControlledSetting.BATCH})
 
     @property
+    def weighs(self) -> bool:
+        return False
+
+    @property
     def sends(self) -> bool:
         return False
 

@@ -38,6 +38,10 @@ class RingShuffle:
     takes: ClassVar[frozenset[ControlledSetting]] = frozenset()
 
     @property
+    def weighs(self) -> bool:
+        return False
+
+    @property
     def sends(self) -> bool:
         """True: each batch is sent after its use."""
         return True

@@ -5,7 +5,7 @@ A `BatchSize` says what a batch size counts, and so which rule a shuffle uses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -165,6 +165,58 @@ def share_of(samples: int, rank: int, members: int) -> tuple[int, int]:
     size, rest = divmod(samples, members)
     start = rank * size + min(rank, rest)
     return start, start + size + (rank < rest)
+
+
+@dataclass(frozen=True, slots=True)
+class OfShares:
+    """Round t is the t-th `total` samples of the epoch, of which each member has its share, one sample at least."""
+
+    total: int
+    shares: tuple[float, ...]
+    drop_last: bool = False
+
+    def count(self, samples: int, members: int) -> int:
+        """The number of batches of each member. Raises DataError for another number of members, and for more than samples a round."""
+        if members != len(self.shares):
+            raise DataError(f"There are {len(self.shares)} shares for {members} members: give one for each.")
+        return OfTotal(self.total, self.drop_last).count(samples, members)
+
+    def parts(self, samples: int, rank: int, members: int) -> Iterator[DealtPart]:
+        """The batches of the member of `rank`."""
+        for place in range(self.count(samples, members)):
+            start = place * self.total
+            total = min(self.total, samples - start)
+            sizes = apportioned(total, self.shares)
+            begin = start + sum(sizes[:rank])
+            yield DealtPart(begin, begin + sizes[rank], self.weight(sizes[rank], total, members))
+
+    def behind(self, samples: int, held: int, fewer: int, members: int) -> int:
+        """As of a total."""
+        return OfTotal(self.total, self.drop_last).behind(samples, held, fewer, members)
+
+    def weight(self, size: int, total: int, members: int) -> float:
+        """The factor that makes the mean over workers one over samples."""
+        return size * members / total
+
+    def rounds(self, rest: Spans) -> tuple[Spans, Spans]:
+        """As of a total."""
+        return OfTotal(self.total, self.drop_last).rounds(rest)
+
+
+def apportioned(samples: int, shares: Sequence[float]) -> list[int]:
+    """Whole numbers in these proportions with that sum, by largest remainders; each is 1 or more, so there are samples for all.
+
+    Examples:
+        >>> apportioned(12, (3, 2)), apportioned(3, (100, 1, 1))
+        ([7, 5], [1, 1, 1])
+    """
+    exact = [samples * share / sum(shares) for share in shares]
+    sizes = [max(1, int(each)) for each in exact]
+    while sum(sizes) != samples:
+        step = 1 if sum(sizes) < samples else -1
+        able = [k for k, size in enumerate(sizes) if step > 0 or size > 1]
+        sizes[max(able, key=lambda k: step * (exact[k] - sizes[k]))] += step
+    return sizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,10 @@ class Shuffle(Protocol):
         """True if samples travel between workers."""
 
     @property
+    def weighs(self) -> bool:
+        """True if the batches of a step are of unequal sizes, and count by them in a mean."""
+
+    @property
     def takes(self) -> frozenset[ControlledSetting]:
         """The settings that a controller may change."""
 

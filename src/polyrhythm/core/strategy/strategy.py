@@ -88,6 +88,11 @@ class Strategy:
             raise CompositionError(
                 f"A controller of {self.name} sets batches, and {self.shuffle!r} gives all workers as many samples: add shuffle=OwnPace()."
             )
+        if self.shuffle.weighs and (unequal := [each for _, each in self.exchanges if not _sums_gradients(each)]):
+            raise CompositionError(
+                f"{self.shuffle!r} gives workers unequal batches, whose gradients count by their samples, and by {unequal[0]!r} each takes "
+                "steps of its own: exchange gradients in each step, as allreduce does, or take shuffle=GlobalShuffle()."
+            )
         if self.chooses and len(rules := {repr(exchange.agreement.consistency) for _, exchange in self.exchanges}) > 1:
             raise CompositionError(
                 f"The exchanges of {self.name} have {' and '.join(sorted(rules))}, and a worker takes a step for all of its parameters or "
@@ -205,3 +210,8 @@ def _require_pair(entry: object) -> None:
         raise CompositionError(f'selected contains {entry!r}: give pairs, such as (Named("embedding.*"), Exchange()).')
     require_piece("selection", entry[0], Named("embedding.*"))
     require_piece("exchange", entry[1], Exchange())
+
+
+def _sums_gradients(exchange: AnyExchange) -> bool:
+    """True if every step of all workers is on the mean of their gradients."""
+    return exchange.agreement.payload.is_gradient and exchange.ends_alike and not exchange.order_matters

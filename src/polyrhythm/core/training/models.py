@@ -9,7 +9,6 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core.kernel.crew import BatchRule
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import WorkerContext
 from polyrhythm.core.kernel.port import Port
@@ -247,9 +246,8 @@ class Models:
         """A batch is drawn. Returns a check for the next draw, which raises WorkloadError if this batch was trained on without a step."""
         for replica in self.replicas:
             replica.equal.batch(facts.samples, first)
-            if self.plan.batch is BatchRule.GLOBAL:
-                for local in replica.locals:
-                    local.weight = self.weight()
+            for local in replica.locals:
+                local.weight = self.weight()
         self.gradients.look()
         before = [(replica.watch, replica.watch.look()) for replica in self.replicas]
 

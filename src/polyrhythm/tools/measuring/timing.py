@@ -40,6 +40,7 @@ class _Noting:
     """Distributes samples as usual, and keeps the first batch."""
 
     batches: list[Any]
+    weighs: bool = False
     sends: bool = False
     takes: frozenset[ControlledSetting] = frozenset()
 
