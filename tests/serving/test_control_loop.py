@@ -17,7 +17,7 @@ from polyrhythm.serving import MachinePlan, PlanningRules, ServingPlan, ServingS
 from polyrhythm.serving.control import Beacon, ControlRules
 from polyrhythm.serving.server.answers import kind_of
 from polyrhythm.serving.server.changing_plans import change
-from polyrhythm.serving.server.control_loop import ControlLoop, ServedSite
+from polyrhythm.serving.server.control_loop import ServingControl, ServedSite
 from polyrhythm.serving.server.gateway import GatewayRules
 from polyrhythm.serving.token_bucket import AdmitAll
 
@@ -51,7 +51,7 @@ class Told:
         return [f"{name} is lost" for name in plans if name in self.dead]
 
 
-def turned(seconds: int, told: Told, loop: ControlLoop, rates: Mapping[str, float], late: float = 0.0) -> None:
+def turned(seconds: int, told: Told, loop: ServingControl, rates: Mapping[str, float], late: float = 0.0) -> None:
     for _ in range(seconds):
         told.now += 1.0 + late
         told.arrived = {name: round(rate * (1.0 + late)) for name, rate in rates.items()}
@@ -59,9 +59,9 @@ def turned(seconds: int, told: Told, loop: ControlLoop, rates: Mapping[str, floa
         loop.settle()
 
 
-def begun() -> tuple[Told, ControlLoop]:
+def begun() -> tuple[Told, ServingControl]:
     told = Told()
-    return told, ControlLoop(told, SITE, SITE.plan({}, frozenset(), None), told.clock)
+    return told, ServingControl(told, SITE, SITE.plan({}, frozenset(), None), told.clock)
 
 
 def test_a_steady_rate_changes_nothing() -> None:

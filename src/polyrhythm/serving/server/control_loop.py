@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from polyrhythm.serving.control import Beacon, ControlRules, ControlState, Replan, control
 from polyrhythm.serving.latency_profile import LatencyProfile
@@ -43,10 +42,10 @@ class PlanChange:
     problems: tuple[str, ...] = ()
 
 
-class ControlLoop:
+class ServingControl:
     """Each `turn` gathers beacons and decides; a due plan is installed by a thread, so that beacons are heard while models load."""
 
-    def __init__(self, site: RunningSite, served: ServedSite, first: ServingPlan, clock: Clock) -> None:
+    def __init__(self, site: RunningSite, served: ServedSite, first: ServingPlan, clock: Callable[[], float]) -> None:
         self._site, self._served, self._clock = site, served, clock
         now = clock()
         self._state = ControlState.begin({one.name: one.rate for one in served.sessions}, [each.name for each in served.machines], now)
@@ -112,12 +111,6 @@ class ControlLoop:
         scale = self._served.control.beacon / max(1e-3, now - self._asked)
         self._asked = now
         return [replace(each, arrived=_scaled(each.arrived, scale), dropped=_scaled(each.dropped, scale)) for each in beacons]
-
-
-class Clock(Protocol):
-    """Seconds that only rise."""
-
-    def __call__(self) -> float: ...
 
 
 def _scaled(counts: Mapping[str, int], scale: float) -> dict[str, int]:

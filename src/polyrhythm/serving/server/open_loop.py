@@ -21,7 +21,7 @@ _LATEST = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LoadTarget:
     """Requests of a session: the bytes of an input, and the seconds from its due moment in which an answer is good."""
 
     body: bytes
@@ -81,7 +81,7 @@ def schedule(load: OfferedLoad) -> list[tuple[float, str]]:
     )
 
 
-async def offer(url: str, due: Sequence[tuple[float, str]], targets: Mapping[str, Target]) -> list[OfferedRequest]:
+async def offer(url: str, due: Sequence[tuple[float, str]], targets: Mapping[str, LoadTarget]) -> list[OfferedRequest]:
     """Send each request at its moment, and wait for all answers."""
     http = needed("aiohttp", "serve")
     connector = http.TCPConnector(limit=0, keepalive_timeout=60)
@@ -101,7 +101,7 @@ async def offer(url: str, due: Sequence[tuple[float, str]], targets: Mapping[str
         return list(found)
 
 
-async def _one(client: Any, http: Any, url: str, begun: float, due: float, session: str, target: Target) -> OfferedRequest:
+async def _one(client: Any, http: Any, url: str, begun: float, due: float, session: str, target: LoadTarget) -> OfferedRequest:
     loop = asyncio.get_running_loop()
     sent = loop.time() - begun
     try:
@@ -114,19 +114,19 @@ async def _one(client: Any, http: Any, url: str, begun: float, due: float, sessi
     return OfferedRequest(session, due, sent, loop.time() - begun, status, headers.get("X-Outcome", str(status)), decided)
 
 
-def reports(requests: Sequence[OfferedRequest], targets: Mapping[str, Target], since: float = 0.0) -> dict[str, LoadReport]:
+def reports(requests: Sequence[OfferedRequest], targets: Mapping[str, LoadTarget], since: float = 0.0) -> dict[str, LoadReport]:
     """The reports of all sessions, of requests that were due from `since` on."""
     names = sorted({each.session for each in requests})
     return {name: _report(name, [each for each in requests if each.session == name and each.due >= since], targets[name]) for name in names}
 
 
-def target(given: np.ndarray, slo: float, deadline: float | None = None) -> Target:
+def load_target(given: np.ndarray, slo: float, deadline: float | None = None) -> LoadTarget:
     """Requests with that input as bytes; `deadline` is said to the server, else it takes its session's objective."""
     headers = {"Content-Type": BYTES} | ({} if deadline is None else {"X-Deadline-Ms": f"{deadline * 1e3:g}"})
-    return Target(np.ascontiguousarray(given).tobytes(), slo, headers)
+    return LoadTarget(np.ascontiguousarray(given).tobytes(), slo, headers)
 
 
-def _report(session: str, requests: Sequence[OfferedRequest], target: Target) -> LoadReport:
+def _report(session: str, requests: Sequence[OfferedRequest], target: LoadTarget) -> LoadReport:
     outcomes: dict[str, int] = {}
     for each in requests:
         outcomes[each.outcome] = outcomes.get(each.outcome, 0) + 1

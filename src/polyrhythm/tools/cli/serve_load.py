@@ -37,7 +37,7 @@ def load(
 
     from polyrhythm.core.units import show_seconds
     from polyrhythm.serving.server.model_sources import form_of
-    from polyrhythm.serving.server.open_loop import offer, reports, schedule, target
+    from polyrhythm.serving.server.open_loop import load_target, offer, reports, schedule
     from polyrhythm.serving.serving_files import read_models
     from polyrhythm.serving.simulation.arrivals import poisson, read_trace
     from polyrhythm.serving.simulation.settings import OfferedLoad
@@ -51,7 +51,7 @@ def load(
     if unknown := sorted(set(rates) - set(by_name)):
         raise CompositionError(f"{models} has no session {unknown[0]!r}: it has {', '.join(by_name)}.")
     entries = {each.name: each for each in given.models}
-    targets = {name: target(form_of(entries[one.model], models.parent).example(), one.slo) for name, one in by_name.items()}
+    targets = {name: load_target(form_of(entries[one.model], models.parent).example(), one.slo) for name, one in by_name.items()}
     arrivals = poisson(rates) if trace is None else read_trace(trace)
     due = schedule(OfferedLoad(arrivals, seconds, seed))
     found = reports(asyncio.run(offer(url.rstrip("/"), due, targets)), targets)

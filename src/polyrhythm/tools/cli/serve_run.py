@@ -16,7 +16,7 @@ from polyrhythm.tools.cli.serve_options import Machines, Models, Profiles, profi
 
 if TYPE_CHECKING:
     from polyrhythm.serving import ServingPlan
-    from polyrhythm.serving.server.control_loop import ControlLoop, ServedSite
+    from polyrhythm.serving.server.control_loop import ServingControl, ServedSite
     from polyrhythm.serving.server.ray_site import RayServe, RaySite
     from polyrhythm.serving.server.served_model import ServedModel
 
@@ -48,14 +48,14 @@ def run(
     """Serve MODELS over HTTP by Ray Serve, until Ctrl-C; then what was taken is answered, and nothing more is taken."""
     import time
 
-    from polyrhythm.serving.server.control_loop import ControlLoop
+    from polyrhythm.serving.server.control_loop import ServingControl
 
     prepared = _prepared(models, machines, profiles_path(models, profiles), plan)
     site = _engine(prepared, address, host, port).deploy(prepared.served, prepared.models, prepared.first)
     try:
         _show(prepared.first)
         notice(f"serving at {site.url}/v2/models/SESSION/infer; Ctrl-C drains")
-        loop = ControlLoop(site, prepared.served, prepared.first, time.monotonic)
+        loop = ServingControl(site, prepared.served, prepared.first, time.monotonic)
         _watch(site, loop, every, lasts)
         loop.close()
     except KeyboardInterrupt:
@@ -66,7 +66,7 @@ def run(
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedSite:
     """All that a site is started with."""
 
     served: ServedSite
@@ -75,7 +75,7 @@ class Prepared:
     ray: Mapping[str, Mapping[str, object]]
 
 
-def _prepared(models: Path, machines: Path, profiles: Path, plan: Path | None) -> Prepared:
+def _prepared(models: Path, machines: Path, profiles: Path, plan: Path | None) -> PreparedSite:
     """The files, read and checked. Raises PolyrhythmErrors for what cannot be served."""
     from polyrhythm.serving.server.control_loop import ServedSite
     from polyrhythm.serving.server.model_sources import served_models
@@ -92,17 +92,17 @@ def _prepared(models: Path, machines: Path, profiles: Path, plan: Path | None) -
         refused = first.unserved[0]
         raise CompositionError(f"The session {refused.session!r} cannot be served: {refused.reason}")
     loaded = served_models(given, models.parent, [each.kind for each in site], measured)
-    return Prepared(served, loaded, first, where.ray())
+    return PreparedSite(served, loaded, first, where.ray())
 
 
-def _engine(prepared: Prepared, address: str | None, host: str, port: int) -> RayServe:
+def _engine(prepared: PreparedSite, address: str | None, host: str, port: int) -> RayServe:
     from polyrhythm.serving.server.gateway import GatewayRules
     from polyrhythm.serving.server.ray_site import RayServe
 
     return RayServe(address, host, port, options=prepared.ray, gateway=GatewayRules(network=prepared.served.rules.network))
 
 
-def _watch(site: RaySite, loop: ControlLoop, every: float, lasts: float | None) -> None:
+def _watch(site: RaySite, loop: ServingControl, every: float, lasts: float | None) -> None:
     """Beacons, plans and lines about them, until the time is over or a signal comes."""
     import time
 
