@@ -17,7 +17,7 @@ from polyrhythm.serving import MachinePlan, PlanningRules, ServingPlan, ServingS
 from polyrhythm.serving.control import Beacon, ControlRules
 from polyrhythm.serving.server.answers import kind_of
 from polyrhythm.serving.server.changing_plans import change
-from polyrhythm.serving.server.control_loop import ServingControl, ServedSite
+from polyrhythm.serving.server.control_loop import ServedSite, ServingControl
 from polyrhythm.serving.server.gateway import GatewayRules
 from polyrhythm.serving.token_bucket import AdmitAll
 

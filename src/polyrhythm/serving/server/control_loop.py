@@ -25,8 +25,8 @@ class ServedSite:
     control: ControlRules = field(default_factory=ControlRules)
 
     def plan(self, rates: Mapping[str, float], dead: frozenset[str], previous: ServingPlan | None) -> ServingPlan:
-        """The plan for those rates on the machines that live."""
-        sessions = [replace(one, rate=rates.get(one.name, one.rate)) for one in self.sessions]
+        """The plan for those rates on the machines that live; a session keeps room for its own rate, also while nobody asks."""
+        sessions = [replace(one, rate=max(one.rate, rates.get(one.name, 0.0))) for one in self.sessions]
         present = [each for each in self.machines if each.name not in dead]
         return plan(sessions, present, self.profiles, previous, self.rules)[0]
 

@@ -33,7 +33,8 @@ class LoadTarget:
 class OfferedRequest:
     """A request that was due `due` seconds after the begin, sent and answered at these; `status` is 0 where no answer came.
 
-    `outcome` is the server's word for it, and `decided` the seconds from its decision to the answer's arrival, by clocks of one host.
+    `outcome` is the server's word for it, and `decided` the seconds from its decision to the answer's arrival, by clocks of one host; 0
+    from a server that does not say.
     """
 
     session: str
@@ -110,7 +111,7 @@ async def _one(client: Any, http: Any, url: str, begun: float, due: float, sessi
             status, headers = response.status, response.headers
     except (http.ClientError, TimeoutError) as problem:
         return OfferedRequest(session, due, sent, loop.time() - begun, 0, type(problem).__name__, 0.0)
-    decided = time.time() - float(headers.get("X-Decided", "nan"))
+    decided = time.time() - float(headers["X-Decided"]) if "X-Decided" in headers else 0.0
     return OfferedRequest(session, due, sent, loop.time() - begun, status, headers.get("X-Outcome", str(status)), decided)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import cloudpickle
 import msgspec
 
 from polyrhythm.core.extras import needed
@@ -18,13 +19,15 @@ from polyrhythm.serving.requests import Ok, Overdue
 from polyrhythm.serving.server.answers import Answer, kind_of, status_of
 from polyrhythm.serving.server.gateway import Gateway, GatewayRules
 from polyrhythm.serving.server.model_host import ModelHost
-from polyrhythm.serving.server.served_model import InputForm, ServedModel
+from polyrhythm.serving.server.served_model import InputForm
 from polyrhythm.serving.server.wire import read_input, write_result
 from polyrhythm.serving.serving_plan import MachinePlan, ServingPlan
 from polyrhythm.serving.sessions import ServingMachine, ServingSession
 from polyrhythm.serving.turns import DutyTurns
 
 _BOUNDS = [0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0]
+_READY = 1.0
+"""Seconds in which a machine must answer for the site to be ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,9 @@ class ReplicaSign:
 class RayMachine:
     """The replica of a machine. Ray Serve calls `reconfigure` at its start; the control loop calls it with each new plan."""
 
-    def __init__(self, machine: ServingMachine, models: Mapping[str, ServedModel], turns: DutyTurns) -> None:
-        self._host = ModelHost(machine, models, turns)
+    def __init__(self, machine: ServingMachine, models: bytes, turns: DutyTurns) -> None:
+        # pickled by cloudpickle, which takes the functions of a MODELS file along: Ray's own copy of it does not know that file
+        self._host = ModelHost(machine, cloudpickle.loads(models), turns)
         gauge = needed("ray.util.metrics", "ray").Gauge
         self._waiting = gauge("polyrhythm_serving_waiting", "Requests that wait at a machine.", ("machine",))
 
@@ -106,10 +110,17 @@ class RayGateway:
         if request.method == "POST" and len(parts) == 4 and parts[:2] == ["v2", "models"] and parts[3] == "infer":
             return await self._infer(parts[2], request)
         if parts[-2:] == ["health", "ready"]:
-            return self._response(status_code=200 if self._plan is not None else 503)
+            return self._response(status_code=200 if await self._ready() else 503)
         if parts == ["v2", "models"]:
             return self._response("\n".join(sorted(self._forms)) + "\n", media_type="text/plain")
         return self._response(f"There is no {request.method} {request.url.path}: POST to /v2/models/SESSION/infer.\n", status_code=404)
+
+    async def _ready(self) -> bool:
+        """True if all machines of the plan answer."""
+        machines = [] if self._plan is None else [self._machines[each.machine.name] for each in self._plan.machines]
+        signs = (asyncio.wait_for(_sign(each), _READY) for each in machines)
+        found = await asyncio.gather(*signs, return_exceptions=True)
+        return self._plan is not None and not any(isinstance(each, BaseException) for each in found)
 
     async def _infer(self, session: str, request: Any) -> Any:
         began = asyncio.get_running_loop().time()
@@ -155,6 +166,10 @@ class RayGateway:
             raise
         answer, decided = answered
         return replace(answer, finished=asyncio.get_running_loop().time() - max(0.0, time.time() - decided))
+
+
+async def _sign(machine: Any) -> ReplicaSign:
+    return await machine.sign.remote()  # type: ignore[no-any-return]
 
 
 def _seconds_of(given: str) -> float:

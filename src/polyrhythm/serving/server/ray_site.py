@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import cloudpickle
 import msgspec
 
 from polyrhythm.core.extras import needed
@@ -70,8 +71,9 @@ class RayServe:
         try:
             serve.run(bound, name=self.name, route_prefix="/", logging_config=quiet)
         except RuntimeError as problem:
+            said = _why(serve.status().applications.get(self.name)) or str(problem)
             serve.delete(self.name)
-            raise RunError(f"Ray Serve could not start the site: {problem}") from problem
+            raise RunError(f"Ray Serve could not start the site: {said}") from problem
         return RaySite(self, served, first)
 
     def _connect(self, served: ServedSite) -> None:
@@ -95,7 +97,7 @@ class RayServe:
             health_check_period_s=1.0,
             health_check_timeout_s=max(10.0, self.startup),
         )
-        return made.bind(machine, own, self.turns)
+        return made.bind(machine, cloudpickle.dumps(own), self.turns)
 
     def _refuse_without_resources(self, served: ServedSite, ray: Any) -> None:
         here = ray.cluster_resources()
@@ -187,3 +189,13 @@ class RaySite:
         elif self._sending.get(name) != (sign.pid, self._wanted[name]):
             self._sending[name] = (sign.pid, self._wanted[name])
             self._calls.begin((self._handles[name], "reconfigure", (msgspec.to_builtins(self._wanted[name]),)))
+
+
+def _why(application: Any) -> str:
+    """The last line of what the first deployment that did not start says: the error of a model that cannot be loaded."""
+    deployments = {} if application is None else application.deployments
+    for name, each in sorted(deployments.items()):
+        lines = [line.strip() for line in each.message.splitlines() if line.strip()]
+        if each.status != "HEALTHY" and lines:
+            return f"{name}: {lines[-1]}"
+    return ""

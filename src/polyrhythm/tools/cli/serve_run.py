@@ -16,7 +16,7 @@ from polyrhythm.tools.cli.serve_options import Machines, Models, Profiles, profi
 
 if TYPE_CHECKING:
     from polyrhythm.serving import ServingPlan
-    from polyrhythm.serving.server.control_loop import ServingControl, ServedSite
+    from polyrhythm.serving.server.control_loop import ServedSite, ServingControl
     from polyrhythm.serving.server.ray_site import RayServe, RaySite
     from polyrhythm.serving.server.served_model import ServedModel
 
