@@ -13,11 +13,14 @@ from polyrhythm.tools.cli.parsing import StrictCommand
 from .conftest import Command
 
 COMMANDS = [name for name, command in get_command(app).commands.items() if isinstance(command, StrictCommand)]  # type: ignore[attr-defined]
+GROUPS = [name for name, command in get_command(app).commands.items() if hasattr(command, "commands")]  # type: ignore[attr-defined]
 OF_JOBS = ["run", "compare", "plan", "check", "join", "launch", "calibrate"]
 
 
 def test_all_commands_but_those_which_run_another_are_strict() -> None:
-    assert {*get_command(app).commands} - {*COMMANDS} == {"lab", "simulate", "serve"}  # type: ignore[attr-defined]
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    assert {*commands} - {*COMMANDS} == {"lab", "simulate", *GROUPS}
+    assert all(isinstance(each, StrictCommand) for group in GROUPS for each in commands[group].commands.values())
 
 
 @pytest.mark.parametrize("command", COMMANDS)

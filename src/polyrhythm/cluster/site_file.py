@@ -121,7 +121,7 @@ class SiteDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A job of a JOBS file."""
+    """A job of a JOBS file; `train` is for whoever carries it out."""
 
     name: str
     workers: int = 1
@@ -140,6 +140,7 @@ class JobEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: list[str] = []
     cores: float = 1.0
     memory: Quantity = 0
+    train: dict[str, object] = {}
 
     def job(self) -> ClusterJob:
         """It as a value."""
@@ -182,8 +183,13 @@ def load_site(path: str | Path) -> Cluster:
 
 def load_jobs(path: str | Path) -> tuple[ClusterJob, ...]:
     """The jobs of a JOBS file, in its order. Raises `CompositionError` with the place of a mistake."""
+    return tuple(job for job, _ in jobs_written(path))
+
+
+def jobs_written(path: str | Path) -> tuple[tuple[ClusterJob, dict[str, object]], ...]:
+    """The jobs of a JOBS file, each with its training as it was written."""
     written = _read(Path(path), JobList, "JOBS", "It has jobs, each with a name.")
-    return tuple(entry.job() for entry in written.jobs)
+    return tuple((entry.job(), entry.train) for entry in written.jobs)
 
 
 def _read(path: Path, kind: type[Written], what: str, hint: str) -> Written:

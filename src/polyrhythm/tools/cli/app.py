@@ -9,6 +9,7 @@ import typer
 
 from polyrhythm.tools.cli.calibrate import calibrate
 from polyrhythm.tools.cli.check import check
+from polyrhythm.tools.cli.cluster import cluster
 from polyrhythm.tools.cli.compare import compare
 from polyrhythm.tools.cli.devices import devices
 from polyrhythm.tools.cli.diagnose import diagnose
@@ -59,6 +60,7 @@ for command in _COMMANDS:
     app.command(cls=StrictCommand)(command)
 for installed in entry_points(group="polyrhythm.commands"):  # verbs of other distributions: `reproduce` is one
     app.command(installed.name, cls=StrictCommand)(installed.load())
+app.add_typer(cluster, name="cluster")
 # what follows a command of the user's is its own, also where it looks like an option of ours
 for command in (lab, simulate):
     app.command(context_settings={"allow_interspersed_args": False})(command)

@@ -1,0 +1,146 @@
+"""`polyrhythm cluster`: jobs on shared hosts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polyrhythm.tools.cli.failures import guarded, notice
+from polyrhythm.tools.cli.options import Json
+from polyrhythm.tools.cli.parsing import StrictCommand
+
+if TYPE_CHECKING:
+    from polyrhythm.tools.scheduling.status import ClusterStatus, JobStatus
+
+cluster = typer.Typer(no_args_is_help=True, help="Decide which job runs where, and carry it out.")
+
+SiteFile = Annotated[Path, typer.Argument(metavar="SITE", help="The hosts, in TOML or JSON.")]
+JobsFile = Annotated[Path, typer.Argument(metavar="JOBS", help="The jobs, each with its training, in TOML or JSON.")]
+Policy = Annotated[str, typer.Option("--policy", metavar="NAME", help="Which job comes first and where: fifo, las, binpack or topology.")]
+OutDirectory = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Records, logs and the status of all jobs; all hosts must see it.")
+]
+Reach = Annotated[
+    str | None,
+    typer.Option(
+        "--reach", metavar="COMMAND", help="How a host is reached, such as 'ssh {host}'. Without, all hosts are parts of this machine."
+    ),
+]
+RemotePython = Annotated[str | None, typer.Option("--python", metavar="PATH", help="Python on the hosts; default: the one that runs this.")]
+Beats = Annotated[float, typer.Option("--beat", metavar="SECONDS", help="The time between two beats of a host; lost after three missed.")]
+Watched = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `polyrhythm cluster run`.")]
+Once = Annotated[bool, typer.Option("--once", help="Print the status once, and do not wait for changes.")]
+
+_LOOK_SECONDS = 0.5
+
+
+@cluster.command("run", cls=StrictCommand)
+@guarded
+def run_jobs(
+    site: SiteFile,
+    jobs: JobsFile,
+    policy: Policy = "fifo",
+    out: OutDirectory = Path("runs/cluster"),
+    reach: Reach = None,
+    python: RemotePython = None,
+    beat: Beats = 2.0,
+    as_json: Json = False,
+) -> None:
+    """Train the JOBS on the hosts of SITE: each as a whole, when and where the policy says; again where a host is lost."""
+    import sys
+
+    from polyrhythm.cluster.site_file import load_site
+    from polyrhythm.tools.cli.output import print_json
+    from polyrhythm.tools.cli.prepare import directory
+    from polyrhythm.tools.scheduling.carry import carry
+    from polyrhythm.tools.scheduling.hosts_backend import HostsBackend, HostSettings
+    from polyrhythm.tools.scheduling.policies import policy as chosen
+    from polyrhythm.tools.scheduling.training_jobs import load_training_jobs
+
+    hosts, wanted, config = load_site(site), load_training_jobs(jobs), chosen(policy)
+    kept = directory(out) or out
+    began, changes = time.monotonic(), _Changes()
+    backend = HostsBackend(hosts, wanted, HostSettings(kept.absolute(), reach, python or sys.executable, beat), began)
+
+    def told(status: ClusterStatus) -> None:
+        for line in changes.of(status):
+            typer.echo(f"{time.monotonic() - began:7.1f} s  {line}", err=as_json)
+
+    try:
+        status = carry(backend, hosts, config, kept, told)
+    finally:
+        backend.close()
+    if as_json:
+        print_json(status)
+    notice(f"the records and logs of the jobs are in {kept}")
+    raise typer.Exit(1 if any(job.state == "failed" for job in status.jobs) else 0)
+
+
+@cluster.command("watch", cls=StrictCommand)
+@guarded
+def watch(directory: Watched, once: Once = False, as_json: Json = False) -> None:
+    """Show the jobs of a `polyrhythm cluster run`: where each is, or why it waits, and which hosts are well; until all are over."""
+    from polyrhythm.tools.cli.output import print_json
+    from polyrhythm.tools.scheduling.status import read_status
+
+    last: ClusterStatus | None = None
+    while True:
+        status = read_status(directory)
+        if status != last:
+            print_json(status) if as_json else _show(status)
+            last = status
+        if once or status.over or not _runs(status.process):
+            break
+        time.sleep(_LOOK_SECONDS)
+    if not status.over and not _runs(status.process):
+        notice(f"process {status.process}, which carried these jobs out, is not there any more: start `polyrhythm cluster run` again")
+        raise typer.Exit(1)
+
+
+class _Changes:
+    """The sentences about what has changed since the last status."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, JobStatus] = {}
+        self._hosts: dict[str, str] = {}
+
+    def of(self, status: ClusterStatus) -> list[str]:
+        """The sentences about hosts that are lost or back, then about jobs."""
+        lines = [f"{name} is {health}" for name, health in status.hosts.items() if health != self._hosts.get(name, "healthy")]
+        for job in status.jobs:
+            before = self._jobs.get(job.name)
+            if before is None or (job.state, job.hosts, job.reason) != (before.state, before.hosts, before.reason):
+                lines += [f"{job.name} {_sentence(job)}"]
+        self._jobs, self._hosts = {job.name: job for job in status.jobs}, dict(status.hosts)
+        return lines
+
+
+def _sentence(job: JobStatus) -> str:
+    match job.state:
+        case "running":
+            return f"runs on {', '.join(f'{host} ({count})' for host, count in job.hosts.items())}"
+        case "waiting":
+            return f"waits: {job.reason or 'it is to be placed'}"
+        case "failed":
+            return f"failed: {job.reason}"
+    return f"ended after {job.seconds or 0.0:.1f} s"
+
+
+def _show(status: ClusterStatus) -> None:
+    from polyrhythm.tools.cli.output import print_rows
+
+    rows = [[job.name, job.state, job.workers, _where(job), "" if job.seconds is None else f"{job.seconds:.1f} s"] for job in status.jobs]
+    print_rows(["job", "state", "workers", "hosts, or why not", "time"], rows)
+    ill = [f"{name} is {health}" for name, health in status.hosts.items() if health != "healthy"]
+    typer.echo(f"Hosts: {', '.join(ill) or 'all healthy'}.\n")
+
+
+def _where(job: JobStatus) -> str:
+    return job.reason or ", ".join(f"{host} ({count})" for host, count in job.hosts.items())
+
+
+def _runs(process: int) -> bool:
+    return Path(f"/proc/{process}").exists()

@@ -1,0 +1,43 @@
+"""Carries jobs out from the beginning to the end: a round after each piece of news, and a status after each change."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from polyrhythm.cluster import Cluster, ClusterState, SchedulerConfig
+from polyrhythm.tools.scheduling.backend import schedule_once
+from polyrhythm.tools.scheduling.hosts_backend import HostsBackend
+from polyrhythm.tools.scheduling.status import ClusterStatus, statuses, write_status
+
+_PAUSE = 0.1
+
+
+def carry(
+    backend: HostsBackend, cluster: Cluster, config: SchedulerConfig, out: Path, told: Callable[[ClusterStatus], None]
+) -> ClusterStatus:
+    """Schedule until all jobs are over; each changed status is written to `out` and `told`."""
+    while not backend.ready():
+        time.sleep(_PAUSE)
+    state, last = ClusterState(cluster), None
+    while True:
+        now = time.monotonic()
+        done = schedule_once(backend, state, now, config)
+        state = done.state
+        status = ClusterStatus(
+            cluster.name, os.getpid(), statuses(backend.runs, done, now), dict(backend.health), dict(backend.agents), backend.over
+        )
+        if last is None or _shown(status) != _shown(last):
+            write_status(status, out)
+            told(status)
+            last = status
+        if status.over:
+            return status
+        time.sleep(_PAUSE)
+
+
+def _shown(status: ClusterStatus) -> object:
+    """What of a status is news: not the seconds."""
+    return [(job.name, job.state, job.hosts, job.reason) for job in status.jobs], status.hosts, status.agents

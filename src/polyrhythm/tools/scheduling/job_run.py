@@ -1,0 +1,98 @@
+"""A job while it is carried out: its attempts, its workers and where each is, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from polyrhythm.cluster import WorkerSlot
+from polyrhythm.errors import NoProgressError
+from polyrhythm.tools.scheduling.training_jobs import TrainingJob
+
+REFUSED = 2
+"""The exit status of a worker for what cannot be run, now or later."""
+_LONGEST = 200
+_FINAL = (REFUSED, NoProgressError.EXIT_CODE)
+
+
+@dataclass(slots=True)
+class JobRun:
+    """The workers of the present attempt by name, with their slots, and the hosts of those that were asked to leave.
+
+    `finished` and `failures` are those that have ended by themselves.
+    """
+
+    training: TrainingJob
+    attempt: int = 0
+    started: int = 0
+    secret: str = ""
+    port: int = 0
+    addresses: tuple[str, ...] = ()
+    system: str | None = None
+    workers: dict[str, WorkerSlot] = field(default_factory=dict)
+    leaving: dict[str, str] = field(default_factory=dict)
+    finished: int = 0
+    failures: list[str] = field(default_factory=list)
+    begun: float | None = None
+    seconds: float | None = None
+    over: str | None = None
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.training.job.name
+
+    def begin(self, secret: str, port: int, addresses: tuple[str, ...], system: str | None, now: float) -> None:
+        """Begin another attempt."""
+        self.attempt += 1
+        self.secret, self.port, self.addresses, self.system = secret, port, addresses, system
+        self.workers, self.finished = {}, 0
+        self.begun = now if self.begun is None else self.begun
+
+    def next_worker(self, slot: WorkerSlot) -> str:
+        """The name of one more worker, at `slot`."""
+        name = f"{self.name}/{self.attempt}/{self.started}"
+        self.started += 1
+        self.workers[name] = slot
+        return name
+
+    def ended(self, worker: str, status: int, out: Path) -> None:
+        """One worker has ended by itself; what it printed last is in its log below `out`."""
+        slot = self.workers.pop(worker)
+        if status == 0:
+            self.finished += 1
+        else:
+            how = f"signal {-status}" if status < 0 else f"exit code {status}"
+            self.failures.append(f"its worker on {slot.host} ended with {how}{_last_words(log_of(out, worker))}")
+
+    def settle(self, restarts: int, now: float) -> bool:
+        """Decide what follows when workers have ended; True if the job is over."""
+        job = self.training.job
+        if self.over is not None:
+            return True
+        if self.workers or not (self.finished or self.failures):
+            return False
+        if self.finished and (job.is_malleable or self.finished >= job.workers):
+            self.over = "ended"
+        elif (
+            any(f"exit code {code}" in failure for failure in self.failures for code in _FINAL)
+            or len(self.failures) > restarts * job.workers
+        ):
+            self.over, self.reason = "failed", self.failures[-1]
+        self.seconds = now - (now if self.begun is None else self.begun)
+        return self.over is not None
+
+
+def log_of(out: Path, worker: str) -> Path:
+    """The file with what the worker of that name prints."""
+    job, _, number = worker.split("/")
+    return out / job / f"worker-{number}.log"
+
+
+def _last_words(log: Path) -> str:
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return ""
+    return f": {lines[-1].removeprefix('polyrhythm: ')[:_LONGEST]}" if lines else ""

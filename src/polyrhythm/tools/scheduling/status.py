@@ -1,0 +1,71 @@
+"""The status of jobs that are carried out, as a file that others may read: `polyrhythm cluster watch` shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from polyrhythm.cluster import ClusterState
+from polyrhythm.core import atomic
+from polyrhythm.errors import RecordError
+from polyrhythm.tools.scheduling.backend import SchedulerRound
+from polyrhythm.tools.scheduling.job_run import JobRun
+
+FILE = "cluster.json"
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """One job: "waiting", "running", "ended" or "failed", since how many seconds or for how many, and why it waits or has failed."""
+
+    name: str
+    state: str
+    hosts: dict[str, int] = {}
+    workers: str = ""
+    seconds: float | None = None
+    reason: str = ""
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """All jobs and the health of all hosts; `process` carries them out, and is `over` at the end."""
+
+    site: str
+    process: int
+    jobs: list[JobStatus]
+    hosts: dict[str, str]
+    agents: dict[str, int] = {}
+    over: bool = False
+
+
+def job_status(run: JobRun, state: ClusterState, pending: dict[str, str], now: float) -> JobStatus:
+    """The status of one job."""
+    job = run.training.job
+    counts: dict[str, int] = {}
+    placement = state.running.get(run.name)
+    for slot in placement.slots if placement is not None else ():
+        counts[slot.host] = counts.get(slot.host, 0) + 1
+    wanted = f"{job.least}..{job.workers}" if job.is_malleable else str(job.workers)
+    if run.over is not None:
+        return JobStatus(run.name, run.over, {}, wanted, run.seconds, run.reason)
+    spent = None if run.begun is None else now - run.begun
+    return JobStatus(run.name, "running" if counts else "waiting", counts, wanted, spent, pending.get(run.name, ""))
+
+
+def read_status(directory: Path) -> ClusterStatus:
+    """The newest status in a directory. Raises RecordError where there is none."""
+    try:
+        return msgspec.json.decode((directory / FILE).read_bytes(), type=ClusterStatus)
+    except (OSError, msgspec.MsgspecError) as problem:
+        raise RecordError(
+            f"{directory} has no status of a cluster's jobs: {problem}. Give the --out of `polyrhythm cluster run`."
+        ) from problem
+
+
+def write_status(status: ClusterStatus, directory: Path) -> None:
+    """Write it in one piece."""
+    atomic.write(directory / FILE, msgspec.json.encode(status))
+
+
+def statuses(runs: dict[str, JobRun], done: SchedulerRound, now: float) -> list[JobStatus]:
+    """The status of all jobs after a round."""
+    return [job_status(run, done.state, dict(done.pending), now) for run in runs.values()]

@@ -1,0 +1,77 @@
+"""The JOBS file: for each job what the decision has to know of it, and the training that its workers do.
+
+[[jobs]]
+name = "digits"
+workers = 3
+min_workers = 2
+[jobs.train]
+job = "digits-mlp"              # as for `polyrhythm run`
+system = "diloco"
+to = "accuracy=0.95"            # the target, for predictions
+set = {epochs = 2}
+every = 50                      # steps between checkpoints; of jobs whose number of workers does not change
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from polyrhythm.cluster import ClusterJob
+from polyrhythm.cluster.site_file import jobs_written
+from polyrhythm.errors import CompositionError
+
+
+class TrainingOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A training: the JOB with its own `arguments`, the system and its `option`s, what is `set` of the JOB, and the target `to`."""
+
+    job: str
+    system: str = "allreduce"
+    to: str | None = None
+    set: dict[str, Any] = {}
+    option: dict[str, Any] = {}
+    arguments: list[str] = []
+    seed: int = 0
+    every: int | None = None
+
+    def words(self, system: str | None = None) -> list[str]:
+        """The arguments of `polyrhythm run` and `join`; of another system if one was chosen, whose options are its own."""
+        chosen = system or self.system
+        named = ["--system", chosen, *(["--seed", str(self.seed)] if self.seed else [])]
+        sets = [part for key, value in self.set.items() for part in ("--set", f"{key}={value}")]
+        options = self.option if chosen == self.system else {}
+        return [self.job, *named, *sets, *(part for key, value in options.items() for part in ("--option", f"{key}={value}"))]
+
+    @property
+    def after(self) -> list[str]:
+        """The JOB's own arguments."""
+        return ["--", *self.arguments] if self.arguments else []
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """A job of the cluster and its training."""
+
+    job: ClusterJob
+    train: TrainingOrder
+
+
+def load_training_jobs(path: str | Path) -> tuple[TrainingJob, ...]:
+    """The jobs of a JOBS file. Raises CompositionError with the place of a mistake, and for a job without a training."""
+    found = []
+    for job, train in jobs_written(path):
+        if not train:
+            raise CompositionError(f"The job {job.name!r} of {str(path)!r} has no training: give it jobs.train, with job = the JOB.")
+        try:
+            found.append(TrainingJob(job, msgspec.convert(train, TrainingOrder)))
+        except msgspec.ValidationError as problem:
+            raise CompositionError(f"The training of the job {job.name!r} of {str(path)!r} cannot be used: {problem}.") from problem
+        if found[-1].train.every is not None and job.is_malleable:
+            raise CompositionError(f"The job {job.name!r} has checkpoints (every) and min_workers below workers: leave one of them out.")
+    names = [each.job.name for each in found]
+    if len(set(names)) < len(names):
+        raise CompositionError(f"Two jobs of {str(path)!r} have one name: {sorted(name for name in names if names.count(name) > 1)[0]!r}.")
+    return tuple(found)

@@ -1,0 +1,55 @@
+"""The command and the variables of a worker that joins the others of its job, on the host of its slot."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from random import SystemRandom
+
+from polyrhythm.cluster import Cluster, WorkerSlot
+from polyrhythm.tools.scheduling.job_run import JobRun, log_of
+from polyrhythm.tools.scheduling.news import StartWorker
+
+_PORTS = range(20000, 32000)
+_LOOPBACK = "127.0.{}.{}"
+
+
+def address_of(cluster: Cluster, host: str, remote: bool) -> str:
+    """The address at which workers on `host` are reached: its name, or an address of its own on the loopback of this machine."""
+    number = cluster.index[host] + 2
+    return host if remote else _LOOPBACK.format(number // 250, number % 250)
+
+
+def free_port(address: str, remote: bool) -> int:
+    """A port that is free there, as far as can be known from here."""
+    if remote:
+        return SystemRandom().choice(_PORTS)
+    with socket.socket() as found:
+        found.bind((address, 0))
+        return int(found.getsockname()[1])
+
+
+def start_of(run: JobRun, name: str, rank: int, slot: WorkerSlot, where: tuple[str, str, Path]) -> StartWorker:
+    """The order that starts the worker `name` of `run`; `where` are its Python, its address, and the directory of the whole run."""
+    python, address, out = where
+    job, train = run.training.job, run.training.train
+    kept = out / run.name / f"attempt-{run.attempt}"
+    environment = {
+        "MASTER_ADDR": ",".join(run.addresses) if job.is_malleable else run.addresses[0],
+        "MASTER_PORT": str(run.port),
+        "POLYRHYTHM_SECRET": run.secret,
+        "POLYRHYTHM_HOST_ID": slot.host,
+        "OMP_NUM_THREADS": str(max(1, int(job.demand.cores))),
+    }
+    if slot.devices:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(device) for device in slot.devices)
+    command = [python, "-m", "polyrhythm", "join", *train.words(run.system), "--bind", address]
+    if job.is_malleable:
+        command += ["--workers", f"{job.least}..{job.workers}", "--out", str(kept / name.rpartition("/")[2])]
+    else:
+        environment |= {"RANK": str(rank), "WORLD_SIZE": str(job.workers), "LOCAL_RANK": "0"}
+        command += ["--out", str(kept)]
+        if train.every is not None:
+            resumed = ["--resume"] if run.attempt > 1 else []
+            command += ["--checkpoint", str(out / run.name / "checkpoints"), "--every", str(train.every), *resumed]
+    return StartWorker(name, [*command, *train.after], environment, str(log_of(out, name)))

@@ -1,0 +1,55 @@
+"""A job ends when its workers have, is tried again where they failed, and fails for good where that is in vain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from polyrhythm.cluster import ClusterJob, WorkerSlot
+from polyrhythm.tools.scheduling.job_run import JobRun, log_of
+from polyrhythm.tools.scheduling.training_jobs import TrainingJob, TrainingOrder
+
+
+def _run(workers: int, least: int | None = None) -> JobRun:
+    run = JobRun(TrainingJob(ClusterJob("j", workers=workers, min_workers=least), TrainingOrder("train.py")))
+    run.begin("s", 1, ("a",), None, 0.0)
+    for number in range(workers):
+        run.next_worker(WorkerSlot(f"h{number}"))
+    return run
+
+
+def test_a_fixed_job_has_ended_when_all_workers_have(tmp_path: Path) -> None:
+    run = _run(2)
+    run.ended("j/1/0", 0, tmp_path)
+    assert not run.settle(3, 5.0)
+    run.ended("j/1/1", 0, tmp_path)
+    assert run.settle(3, 6.0)
+    assert (run.over, run.seconds) == ("ended", 6.0)
+
+
+def test_a_crew_has_ended_when_those_that_are_left_have(tmp_path: Path) -> None:
+    run = _run(3, 1)
+    run.ended("j/1/0", -9, tmp_path)
+    run.ended("j/1/1", 0, tmp_path)
+    run.ended("j/1/2", 0, tmp_path)
+    assert run.settle(3, 1.0)
+    assert run.over == "ended"
+
+
+def test_workers_that_failed_are_tried_again_some_times(tmp_path: Path) -> None:
+    run = _run(1)
+    for attempt in range(1, 4):
+        run.ended(f"j/{attempt}/{attempt - 1}", 1, tmp_path)
+        assert run.settle(2, 1.0) is (attempt == 3)
+        run.begin("s", 1, ("a",), None, 1.0)
+        run.next_worker(WorkerSlot("h"))
+    assert run.over == "failed"
+
+
+def test_what_cannot_be_run_is_not_tried_again_and_says_why(tmp_path: Path) -> None:
+    run = _run(1)
+    log = log_of(tmp_path, "j/1/0")
+    log.parent.mkdir(parents=True)
+    log.write_text("first\npolyrhythm: No system is called 'x'.\n\n")
+    run.ended("j/1/0", 2, tmp_path)
+    assert run.settle(3, 1.0)
+    assert run.reason == "its worker on h0 ended with exit code 2: No system is called 'x'."
