@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 import polyrhythm as pr
-from polyrhythm.partition import Columns, Pipelined, Rows, Zero
+from polyrhythm.partition import Columns, GivenStages, Pipelined, Rows, StagesByReplica, Zero
 
 torch.set_num_threads(1)
 
@@ -36,9 +36,11 @@ def train(worker):
 
 
 NAMES = {"0": Columns(), "2": Rows()}
+UNEQUAL = StagesByReplica((GivenStages((5,)), GivenStages((2, 2, 1))))
 LAYOUTS = {
     "tensor": dict(mesh=pr.Mesh(dp=2, tp=2), cut=pr.Cut(NAMES), strategy={"dp": "allreduce"}),
     "stages": dict(mesh=pr.Mesh(dp=2, pp=2), cut=pr.Cut(pipeline=Pipelined(micro_batches=2)), strategy={"dp": Zero(2)}),
+    "unequal": dict(mesh=pr.Mesh(dp=2, pp=(1, 3)), cut=pr.Cut(pipeline=Pipelined(micro_batches=2, division=UNEQUAL)), strategy="local-sgd"),
     "shared": dict(mesh=pr.Mesh(dp=-1), strategy=Zero(3)),
     "too few": dict(mesh=pr.Mesh(dp=3, tp=2), cut=pr.Cut(NAMES)),
     "others": dict(mesh=pr.Mesh(dp=2, tp=2), cut=pr.Cut(NAMES if os.environ.get("RANK") == "1" else {"0": Columns(gathered=True)})),
@@ -61,7 +63,7 @@ def started(forker: Forker, layout: str, directory: Path) -> list[Ended]:
     return forker.run(directory, ["script.py", layout], 4, 100)
 
 
-@pytest.mark.parametrize("layout", ["tensor", "stages", "shared"])
+@pytest.mark.parametrize("layout", ["tensor", "stages", "unequal", "shared"])
 def test_processes_that_join_train_as_those_of_a_run(forker: Forker, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [each.code for each in started(forker, layout, tmp_path)] == [0] * 4
     known: dict[str, object] = {"__name__": "script"}

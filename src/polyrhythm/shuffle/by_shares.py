@@ -15,7 +15,7 @@ from polyrhythm.core.protocols.deals import Deals, PassDeals
 from polyrhythm.core.protocols.sharded import BackgroundSums, ShardedSource
 from polyrhythm.core.protocols.shuffle import Feed, Follow, Order, Perform, SampleStream, unfollowed
 from polyrhythm.errors import CompositionError, DataError
-from polyrhythm.shuffle.global_shuffle import Dealt
+from polyrhythm.shuffle.global_shuffle import PermutedFeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ByShares:
 
     def feed(self, deals: Deals, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's feed of one data set."""
-        return Dealt(deals, SizeByShares(self.shares))
+        return PermutedFeed(deals, SizeByShares(self.shares))
 
     def stream(self, stream: SampleStream, deals: PassDeals, batch_size: int, first: int = 0) -> NoReturn:
         """Raises DataError: the last samples of a stream are not known, of which each would have its share."""

@@ -40,7 +40,7 @@ class GlobalShuffle:
 
     def feed(self, deals: Deals, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
         """One worker's feed of one data set."""
-        return Dealt(deals)
+        return PermutedFeed(deals)
 
     def stream(self, stream: SampleStream, deals: PassDeals, batch_size: int, first: int = 0) -> Iterator[Batch]:
         """One worker's batches of a pass: every worker reads the whole stream, and takes its part of each P · b samples.
@@ -61,7 +61,7 @@ class GlobalShuffle:
                 yield from chosen(indices, batch.spans)
 
 
-class Dealt:
+class PermutedFeed:
     """A feed of the batches of a permutation, whose sizes are by `size`, or as the deals say."""
 
     def __init__(self, deals: Deals, size: BatchSize | None = None) -> None:

@@ -88,15 +88,19 @@ class Strategy:
             raise CompositionError(
                 f"A controller of {self.name} sets batches, and {self.shuffle!r} gives all workers as many samples: add shuffle=OwnPace()."
             )
-        if self.shuffle.weighs and (unequal := [each for _, each in self.exchanges if not _sums_gradients(each)]):
-            raise CompositionError(
-                f"{self.shuffle!r} gives workers unequal batches, whose gradients count by their samples, and by {unequal[0]!r} each takes "
-                "steps of its own: exchange gradients in each step, as allreduce does, or take shuffle=GlobalShuffle()."
-            )
+        self._refuse_unequal_batches()
         if self.chooses and len(rules := {repr(exchange.agreement.consistency) for _, exchange in self.exchanges}) > 1:
             raise CompositionError(
                 f"The exchanges of {self.name} have {' and '.join(sorted(rules))}, and a worker takes a step for all of its parameters or "
                 "for none: give all of them the same consistency."
+            )
+
+    def _refuse_unequal_batches(self) -> None:
+        apart = [each for _, each in self.exchanges if not _sums_gradients(each)]
+        if self.shuffle.weighs and apart:
+            raise CompositionError(
+                f"{self.shuffle!r} gives workers unequal batches, whose gradients count by their samples, and by {apart[0]!r} each takes "
+                "steps of its own: exchange gradients in each step, as allreduce does, or take shuffle=GlobalShuffle()."
             )
 
     def __repr__(self) -> str:
