@@ -51,7 +51,7 @@ class RayMachine:
     def __init__(self, machine: ServingMachine, models: bytes, turns: DutyTurns) -> None:
         # pickled by cloudpickle, which takes the functions of a MODELS file along: Ray's own copy of it does not know that file
         self._host = ModelHost(machine, cloudpickle.loads(models), turns)
-        gauge = needed("ray.util.metrics", "ray").Gauge
+        gauge = needed("ray.util.metrics", "serve").Gauge
         self._waiting = gauge("polyrhythm_serving_waiting", "Requests that wait at a machine.", ("machine",))
 
     async def reconfigure(self, plan: Mapping[str, Any]) -> None:
@@ -85,10 +85,10 @@ class RayGateway:
         self._gateway = Gateway(sessions, self._send, rules)
         self._plan: ServingPlan | None = None
         self._outcomes: Counter[tuple[str, str]] = Counter()
-        metrics = needed("ray.util.metrics", "ray")
+        metrics = needed("ray.util.metrics", "serve")
         self._count = metrics.Counter("polyrhythm_serving_requests", "Requests by outcome.", ("session", "outcome"))
         self._seconds = metrics.Histogram("polyrhythm_serving_seconds", "Seconds in the gateway.", _BOUNDS, ("session", "outcome"))
-        self._response = needed("starlette.responses", "ray").Response
+        self._response = needed("starlette.responses", "serve").Response
 
     async def reconfigure(self, plan: Mapping[str, Any]) -> None:
         """Route by another plan."""
@@ -154,8 +154,8 @@ class RayGateway:
         return self._response(f"{_said(answer)}\n", status_code=status, headers=headers)
 
     async def _send(self, machine: str, session: str, payload: Any, patience: float) -> Answer:
-        exceptions = needed("ray.exceptions", "ray")
-        unavailable = needed("ray.serve.exceptions", "ray").DeploymentUnavailableError
+        exceptions = needed("ray.exceptions", "serve")
+        unavailable = needed("ray.serve.exceptions", "serve").DeploymentUnavailableError
         response = self._machines[machine].answer.remote(session, payload, patience)
         try:
             answered: tuple[Answer, float] = await response

@@ -51,7 +51,7 @@ class RayServe:
 
     def deploy(self, served: ServedSite, models: Mapping[tuple[str, str], ServedModel], first: ServingPlan) -> RaySite:
         """Start the replicas with the plan `first`; `models` are by model and kind of machine. Returns when all models are loaded."""
-        ray, serve = needed("ray", "ray"), needed("ray.serve", "ray")
+        ray, serve = needed("ray", "serve"), needed("ray.serve", "serve")
         if not ray.is_initialized():
             self._connect(served)
         self._refuse_without_resources(served, ray)
@@ -77,7 +77,7 @@ class RayServe:
         return RaySite(self, served, first)
 
     def _connect(self, served: ServedSite) -> None:
-        ray = needed("ray", "ray")
+        ray = needed("ray", "serve")
         own = {} if self.address else {"resources": {f"machine:{each.name}": 1.0 for each in served.machines}}
         try:
             ray.init(address=self.address, log_to_driver=False, **own)
@@ -85,7 +85,7 @@ class RayServe:
             raise CompositionError(f"Ray's cluster {self.address or 'of this host'!r} cannot be reached: {problem}") from problem
 
     def _machine(self, machine: Any, models: Mapping[tuple[str, str], ServedModel], first: ServingPlan) -> Any:
-        serve = needed("ray.serve", "ray")
+        serve = needed("ray.serve", "serve")
         own = {model: each for (model, kind), each in models.items() if kind == machine.kind}
         placed = {"num_cpus": 0, **self.options.get(machine.name, {"resources": {f"machine:{machine.name}": 1.0}})}
         made = serve.deployment(RayMachine).options(
@@ -121,7 +121,7 @@ class RaySite:
 
     def __init__(self, engine: RayServe, served: ServedSite, first: ServingPlan) -> None:
         self._engine, self._served = engine, served
-        serve = needed("ray.serve", "ray")
+        serve = needed("ray.serve", "serve")
         names = {each.name: f"machine-{each.name}" for each in served.machines}
         self._handles = {name: serve.get_deployment_handle(each, engine.name) for name, each in names.items()}
         self._handles[ENTRANCE] = serve.get_deployment_handle(ENTRANCE, engine.name)
@@ -131,6 +131,7 @@ class RaySite:
         self._wanted[ENTRANCE] = first
         self._sending: dict[str, Any] = {}
         self._calls = HandleCalls()
+        self._ended = False
         self.signs: dict[str, ReplicaSign] = {}
 
     @property
@@ -165,10 +166,13 @@ class RaySite:
         return self._tell(plans)
 
     def drain(self, seconds: float) -> None:
-        """Take no more requests, answer those that were taken for up to so many seconds, and end the site."""
+        """Take no more requests, answer those that were taken for up to so many seconds, and end the site. Once is enough."""
+        if self._ended:
+            return
+        self._ended = True
         for name in (ENTRANCE, *self._machines()):  # a replica that is lost has nothing to answer any more
             self._calls.all({name: (self._handles[name], "drain", ())}, seconds)
-        needed("ray.serve", "ray").delete(self._engine.name)
+        needed("ray.serve", "serve").delete(self._engine.name)
         self._calls.close()
 
     def _machines(self) -> dict[str, Any]:

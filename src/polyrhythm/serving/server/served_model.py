@@ -99,7 +99,7 @@ class OnnxServed:
 
     def load(self) -> Compute:
         """Make a session, and compute one batch."""
-        runtime = needed("onnxruntime", "onnx")
+        runtime = needed("onnxruntime", "export")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = self.threads
         session = runtime.InferenceSession(str(self.path), options, providers=runtime.get_available_providers())
@@ -118,7 +118,7 @@ _ONNX_TYPES |= {"tensor(uint8)": "uint8", "tensor(float16)": "float16", "tensor(
 
 def onnx_form(path: Path) -> InputForm:
     """The form of one input of an ONNX file. Raises CompositionError for a file that cannot be served in batches."""
-    runtime = needed("onnxruntime", "onnx")
+    runtime = needed("onnxruntime", "export")
     try:
         inputs = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).get_inputs()
     except Exception as problem:  # onnxruntime has no common class of errors
