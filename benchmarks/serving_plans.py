@@ -191,7 +191,7 @@ def s8() -> list[Measured]:
             draw = random.Random(seed)
             profiles = [straight(name, draw.uniform(*slope), draw.uniform(*start)) for name, (slope, start) in RANGES.items()]
             nodes = (QueryNode("detect", "a"), QueryNode("crop", "b", ("detect",)), QueryNode("recognize", "c", ("crop",), 5.0))
-            query = Query("q", nodes, loose * 3 * max(2 * each.latency(1) for each in profiles), 200.0)
+            query = Query("q", nodes, loose * 3 * max(2 * each.latency(1) for each in profiles), 1000.0)
             counts = [
                 len(plan(split.sessions(query, profiles, EXACT), machines(90), profiles, None, EXACT)[0].machines)
                 for split in (OptimalSplit(), EvenSplit())

@@ -9,6 +9,7 @@ from polyrhythm.serving.batcher import BatchChoice, Batcher
 from polyrhythm.serving.control import Beacon, ControlRules, ControlState, RateEstimate, Replan, control
 from polyrhythm.serving.deferred_batch import DeferredBatch
 from polyrhythm.serving.early_drop import EarlyDrop
+from polyrhythm.serving.exporting import BentoExport, PlanExport, TritonExport
 from polyrhythm.serving.first_in_first_out import FirstInFirstOut
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.lazy_drop import LazyDrop
@@ -47,6 +48,7 @@ __all__ = [
     "BatchChoice",
     "Batcher",
     "Beacon",
+    "BentoExport",
     "BurstyArrivals",
     "ControlRules",
     "ControlState",
@@ -73,6 +75,7 @@ __all__ = [
     "OptimalSplit",
     "Overdue",
     "PlanDiff",
+    "PlanExport",
     "PlanningRules",
     "PoissonArrivals",
     "PowerOfTwoChoices",
@@ -94,6 +97,7 @@ __all__ = [
     "SmoothWeighted",
     "SteppedArrivals",
     "TokenBucket",
+    "TritonExport",
     "Unserved",
     "WeakPoint",
     "breaks_first",

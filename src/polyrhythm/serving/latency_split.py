@@ -103,6 +103,14 @@ def _costs(part: SeriesParallel, curves: dict[str, list[float]]) -> list[float]:
     return [min(first[k] + second[t - k] for k in range(t + 1)) for t in range(len(first))]
 
 
+def _depth(part: SeriesParallel) -> int:
+    """The number of nodes on the longest path."""
+    if part.first is None or part.second is None:
+        return 1
+    first, second = _depth(part.first), _depth(part.second)
+    return max(first, second) if part.parallel else first + second
+
+
 def _assign(part: SeriesParallel, time: int, curves: dict[str, list[float]], parts: dict[str, int]) -> None:
     """Write the segments of every node into `parts`, if this part has `time` of them."""
     if part.first is None or part.second is None:
@@ -112,6 +120,8 @@ def _assign(part: SeriesParallel, time: int, curves: dict[str, list[float]], par
         _assign(part.second, time, curves, parts)
     else:
         first, second = _costs(part.first, curves), _costs(part.second, curves)
-        k = min(range(time + 1), key=lambda k: (first[k] + second[time - k], k))
+        even = time * _depth(part.first) / _depth(part)
+        # where more time saves nothing, all parts get some: short duty cycles would leave no room for several models on one machine
+        k = min(range(time + 1), key=lambda k: (round(first[k] + second[time - k], 9), abs(k - even)))
         _assign(part.first, k, curves, parts)
         _assign(part.second, time - k, curves, parts)

@@ -1,0 +1,131 @@
+"""`serve plan` and `serve simulate`: tables, files for other servers, a page, and sentences for what cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyrhythm.serving import LatencyProfile
+from polyrhythm.serving.serving_files import write_profiles
+
+MODELS = """
+[[models]]
+name = "digits"
+emulated = true
+input = [16]
+[[sessions]]
+name = "pages"
+model = "digits"
+slo = "100 ms"
+rate = 100
+[[sessions]]
+name = "archive"
+model = "digits"
+slo = "SLO"
+rate = 20
+"""
+SITE = """
+[[machines]]
+name = "desk"
+kind = "laptop"
+memory = "4 GB"
+count = 2
+[control]
+epoch = "30 s"
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, ...]:
+    """MODELS, a SITE of two machines, and profiles; as arguments."""
+    (tmp_path / "models.toml").write_text(MODELS.replace("SLO", "1 s"))
+    (tmp_path / "site.toml").write_text(SITE)
+    write_profiles(
+        tmp_path / "profiles.json",
+        [LatencyProfile.measured("digits", "laptop", {1: 0.004, 32: 0.05}, {1: 10**8, 32: 2 * 10**8}, (0, 0, 2.0))],
+    )
+    return (str(tmp_path / "models.toml"), "--machines", str(tmp_path / "site.toml"))
+
+
+def test_a_plan_is_a_table_with_what_breaks_first(polyrhythm: Any, files: tuple[str, ...]) -> None:
+    result = polyrhythm("serve", "plan", *files)
+    assert result.code == 0
+    assert "desk-1" in result.out
+    assert "breaks first: beyond" in result.out
+
+
+def test_a_plan_is_written_and_another_begins_with_it(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    kept = tmp_path / "plan.json"
+    assert polyrhythm("serve", "plan", *files, "--out", str(kept)).code == 0
+    again = polyrhythm("serve", "plan", *files, "--previous", str(kept))
+    assert "To do: nothing." in again.out
+    given = json.loads(polyrhythm("serve", "plan", *files, "--json").out)
+    assert given["plan"] == json.loads(kept.read_text())
+
+
+def test_a_session_that_cannot_be_served_is_named_with_what_could(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text(MODELS.replace("SLO", "5 ms"))
+    result = polyrhythm("serve", "plan", *files)
+    assert result.code == 1
+    assert "archive: No machine answers digits within 5 ms; the smallest objective is 12 ms." in result.out
+
+
+def test_a_plan_becomes_the_configuration_of_triton(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    assert polyrhythm("serve", "plan", *files, "--export", "triton", "--to", str(tmp_path / "t")).code == 0
+    text = (tmp_path / "t" / "desk-1" / "digits" / "config.pbtxt").read_text()
+    for field in (
+        *('name: "digits"', "max_batch_size: ", "dynamic_batching {", "preferred_batch_size: [ ", "max_queue_delay_microseconds: "),
+        *("default_queue_policy {", "timeout_action: REJECT", "default_timeout_microseconds: ", "instance_group [", "kind: KIND_AUTO"),
+    ):
+        assert field in text
+    assert text.count("{") == text.count("}")
+
+
+def test_a_plan_becomes_the_configuration_of_bentoml(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    assert polyrhythm("serve", "plan", *files, "--export", "bentoml", "--to", str(tmp_path / "b")).code == 0
+    names: dict[str, Any] = {}
+    exec((tmp_path / "b" / "desk-1" / "batching.py").read_text(), names)
+    assert set(names["API"]["digits"]) == {"batchable", "max_batch_size", "max_latency_ms"}
+    assert names["SERVICE"]["digits"]["traffic"]["timeout"] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("plan", "--export", "tritn", "--to", "x"), "tritn"),
+        (("plan", "--export", "triton"), "give --to DIR"),
+        (("simulate", "--arrivals", "weekly"), "weekly"),
+        (("simulate", "--lose", "desk-1"), "has no moment"),
+        (("simulate", "--lose", "cellar@3"), "no machine 'cellar'"),
+        (("simulate", "--step", "pages=x@3"), "is no number"),
+        (("simulate", "--step", "pages=2@3", "--arrivals", "even"), "is for Poisson's arrivals"),
+        (("simulate", "--seconds", "0"), "give a number above zero"),
+    ],
+)
+def test_what_cannot_be_is_a_sentence(polyrhythm: Any, files: tuple[str, ...], words: tuple[str, ...], message: str) -> None:
+    result = polyrhythm("serve", words[0], *files, *words[1:])
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_a_simulated_load_is_told_by_session_and_drawn_on_a_page(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    options = ("--seconds", "15", "--step", "pages=2@3", "--lose", "desk-1@8", "--report", str(page))
+    result = polyrhythm("serve", "simulate", *files, *options)
+    assert result.code == 0
+    assert "machine lost" in result.out
+    text = page.read_text()
+    assert "<svg" in text
+    assert "breaks first" in text
+    assert "http" not in text.split("<script>")[0].replace("http-equiv", "")
+
+
+def test_a_recorded_trace_is_played_and_printed_as_json(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("seconds,session\n" + "".join(f"{index / 50},pages\n" for index in range(100)))
+    given = json.loads(polyrhythm("serve", "simulate", *files, "--arrivals", str(trace), "--seconds", "3", "--fixed", "--json").out)
+    assert given["sessions"]["pages"]["good"] == 100
+    assert given["plans"][0]["reason"] == "first"
