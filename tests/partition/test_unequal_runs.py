@@ -13,8 +13,9 @@ from torch import nn
 
 import polyrhythm as pr
 from polyrhythm.partition import Columns, GivenStages, GPipe, Pipelined, Recompute, Rows, ZeroBubble
+from polyrhythm.partition.pipeline import PipelineTemplates
 
-from .layouts import mean_square
+from .layouts import Net, mean_square
 from .unequal_runs import MESHES, STEPS, Training, Unequal, alone, assert_equal, data
 
 TRAININGS = [
@@ -91,6 +92,28 @@ def test_buffers_are_averaged_part_by_part_and_replicas_draw_their_own_samples(b
     assert_equal(found, expected, 1e-10)
 
 
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_the_pipelines_that_cover_any_number_of_workers_are_run(workers: int) -> None:
+    mesh, division = PipelineTemplates((1.0, 2.0, 2.0, 2.0, 2.0, 1.0), least=1, most=3).covering_mesh(workers)
+    assert mesh.workers == workers
+    cut = pr.Cut(pipeline=Pipelined(micro_batches=2, division=division))
+    assert_equal(
+        pr.run(by_batches, mesh=mesh, cut=cut, on=pr.Simulator()),
+        pr.run(by_batches, mesh=pr.Mesh(dp=dict(mesh.axes)["dp"]), on=pr.Simulator()),
+    )
+
+
+def by_batches(worker: pr.Worker) -> None:
+    torch.manual_seed(3)
+    model = Net(6, 7, False)
+    model, optimizer = worker.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), clip_norm=0.2, loss=mean_square)
+    x = data(0)
+    for inputs, targets in worker.batches((x, x.sin()), batch_size=4):
+        optimizer.zero_grad()
+        worker.train_step(inputs, targets)
+        optimizer.step()
+
+
 def test_the_whole_model_is_evaluated_at_the_first_replica() -> None:
     def train(worker: pr.Worker) -> None:
         worker.evaluate(lambda model: {"error": mean_square(model(data(7)), data(7).sin())})
@@ -118,7 +141,8 @@ LAYOUTS = {name: (each.mesh, each.cut()) for name, each in MESHES.items()} | {
 
 
 @pytest.mark.parametrize(
-    ("first", "then"), [("2+3", "2+3"), ("2+3", "2 x 2"), ("2 x 2", "2+3"), ("one", "1+2"), ("1+2", "one"), ("1+2", "2+1")]
+    ("first", "then"),
+    [("2+3", "2+3"), ("2+3", "2 x 2"), ("2 x 2", "2+3"), ("one", "2 x 2"), ("one", "1+2"), ("1+2", "one"), ("1+2", "2+1")],
 )
 @pytest.mark.parametrize("train", [Training(saves=1), Training(tied=True, adam=True, saves=1)], ids=str)
 def test_a_checkpoint_is_resumed_on_unequal_and_on_equal_replicas(first: str, then: str, train: Training, tmp_path: Path) -> None:
