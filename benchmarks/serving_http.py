@@ -1,0 +1,304 @@
+"""Serving over real HTTP on Ray Serve: ours beside its own `@serve.batch`, on loopback, with emulated devices and a model of PyTorch.
+
+    RAY_SERVE_ENABLE_HA_PROXY=1 RAY_worker_niceness=0 python benchmarks/serving_http.py --json benchmarks/results/serving_http.json
+
+Requests come from a process of their own, in an open loop, as Poisson's arrivals, and are measured from their due moments. The optimum is
+b / l(b) of the largest batch b with 2 l(b) within the objective. `--only S6,S7` runs some of the scenarios, `--rounds` repeats the races.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from serving.parts import FORM, MEMORY, Rival, best, generated, good, percentile, straight, whole
+
+from polyrhythm.serving import PlanningRules, ServingMachine, ServingPlan, ServingSession
+from polyrhythm.serving.control import ControlRules
+from polyrhythm.serving.server.control_loop import ServedSite, ServingControl
+from polyrhythm.serving.server.gateway import GatewayRules
+from polyrhythm.serving.server.open_loop import schedule
+from polyrhythm.serving.server.profiling import measured_profile
+from polyrhythm.serving.server.ray_site import RayServe, RaySite
+from polyrhythm.serving.server.served_model import EmulatedModel, ServedModel, TorchServed
+from polyrhythm.serving.simulation import OfferedLoad, SimulatedSite, simulate_serving
+from polyrhythm.serving.simulation.arrivals import PoissonArrivals, SteppedArrivals
+from polyrhythm.serving.token_bucket import AdmitAll
+
+SITE = tuple(ServingMachine(f"box-{index}", "box", MEMORY) for index in range(4))
+WAY = 0.06
+"""Seconds that HTTP and Ray Serve may take of each request, there and back."""
+RULES = PlanningRules(network=WAY, jitter=0.005)
+SLOPE, START = 0.008, 0.1
+PORT = 8321
+URL = f"http://127.0.0.1:{PORT}"
+
+
+class Wide(torch.nn.Module):
+    """Wide layers: a batch of one waits for memory, and larger ones compute while they wait."""
+
+    def __init__(self, width: int = 3072, layers: int = 16) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        middle = [part for _ in range(layers) for part in (torch.nn.Linear(width, width), torch.nn.ReLU())]
+        self.layers = torch.nn.Sequential(torch.nn.Linear(FORM.shape[0] or 1, width), *middle, torch.nn.Linear(width, 10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The ten scores."""
+        return self.layers(x)  # type: ignore[no-any-return]
+
+
+def begun(served: ServedSite, models: dict[tuple[str, str], ServedModel], first: ServingPlan, rules: GatewayRules) -> RaySite:
+    """The site, once it answers."""
+    site = RayServe(port=PORT, gateway=rules).deploy(served, models, first)
+    generated(site.url, [(0.05 * index, one.name) for index, one in enumerate(list(served.sessions) * 10)], _slos(served.sessions))
+    return site
+
+
+def _slos(sessions: Sequence[ServingSession]) -> dict[str, float]:
+    return {one.name: one.slo for one in sessions}
+
+
+def _simulated(served: ServedSite, first: ServingPlan, load: OfferedLoad, admission: object) -> float:
+    """The part of the same requests that the simulator answers in time."""
+    rules = replace(served.rules, network=0.0)
+    sessions = tuple(replace(one, slo=one.slo - WAY) for one in served.sessions)
+    site = SimulatedSite(sessions, served.machines, served.profiles, rules, **({} if admission is None else {"admission": admission}))
+    tallies = simulate_serving(site, load, first).tally().values()
+    return sum(each.good for each in tallies) / sum(each.offered for each in tallies)
+
+
+def race(name: str, model: ServedModel, profile: Any, slo: float, rounds: int, factor: float, rivals: bool) -> list[dict[str, Any]]:
+    """Ours and `@serve.batch` by turns at `factor` times the optimum; the rival's wait is tuned at the optimum first."""
+    session = ServingSession("s", profile.model, slo, 1.0)
+    batch, optimum = best(profile, slo)
+    served = ServedSite((session,), SITE[:1], (profile,), RULES)
+    first = whole(SITE[0], session, profile, batch)
+    slos = {"s": slo}
+    site = begun(served, {(profile.model, "box"): model}, first, GatewayRules(admission=AdmitAll(), network=WAY))
+    paths = {"ours": URL}
+    if rivals:
+        wait = _tuned(model, batch, optimum, slos)
+        Rival("plain", batch, wait).deploy(model)
+        Rival("bounded", batch, wait, ongoing=2 * batch, queued=1).deploy(model)
+        paths |= {"@serve.batch": f"{URL}/plain", "@serve.batch, 2 batches at most": f"{URL}/bounded"}
+    rows = []
+    for turn in range(rounds):
+        load = OfferedLoad({"s": PoissonArrivals(factor * optimum)}, 8.0, seed=turn)
+        for who, url in paths.items():
+            found = generated(url, schedule(load), slos)
+            count, offered = good(found, slos)
+            computed = [each.latency for each in found if each.status == 200]
+            drops = [each.decided for each in found if each.outcome.startswith("dropped")]
+            row = {"scenario": name, "who": who, "optimum": optimum, "batch": batch, "offered": offered / load.seconds}
+            row |= {"good_of_optimum": count / load.seconds / optimum, "good_of_offered": count / offered, "slo": slo}
+            row |= {"p99": percentile(computed, 99), "drop_p50": percentile(drops, 50), "drop_p99": percentile(drops, 99)}
+            row |= {"late_sends": percentile([each.sent - each.due for each in found], 99), "outcomes": _counted(found)}
+            if who == "ours":
+                row["simulated"] = _simulated(served, first, load, AdmitAll())
+            rows.append(row)
+            print(row, flush=True)
+            time.sleep(1.0)
+    for each in ("plain", "bounded") if rivals else ():
+        ray.serve.delete(each)
+    site.drain(5)
+    return rows
+
+
+def _counted(found: Sequence[Any]) -> dict[str, int]:
+    return {outcome: sum(each.outcome == outcome for each in found) for outcome in sorted({each.outcome for each in found})}
+
+
+def _tuned(model: ServedModel, batch: int, optimum: float, slos: dict[str, float]) -> float:
+    """The wait with which `@serve.batch` does most at 70 % of the optimum."""
+    found = {}
+    for wait in (0.02, 0.15, 0.3, 0.45):
+        Rival("tuned", batch, wait * slos["s"]).deploy(model)
+        due = schedule(OfferedLoad({"s": PoissonArrivals(0.7 * optimum)}, 5.0, seed=9))
+        found[wait] = good(generated(f"{URL}/tuned", due, slos), slos)[0]
+        ray.serve.delete("tuned")
+    print("wait of @serve.batch, in objectives:", found, flush=True)
+    return slos["s"] * max(found, key=lambda wait: found[wait])
+
+
+def s6(rounds: int) -> list[dict[str, Any]]:
+    """An emulated device at 120 % of the optimum."""
+    profile = straight("emulated", SLOPE, START)
+    return race("S6", EmulatedModel(profile, FORM), profile, 0.6, rounds, 1.2, rivals=True)
+
+
+def s7(rounds: int) -> list[dict[str, Any]]:
+    """A model of PyTorch, with the profile of this run: at 120 % of the optimum, and at 70 % of what is planned beside batches of one."""
+    model = TorchServed(Wide, FORM)
+    profile = measured_profile("wide", "box", model, (1, 2, 4, 8, 12, 16, 24, 32), repeats=25)
+    shown = {batch: round(profile.latency(batch), 4) for batch in (1, 8, 16, 32)}
+    print("profile", shown, "l(8)/l(1) =", round(profile.latency(8) / profile.latency(1), 2), flush=True)
+    slo = max(0.6, 2 * profile.latency(12) + 0.04)
+    rows = race("S7 at 120 %", model, profile, slo, rounds, 1.2, rivals=True)
+    planned, _ = best(profile, slo - RULES.network - RULES.jitter)
+    capacity = profile.throughput(planned)
+    session = ServingSession("s", "wide", slo, 1.0)
+    served = ServedSite((session,), SITE[:1], (profile,), RULES)
+    for size in (planned, 1):
+        first = whole(SITE[0], session, profile, size)
+        site = begun(served, {("wide", "box"): model}, first, GatewayRules(admission=AdmitAll(), network=WAY))
+        for turn in range(rounds):
+            load = OfferedLoad({"s": PoissonArrivals(0.7 * capacity)}, 8.0, seed=turn)
+            found = generated(URL, schedule(load), {"s": slo})
+            count, offered = good(found, {"s": slo})
+            row = {"scenario": "S7 at 70 %", "who": f"batches of {size}", "offered": offered / 8, "good_of_offered": count / offered}
+            row |= {"good": count / 8, "slo": slo, "outcomes": _counted(found), "l8_of_l1": profile.latency(8) / profile.latency(1)}
+            rows.append(row | ({"simulated": _simulated(served, first, load, AdmitAll())} if size > 1 else {}))
+            print(rows[-1], flush=True)
+        site.drain(5)
+    return rows
+
+
+def controlled(served: ServedSite, load: OfferedLoad, during: Callable[[RaySite, float], None] | None = None) -> dict[str, Any]:
+    """A load on a site with its control loop; `during` is called in a thread when the load begins."""
+    first = served.plan({}, frozenset(), None)
+    models: dict[tuple[str, str], ServedModel] = {(each.model, "box"): EmulatedModel(each, FORM) for each in served.profiles}
+    site = begun(served, models, first, GatewayRules(network=WAY))
+    site.beacons()
+    control, over = ServingControl(site, served, first, time.monotonic), threading.Event()
+    begin = time.monotonic()
+
+    def turns() -> None:
+        while not over.wait(served.control.beacon):
+            control.turn()
+
+    threads = [threading.Thread(target=turns), *([threading.Thread(target=during, args=(site, begin))] if during else [])]
+    for thread in threads:
+        thread.start()
+    found = generated(URL, schedule(load), _slos(served.sessions))
+    over.set()
+    for thread in threads:
+        thread.join()
+    control.close()
+    site.beacons()
+    counted = dict(site.outcomes())
+    changes = [(round(each.begun - begin, 2), round(each.ended - begin, 2), each.reason) for each in control.changes]
+    site.drain(5)
+    return {"requests": found, "changes": changes, "counted": counted, "first": first}
+
+
+QUICK = ControlRules(beacon=0.5, epoch=6.0, shortest=2.0)
+
+
+def s10(rounds: int) -> list[dict[str, Any]]:
+    """A rate that trebles, and one that stays for ten epochs."""
+    profile = straight("emulated", SLOPE, START, loading=0.5)
+    session = ServingSession("s", "emulated", 0.6, 20.0)
+    served = ServedSite((session,), SITE[:3], (profile,), RULES, QUICK)
+    stepped = controlled(served, OfferedLoad({"s": SteppedArrivals(((0.0, 20.0), (6.0, 60.0)))}, 24.0, seed=1))
+    count, offered = good(stepped["requests"], {"s": 0.6}, 6.0 + 2 * QUICK.epoch)
+    step, came = good(stepped["requests"], {"s": 0.6}, 6.0, 6.0 + 2 * QUICK.epoch)
+    rows = [{"scenario": "S10 step", "good_after_2_epochs": count / offered, "good_during": step / came, "changes": stepped["changes"]}]
+    parts = tuple((6.0 * index, 20.0 * (1.05 if index % 2 else 0.95)) for index in range(10))
+    steady = controlled(served, OfferedLoad({"s": SteppedArrivals(parts)}, 60.0, seed=2))
+    count, offered = good(steady["requests"], {"s": 0.6})
+    rows.append({"scenario": "S10 steady", "good": count / offered, "changes": steady["changes"]})
+    print(*rows, sep="\n", flush=True)
+    return rows
+
+
+def s11(rounds: int) -> list[dict[str, Any]]:
+    """A machine whose process is killed at 60 % of what the site can do."""
+    profile = straight("emulated", SLOPE, START, loading=1.0)
+    session = ServingSession("s", "emulated", 0.6, 50.0)
+    served = ServedSite((session,), SITE[:2], (profile,), RULES, QUICK)
+    rows = []
+    for turn in range(rounds):
+        killed: list[float] = []
+
+        def kill(site: RaySite, begin: float, killed: list[float] = killed) -> None:
+            time.sleep(5.0)
+            os.kill(site.signs[SITE[0].name].pid, signal.SIGKILL)
+            killed.append(time.monotonic() - begin)
+
+        done = controlled(served, OfferedLoad({"s": PoissonArrivals(60.0)}, 18.0, seed=turn), kill)
+        found = done["requests"]
+        bad = [each.ended for each in found if each.due > 4.0 and (each.status != 200 or each.latency > 0.6)]
+        unanswered = sum(each.status == 0 for each in found)
+        twice = sum(done["counted"].values()) - len(found) - 10  # ten came before, to warm up
+        row = {"scenario": "S11", "killed": killed, "bad": len(bad), "offered": len(found), "outcomes": _counted(found)}
+        row |= {"drops_end_after": max(bad, default=0.0) - killed[0], "unanswered": unanswered, "counted_more": twice}
+        rows.append(row | {"changes": done["changes"], "bar": QUICK.missed * QUICK.beacon + 1.0})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def s12(rounds: int) -> list[dict[str, Any]]:
+    """Tenant A at five times its plan, beside tenant B on the same machine."""
+    profiles = (straight("a", 0.004, 0.04), straight("b", 0.004, 0.04))
+    sessions = (ServingSession("a", "a", 0.5, 20.0), ServingSession("b", "b", 0.5, 15.0))
+    served = ServedSite(sessions, SITE[:1], profiles, RULES)
+    first = served.plan({}, frozenset(), None)
+    models: dict[tuple[str, str], ServedModel] = {(each.model, "box"): EmulatedModel(each, FORM) for each in profiles}
+    site = begun(served, models, first, GatewayRules(network=WAY))
+    rows = []
+    for turn in range(rounds):
+        load = OfferedLoad({"a": PoissonArrivals(100.0), "b": PoissonArrivals(15.0)}, 10.0, seed=turn)
+        found = generated(URL, schedule(load), _slos(sessions))
+        shares = {}
+        for name in ("a", "b"):
+            count, offered = good([each for each in found if each.session == name], _slos(sessions))
+            shares[name] = count / offered
+        count, offered = good(found, _slos(sessions))
+        row = {"scenario": "S12", "good_of_offered": count / offered, "a": shares["a"], "b": shares["b"], "outcomes": _counted(found)}
+        rows.append(row | {"simulated": _simulated(served, first, load, None)})
+        print(rows[-1], flush=True)
+        time.sleep(3.0)
+    site.drain(5)
+    return rows
+
+
+SCENARIOS: dict[str, Callable[[int], list[dict[str, Any]]]] = {"S6": s6, "S7": s7, "S10": s10, "S11": s11, "S12": s12}
+
+
+def main() -> None:
+    """Run the scenarios, and print what to put into a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default=",".join(SCENARIOS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    ray.init(resources={f"machine:{each.name}": 1.0 for each in SITE}, log_to_driver=False)
+    rows: list[dict[str, Any]] = []
+    for name in given.only.split(","):
+        print("==", name, "load", os.getloadavg(), flush=True)
+        rows += SCENARIOS[name](given.rounds)
+        if given.json is not None:
+            given.json.write_text(json.dumps(rows, indent=1) + "\n")
+    ray.shutdown()
+    print(table(rows))
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Medians of the races, and the lowest and highest of them."""
+    lines = []
+    for key in dict.fromkeys((row["scenario"], row.get("who", "")) for row in rows):
+        own = [row for row in rows if (row["scenario"], row.get("who", "")) == key]
+        cells = []
+        for name in ("good_of_optimum", "good_of_offered", "simulated", "p99", "drop_p50", "drop_p99", "b", "drops_end_after"):
+            values = [row[name] for row in own if name in row]
+            if values:
+                cells.append(f"{name} {statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})")
+        lines.append(" | ".join([*key, *cells]))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
