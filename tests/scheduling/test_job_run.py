@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from polyrhythm.cluster import ClusterJob, WorkerSlot
-from polyrhythm.tools.scheduling.job_run import JobRun, log_of
+from polyrhythm.tools.scheduling.job_run import CarriedJob, log_of
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob, TrainingOrder
 
 
-def _run(workers: int, least: int | None = None) -> JobRun:
-    run = JobRun(TrainingJob(ClusterJob("j", workers=workers, min_workers=least), TrainingOrder("train.py")))
+def _run(workers: int, least: int | None = None) -> CarriedJob:
+    run = CarriedJob(TrainingJob(ClusterJob("j", workers=workers, min_workers=least), TrainingOrder("train.py")))
     run.begin("s", 1, ("a",), None, 0.0)
     for number in range(workers):
         run.next_worker(WorkerSlot(f"h{number}"))

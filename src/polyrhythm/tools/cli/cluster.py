@@ -13,13 +13,21 @@ from polyrhythm.tools.cli.options import Json
 from polyrhythm.tools.cli.parsing import StrictCommand
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from polyrhythm.cluster import Cluster
+    from polyrhythm.tools.scheduling.cluster_plan import ClusterPlan
+    from polyrhythm.tools.scheduling.predictions import PlannedForecaster
     from polyrhythm.tools.scheduling.status import ClusterStatus, JobStatus
+    from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 
 cluster = typer.Typer(no_args_is_help=True, help="Decide which job runs where, and carry it out.")
 
 SiteFile = Annotated[Path, typer.Argument(metavar="SITE", help="The hosts, in TOML or JSON.")]
 JobsFile = Annotated[Path, typer.Argument(metavar="JOBS", help="The jobs, each with its training, in TOML or JSON.")]
-Policy = Annotated[str, typer.Option("--policy", metavar="NAME", help="Which job comes first and where: fifo, las, binpack or topology.")]
+Policy = Annotated[
+    str, typer.Option("--policy", metavar="NAME", help="Which job comes first and where: fifo, las, binpack, topology or predicted.")
+]
 OutDirectory = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Records, logs and the status of all jobs; all hosts must see it.")
 ]
@@ -34,7 +42,10 @@ Beats = Annotated[float, typer.Option("--beat", metavar="SECONDS", help="The tim
 Watched = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `polyrhythm cluster run`.")]
 Once = Annotated[bool, typer.Option("--once", help="Print the status once, and do not wait for changes.")]
 
+Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="How long each forecast may take, such as 20s.")]
+
 _LOOK_SECONDS = 0.5
+_FORECAST = "20s"
 
 
 @cluster.command("run", cls=StrictCommand)
@@ -47,6 +58,7 @@ def run_jobs(
     reach: Reach = None,
     python: RemotePython = None,
     beat: Beats = 2.0,
+    budget: Budget = _FORECAST,
     as_json: Json = False,
 ) -> None:
     """Train the JOBS on the hosts of SITE: each as a whole, when and where the policy says; again where a host is lost."""
@@ -56,11 +68,14 @@ def run_jobs(
     from polyrhythm.tools.cli.output import print_json
     from polyrhythm.tools.cli.prepare import directory
     from polyrhythm.tools.scheduling.carry import carry
+    from polyrhythm.tools.scheduling.cluster_plan import predicted
     from polyrhythm.tools.scheduling.hosts_backend import HostsBackend, HostSettings
+    from polyrhythm.tools.scheduling.policies import PREDICTED
     from polyrhythm.tools.scheduling.policies import policy as chosen
     from polyrhythm.tools.scheduling.training_jobs import load_training_jobs
 
-    hosts, wanted, config = load_site(site), load_training_jobs(jobs), chosen(policy)
+    hosts, wanted = load_site(site), load_training_jobs(jobs)
+    config = predicted(hosts, wanted, _forecaster(hosts, wanted, budget)) if policy == PREDICTED else chosen(policy)
     kept = directory(out) or out
     began, changes = time.monotonic(), _Changes()
     backend = HostsBackend(hosts, wanted, HostSettings(kept.absolute(), reach, python or sys.executable, beat), began)
@@ -77,6 +92,60 @@ def run_jobs(
         print_json(status)
     notice(f"the records and logs of the jobs are in {kept}")
     raise typer.Exit(1 if any(job.state == "failed" for job in status.jobs) else 0)
+
+
+@cluster.command("plan", cls=StrictCommand)
+@guarded
+def plan_jobs(site: SiteFile, jobs: JobsFile, budget: Budget = _FORECAST, as_json: Json = False) -> None:
+    """Say which of the JOBS should run on which hosts of SITE, with which system, when, and what follows where a host is not there.
+
+    Each job needs a target. The planner of `polyrhythm plan` is asked once for each job and set of hosts that differ in their machines.
+    """
+    from polyrhythm.cluster.site_file import load_site
+    from polyrhythm.tools.cli.output import print_json, reserved
+    from polyrhythm.tools.scheduling.cluster_plan import make_plan
+    from polyrhythm.tools.scheduling.training_jobs import load_training_jobs
+
+    hosts, wanted = load_site(site), load_training_jobs(jobs)
+    with reserved(as_json):
+        made = make_plan(hosts, wanted, _forecaster(hosts, wanted, budget))
+    if as_json:
+        print_json(made)
+    else:
+        _show_plan(made)
+    raise typer.Exit(1 if made.impossible else 0)
+
+
+def _forecaster(hosts: Cluster, wanted: Sequence[TrainingJob], budget: str) -> PlannedForecaster:
+    from polyrhythm.core.units import duration
+    from polyrhythm.tools.scheduling.predictions import PlannedForecaster
+
+    def asked(text: str) -> None:
+        notice(f"forecasting {text}")
+
+    return PlannedForecaster(hosts, {each.job.name: each for each in wanted}, duration(budget), asked)
+
+
+def _show_plan(made: ClusterPlan) -> None:
+    from polyrhythm.core.units import show_seconds
+    from polyrhythm.tools.cli.output import print_rows
+
+    rows = [
+        [job.name, _counted(job.hosts), job.system, show_seconds(job.starts), show_seconds(job.ends), f"{job.cost:.3g}" if job.cost else ""]
+        for job in made.jobs
+    ]
+    print_rows(["job", "hosts (workers)", "system", "starts after", "ends after", "cost"], rows)
+    proved = "no plan is better by these forecasts" if made.is_optimal else "the best that was found"
+    typer.echo(f"Mean completion {show_seconds(made.mean)}: {proved}.")
+    if made.impossible:
+        typer.echo(f"No hosts or no way to the target: {', '.join(made.impossible)}.")
+    for each in made.without:
+        cannot = f", and {', '.join(each.impossible)} cannot run" if each.impossible else ""
+        typer.echo(f"Without {each.host}: {show_seconds(each.mean)}{cannot}.")
+
+
+def _counted(hosts: dict[str, int]) -> str:
+    return ", ".join(f"{host} ({count})" for host, count in hosts.items())
 
 
 @cluster.command("watch", cls=StrictCommand)
@@ -121,7 +190,7 @@ class _Changes:
 def _sentence(job: JobStatus) -> str:
     match job.state:
         case "running":
-            return f"runs on {', '.join(f'{host} ({count})' for host, count in job.hosts.items())}"
+            return f"runs on {_counted(job.hosts)}"
         case "waiting":
             return f"waits: {job.reason or 'it is to be placed'}"
         case "failed":
@@ -139,7 +208,7 @@ def _show(status: ClusterStatus) -> None:
 
 
 def _where(job: JobStatus) -> str:
-    return job.reason or ", ".join(f"{host} ({count})" for host, count in job.hosts.items())
+    return job.reason or _counted(job.hosts)
 
 
 def _runs(process: int) -> bool:

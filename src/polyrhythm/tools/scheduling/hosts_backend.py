@@ -30,7 +30,7 @@ from polyrhythm.cluster.liveness import LivenessWatch, Probe
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.tools.scheduling.agent_link import AgentLink
-from polyrhythm.tools.scheduling.job_run import JobRun
+from polyrhythm.tools.scheduling.job_run import CarriedJob
 from polyrhythm.tools.scheduling.news import HostBeat, StopWorker, WorkerEnded
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 from polyrhythm.tools.scheduling.worker_commands import address_of, free_port, start_of
@@ -79,7 +79,7 @@ class HostsBackend:
         self._cluster = cluster
         self._settings = settings
         self._liveness = LivenessWatch()
-        self.runs = {each.job.name: JobRun(each) for each in jobs}
+        self.runs = {each.job.name: CarriedJob(each) for each in jobs}
         self._hosts = {host.name: _Host(self._link(host.name), now + _STARTUP_SECONDS) for host in cluster.hosts}
 
     @property
@@ -158,7 +158,7 @@ class HostsBackend:
         reach = [word.replace("{host}", name) for word in split(self._settings.reach or "")]
         return AgentLink(name, reach, self._settings.python, self._settings.interval)
 
-    def _start(self, run: JobRun, slots: Sequence[WorkerSlot]) -> bool:
+    def _start(self, run: CarriedJob, slots: Sequence[WorkerSlot]) -> bool:
         for rank, slot in enumerate(slots):
             name = run.next_worker(slot)
             where = (self._settings.python, address_of(self._cluster, slot.host, self._remote), self._settings.out)
@@ -167,7 +167,7 @@ class HostsBackend:
                 return False
         return True
 
-    def _stop(self, run: JobRun, workers: Sequence[str]) -> None:
+    def _stop(self, run: CarriedJob, workers: Sequence[str]) -> None:
         """Have these leave; how they end is of no interest any more."""
         for worker in workers:
             host = run.workers.pop(worker).host
@@ -222,7 +222,7 @@ class HostsBackend:
         host.broken = broken
         return [*fresh, *back]
 
-    def _seen(self, state: ClusterState, run: JobRun, now: float) -> ClusterState:
+    def _seen(self, state: ClusterState, run: CarriedJob, now: float) -> ClusterState:
         """The workers that are there, if others than were ordered: some have failed. Those of lost hosts are left to the decision."""
         there = list(run.workers.values())
         for worker, slot in list(run.workers.items()):

@@ -16,7 +16,7 @@ _FINAL = (REFUSED, NoProgressError.EXIT_CODE)
 
 
 @dataclass(slots=True)
-class JobRun:
+class CarriedJob:
     """The workers of the present attempt by name, with their slots, and the hosts of those that were asked to leave.
 
     `finished` and `failures` are those that have ended by themselves.

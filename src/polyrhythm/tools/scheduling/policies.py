@@ -5,6 +5,8 @@ from __future__ import annotations
 from polyrhythm.cluster import BinPack, FastestRing, FirstIn, GangPlacement, LeastAttained, SchedulerConfig
 from polyrhythm.errors import unknown
 
+PREDICTED = "predicted"
+"""The policy by forecasts, which `cluster_plan` makes for its jobs."""
 POLICIES = {
     "fifo": SchedulerConfig(FirstIn()),
     "las": SchedulerConfig(LeastAttained()),
@@ -17,5 +19,5 @@ POLICIES = {
 def policy(name: str) -> SchedulerConfig:
     """The policy of that name. Raises UnknownNameError for others."""
     if name not in POLICIES:
-        raise unknown("policy", name, POLICIES)
+        raise unknown("policy", name, [*POLICIES, PREDICTED])
     return POLICIES[name]

@@ -10,7 +10,7 @@ from polyrhythm.cluster import ClusterState
 from polyrhythm.core import atomic
 from polyrhythm.errors import RecordError
 from polyrhythm.tools.scheduling.backend import SchedulerRound
-from polyrhythm.tools.scheduling.job_run import JobRun
+from polyrhythm.tools.scheduling.job_run import CarriedJob
 
 FILE = "cluster.json"
 
@@ -37,7 +37,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     over: bool = False
 
 
-def job_status(run: JobRun, state: ClusterState, pending: dict[str, str], now: float) -> JobStatus:
+def job_status(run: CarriedJob, state: ClusterState, pending: dict[str, str], now: float) -> JobStatus:
     """The status of one job."""
     job = run.training.job
     counts: dict[str, int] = {}
@@ -66,6 +66,6 @@ def write_status(status: ClusterStatus, directory: Path) -> None:
     atomic.write(directory / FILE, msgspec.json.encode(status))
 
 
-def statuses(runs: dict[str, JobRun], done: SchedulerRound, now: float) -> list[JobStatus]:
+def statuses(runs: dict[str, CarriedJob], done: SchedulerRound, now: float) -> list[JobStatus]:
     """The status of all jobs after a round."""
     return [job_status(run, done.state, dict(done.pending), now) for run in runs.values()]

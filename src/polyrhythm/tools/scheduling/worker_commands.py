@@ -7,7 +7,7 @@ from pathlib import Path
 from random import SystemRandom
 
 from polyrhythm.cluster import Cluster, WorkerSlot
-from polyrhythm.tools.scheduling.job_run import JobRun, log_of
+from polyrhythm.tools.scheduling.job_run import CarriedJob, log_of
 from polyrhythm.tools.scheduling.news import StartWorker
 
 _PORTS = range(20000, 32000)
@@ -29,7 +29,7 @@ def free_port(address: str, remote: bool) -> int:
         return int(found.getsockname()[1])
 
 
-def start_of(run: JobRun, name: str, rank: int, slot: WorkerSlot, where: tuple[str, str, Path]) -> StartWorker:
+def start_of(run: CarriedJob, name: str, rank: int, slot: WorkerSlot, where: tuple[str, str, Path]) -> StartWorker:
     """The order that starts the worker `name` of `run`; `where` are its Python, its address, and the directory of the whole run."""
     python, address, out = where
     job, train = run.training.job, run.training.train

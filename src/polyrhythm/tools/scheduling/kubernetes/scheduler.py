@@ -17,7 +17,8 @@ from polyrhythm.tools.scheduling.kubernetes.view import ClusterSettings
 _LOOK_SECONDS = 1.0
 _LISTED_SECONDS = 30.0
 _GATHER_SECONDS = 0.02
-"""Changes that come together are decided about together."""
+"""Changes that come together are decided about together; the longer, the longer a round takes."""
+_MOST_GATHER_SECONDS = 0.2
 
 
 @dataclass(slots=True)
@@ -39,9 +40,11 @@ class KubernetesScheduler:
             if not backend.ready(_LISTED_SECONDS):
                 raise RunError(f"The cluster has not listed its nodes and pods within {_LISTED_SECONDS:g} seconds: is the address right?")
             while not over():
+                began = time.monotonic()
                 self._round(backend, told)
+                spent = time.monotonic() - began
                 backend.wait(_LOOK_SECONDS)
-                time.sleep(_GATHER_SECONDS)
+                time.sleep(max(_GATHER_SECONDS, min(_MOST_GATHER_SECONDS, spent / 2)))
                 backend.wait(0.0)
         finally:
             backend.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from polyrhythm.cluster import Cluster, ClusterDevice, ClusterHost, ClusterJob, DomainLevel, JobPlacement, Queue, WorkerDemand, WorkerSlot
 from polyrhythm.launchers.manifest import Manifest
@@ -16,6 +17,7 @@ from polyrhythm.tools.scheduling.kubernetes.quantities import quantity, requeste
 QUEUE = "polyrhythm.dev/queue"
 """The label with the queue of a gang."""
 _LEAST_CORES = 0.001
+_REMEMBERED = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +126,35 @@ def _host(
         lost.add((name, None))
     cores, memory = (_amount(status, use, resource) for resource in ("cpu", "memory"))
     domains = tuple((level, labels[label]) for level, label in settings.levels.items() if label in labels)
-    devices = (ClusterDevice(model=labels.get(f"{settings.resource}.product", "gpu")),) * count
-    return ClusterHost(name, max(cores, _LEAST_CORES), int(memory), devices, labels=domains), lost
+    model = labels.get(f"{settings.resource}.product", "gpu")
+    return _cluster_host(name, max(cores, _LEAST_CORES), int(memory), (model, count), domains), lost
 
 
 def _job(gang: Gang, settings: ClusterSettings) -> ClusterJob:
     first = next(iter(gang.pods.values()))
     cores, devices = requested(first, "cpu"), int(requested(first, settings.resource))
-    demand = WorkerDemand(devices=devices, cores=cores if cores or devices else _LEAST_CORES, memory=int(requested(first, "memory")))
+    demand = _demand(devices, cores if cores or devices else _LEAST_CORES, int(requested(first, "memory")))
     queue = first["metadata"].get("labels", {}).get(QUEUE, settings.queues[0].name)
     priority = int(first["spec"].get("priority") or 0)
-    return ClusterJob(gang.name, demand, gang.size, min(gang.least, gang.size), queue, priority, preemptible=gang.is_replaced)
+    return _cluster_job(gang.name, demand, gang.size, min(gang.least, gang.size), (queue, priority, gang.is_replaced))
+
+
+# values are checked when they are made, which for a thousand jobs that have not changed takes longer than all else
+@lru_cache(_REMEMBERED)
+def _demand(devices: int, cores: float, memory: int) -> WorkerDemand:
+    return WorkerDemand(devices=devices, cores=cores, memory=memory)
+
+
+@lru_cache(_REMEMBERED)
+def _cluster_job(name: str, demand: WorkerDemand, size: int, least: int, line: tuple[str, int, bool]) -> ClusterJob:
+    queue, priority, preemptible = line
+    return ClusterJob(name, demand, size, least, queue, priority, preemptible)
+
+
+@lru_cache(_REMEMBERED)
+def _cluster_host(name: str, cores: float, memory: int, devices: tuple[str, int], labels: tuple[tuple[str, str], ...]) -> ClusterHost:
+    model, count = devices
+    return ClusterHost(name, cores, memory, (ClusterDevice(model=model),) * count, labels=labels)
 
 
 def _amount(status: Manifest, use: _NodeUse, resource: str) -> float:
