@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from sites import machines, straight
 
@@ -12,6 +13,7 @@ from polyrhythm.errors import PolyrhythmError
 from polyrhythm.serving import ServingMachine, ServingSession, plan
 from polyrhythm.serving.server.model_sources import served_models
 from polyrhythm.serving.server.profiling import measured_profile
+from polyrhythm.serving.server.served_model import InputForm, onnx_form
 from polyrhythm.serving.serving_files import read_models, read_plan, read_profiles, read_site, write_plan, write_profiles
 
 MODELS = """
@@ -134,3 +136,35 @@ def test_a_function_that_returns_no_module_is_a_sentence(folder: Path) -> None:
     (folder / "models.toml").write_text(MODELS.replace("line.py:make", "line.py:nothing"))
     with pytest.raises(PolyrhythmError, match=r"returned int: let it return a torch\.nn\.Module"):
         served_models(read_models(folder / "models.toml"), folder, ["laptop"], [])["line", "laptop"].load()
+
+
+def onnx_file(path: Path, batch: str | int = "batch") -> None:
+    """y = x W for inputs of two numbers."""
+    made = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "product",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [batch, 2])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [batch, 3])],
+        [onnx.numpy_helper.from_array(np.arange(6, dtype=np.float32).reshape(2, 3), "w")],
+    )
+    model = onnx.helper.make_model(made, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, path)
+
+
+def test_an_onnx_file_says_its_form_and_computes_batches(folder: Path) -> None:
+    onnx_file(folder / "product.onnx")
+    text = MODELS.replace('torch = "line.py:make"\ninput = [3]', 'onnx = "product.onnx"')
+    (folder / "models.toml").write_text(text)
+    model = served_models(read_models(folder / "models.toml"), folder, ["laptop"], [])["line", "laptop"]
+    assert model.form == InputForm((2,))
+    results = model.load()([np.array([1, 0], np.float32), np.array([0, 1], np.float32)])
+    assert np.allclose(results, [[0, 1, 2], [3, 4, 5]])
+
+
+def test_an_onnx_file_of_one_batch_size_cannot_be_batched(folder: Path) -> None:
+    onnx_file(folder / "product.onnx", batch=4)
+    with pytest.raises(PolyrhythmError, match="it cannot be batched"):
+        onnx_form(folder / "product.onnx")
+    (folder / "text.onnx").write_text("no model")
+    with pytest.raises(PolyrhythmError, match="is no model that onnxruntime loads"):
+        onnx_form(folder / "text.onnx")
