@@ -80,7 +80,7 @@ def _simulated(served: ServedSite, first: ServingPlan, load: OfferedLoad, admiss
 
 
 def race(name: str, model: ServedModel, profile: Any, slo: float, rounds: int, factor: float, rivals: bool) -> list[dict[str, Any]]:
-    """Ours and `@serve.batch` by turns at `factor` times the optimum; the rival's wait is tuned at the optimum first."""
+    """Ours and `@serve.batch` by turns at `factor` times the optimum; the rival's wait and bound are tuned first."""
     session = ServingSession("s", profile.model, slo, 1.0)
     batch, optimum = best(profile, slo)
     served = ServedSite((session,), SITE[:1], (profile,), RULES)
@@ -91,8 +91,9 @@ def race(name: str, model: ServedModel, profile: Any, slo: float, rounds: int, f
     if rivals:
         wait = _tuned(model, batch, optimum, slos)
         Rival("plain", batch, wait).deploy(model)
-        Rival("bounded", batch, wait, ongoing=2 * batch, queued=1).deploy(model)
-        paths |= {"@serve.batch": f"{URL}/plain", "@serve.batch, 2 batches at most": f"{URL}/bounded"}
+        bound = _bounded(model, batch, wait, factor * optimum, slos)
+        Rival("bounded", batch, wait, ongoing=bound, queued=1).deploy(model)
+        paths |= {"@serve.batch": f"{URL}/plain", "@serve.batch, bounded": f"{URL}/bounded"}
     rows = []
     for turn in range(rounds):
         load = OfferedLoad({"s": PoissonArrivals(factor * optimum)}, 8.0, seed=turn)
@@ -130,6 +131,18 @@ def _tuned(model: ServedModel, batch: int, optimum: float, slos: dict[str, float
         ray.serve.delete("tuned")
     print("wait of @serve.batch, in objectives:", found, flush=True)
     return slos["s"] * max(found, key=lambda wait: found[wait])
+
+
+def _bounded(model: ServedModel, batch: int, wait: float, rate: float, slos: dict[str, float]) -> int:
+    """The number of requests inside above which `@serve.batch` refuses, with which it does most at `rate`."""
+    found = {}
+    for inside in (batch // 2, batch, 3 * batch // 2, 2 * batch):
+        Rival("tuned", batch, wait, ongoing=inside, queued=1).deploy(model)
+        due = schedule(OfferedLoad({"s": PoissonArrivals(rate)}, 5.0, seed=9))
+        found[inside] = good(generated(f"{URL}/tuned", due, slos), slos)[0]
+        ray.serve.delete("tuned")
+    print("bound of @serve.batch, in requests:", found, flush=True)
+    return max(found, key=lambda inside: found[inside])
 
 
 def s6(rounds: int) -> list[dict[str, Any]]:

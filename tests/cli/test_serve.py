@@ -27,6 +27,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "models.toml").write_text(MODELS.format(slo="1 s"))
     (tmp_path / "site.toml").write_text('[[machines]]\nname = "box"\nkind = "here"\nmemory = "8 GB"\n')
     (tmp_path / "line.py").write_text("import torch\n\ndef make():\n    return torch.nn.Linear(3, 2)\n")
+    (tmp_path / "trace.toml").write_text("seconds,session\n0.5,u\n")
     return tmp_path
 
 
@@ -48,6 +49,7 @@ def test_a_profile_is_printed_and_written(folder: Path, polyrhythm: Command) -> 
         (["run", "models.toml", "--machines", "site.toml"], "profiles.json"),
         (["load", "models.toml", "--session", "t=4"], "has no session 't': it has s"),
         (["load", "models.toml", "--session", "s=many"], "has no rate"),
+        (["load", "models.toml", "--trace", "trace.toml"], "has requests for 'u'"),
     ],
 )
 def test_what_cannot_be_served_is_a_sentence(folder: Path, polyrhythm: Command, words: list[str], said: str) -> None:

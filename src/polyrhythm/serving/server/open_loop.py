@@ -90,29 +90,40 @@ async def offer(url: str, due: Sequence[tuple[float, str]], targets: Mapping[str
         gc.collect()
         gc.freeze()  # a collection of all objects would hold up the sends
         loop = asyncio.get_running_loop()
-        begun = loop.time() + 0.05
+        sender = _Sender(client, (http.ClientError, TimeoutError), url, loop.time() + 0.05)
         tasks = []
         for moment, session in due:
-            wait = begun + moment - loop.time()
+            wait = moment - sender.now()
             if wait > 0:
                 await asyncio.sleep(wait)
-            tasks.append(loop.create_task(_one(client, http, url, begun, moment, session, targets[session])))
+            tasks.append(loop.create_task(sender.send(moment, session, targets[session])))
         found = await asyncio.gather(*tasks)
         gc.unfreeze()
         return list(found)
 
 
-async def _one(client: Any, http: Any, url: str, begun: float, due: float, session: str, target: LoadTarget) -> OfferedRequest:
-    loop = asyncio.get_running_loop()
-    sent = loop.time() - begun
-    try:
-        async with client.post(f"{url}/v2/models/{session}/infer", data=target.body, headers=target.headers) as response:
-            await response.read()
-            status, headers = response.status, response.headers
-    except (http.ClientError, TimeoutError) as problem:
-        return OfferedRequest(session, due, sent, loop.time() - begun, 0, type(problem).__name__, 0.0)
-    decided = time.time() - float(headers["X-Decided"]) if "X-Decided" in headers else 0.0
-    return OfferedRequest(session, due, sent, loop.time() - begun, status, headers.get("X-Outcome", str(status)), decided)
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    """A client of the server at `url`; moments count from `begun`, and `errors` are those of the library."""
+
+    client: Any
+    errors: tuple[type[BaseException], ...]
+    url: str
+    begun: float
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time() - self.begun
+
+    async def send(self, due: float, session: str, target: LoadTarget) -> OfferedRequest:
+        sent = self.now()
+        try:
+            async with self.client.post(f"{self.url}/v2/models/{session}/infer", data=target.body, headers=target.headers) as response:
+                await response.read()
+                status, headers = response.status, response.headers
+        except self.errors as problem:
+            return OfferedRequest(session, due, sent, self.now(), 0, type(problem).__name__, 0.0)
+        decided = time.time() - float(headers["X-Decided"]) if "X-Decided" in headers else 0.0
+        return OfferedRequest(session, due, sent, self.now(), status, headers.get("X-Outcome", str(status)), decided)
 
 
 def reports(requests: Sequence[OfferedRequest], targets: Mapping[str, LoadTarget], since: float = 0.0) -> dict[str, LoadReport]:

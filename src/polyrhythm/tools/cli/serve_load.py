@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.tools.cli.failures import guarded
 from polyrhythm.tools.cli.options import Json, Seed, path_given
 from polyrhythm.tools.cli.serve_options import Models
+
+if TYPE_CHECKING:
+    from polyrhythm.serving.server.open_loop import LoadReport
 
 Url = Annotated[str, typer.Option("--url", metavar="URL", help="The address of the server.")]
 Seconds = Annotated[float, typer.Option("--seconds", metavar="S", help="How long requests come.")]
@@ -35,29 +38,33 @@ def load(
     """Send requests of the sessions in MODELS to a server that `serve run` has started, as Poisson's arrivals or from a trace."""
     import asyncio
 
-    from polyrhythm.core.units import show_seconds
     from polyrhythm.serving.server.model_sources import form_of
     from polyrhythm.serving.server.open_loop import load_target, offer, reports, schedule
     from polyrhythm.serving.serving_files import read_models
     from polyrhythm.serving.simulation.arrivals import poisson, read_trace
     from polyrhythm.serving.simulation.settings import OfferedLoad
-    from polyrhythm.tools.cli.output import print_json, print_rows
+    from polyrhythm.tools.cli.output import print_json
 
     given = read_models(models)
-    rates = {one.name: one.rate * factor for one in given.served()} | _rates(session or [])
-    if session:
-        rates = {name: rate for name, rate in rates.items() if name in {each.partition("=")[0] for each in session}}
     by_name = {one.name: one for one in given.served()}
-    if unknown := sorted(set(rates) - set(by_name)):
-        raise CompositionError(f"{models} has no session {unknown[0]!r}: it has {', '.join(by_name)}.")
+    rates = _chosen({name: one.rate * factor for name, one in by_name.items()}, session or [], models)
     entries = {each.name: each for each in given.models}
     targets = {name: load_target(form_of(entries[one.model], models.parent).example(), one.slo) for name, one in by_name.items()}
     arrivals = poisson(rates) if trace is None else read_trace(trace)
+    if unknown := sorted(set(arrivals) - set(by_name)):
+        raise CompositionError(f"{trace} has requests for {unknown[0]!r}, and {models} has the sessions {', '.join(by_name)}.")
     due = schedule(OfferedLoad(arrivals, seconds, seed))
     found = reports(asyncio.run(offer(url.rstrip("/"), due, targets)), targets)
     if as_json:
         print_json(found)
         return
+    _print(found)
+
+
+def _print(found: dict[str, LoadReport]) -> None:
+    from polyrhythm.core.units import show_seconds
+    from polyrhythm.tools.cli.output import print_rows
+
     rows = []
     for each in found.values():
         outcomes = ", ".join(f"{outcome} {count}" for outcome, count in each.outcomes.items())
@@ -66,6 +73,15 @@ def load(
     print_rows(["session", "requests", "good", "median", "p99", "outcomes"], rows)
     late = max((each.late_sends for each in found.values()), default=0.0)
     typer.echo(f"\nGood is answered within the objective, from the due moment; requests were sent up to {show_seconds(late)} late (p99).")
+
+
+def _chosen(rates: dict[str, float], session: list[str], models: Path) -> dict[str, float]:
+    """The rates of the sessions that were chosen, or of all."""
+    given = _rates(session)
+    wanted = [each.partition("=")[0] for each in session] or list(rates)
+    if unknown := sorted(set(wanted) - set(rates)):
+        raise CompositionError(f"{models} has no session {unknown[0]!r}: it has {', '.join(rates)}.")
+    return {name: given.get(name, rates[name]) for name in wanted}
 
 
 def _rates(given: list[str]) -> dict[str, float]:
