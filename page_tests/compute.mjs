@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 const [runtime, model, input] = process.argv.slice(2);
 const ort = await import(pathToFileURL(`${runtime}/ort.wasm.bundle.min.mjs`).href);
 ort.env.wasm.numThreads = 1;
-ort.env.wasm.wasmPaths = { wasm: pathToFileURL(`${runtime}/ort-wasm-simd-threaded.wasm`).href };
+ort.env.wasm.wasmBinary = readFileSync(`${runtime}/ort-wasm-simd-threaded.wasm`); // Node fetches no files
 const session = await ort.InferenceSession.create(new Uint8Array(readFileSync(model)), { executionProviders: ["wasm"] });
 const { type, values, shape } = JSON.parse(readFileSync(input));
 const data = type === "int64" ? BigInt64Array.from(values, BigInt) : Float32Array.from(values);
