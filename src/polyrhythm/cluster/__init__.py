@@ -17,6 +17,7 @@ from polyrhythm.cluster.liveness import Health, LivenessRules, LivenessWatch, Pr
 from polyrhythm.cluster.nodes import BinPack, FastestRing, LeastFragmentation, SpreadNodes
 from polyrhythm.cluster.orders import FirstIn, LeastAttained, ShortestRemaining
 from polyrhythm.cluster.placements import JobPlacement, WorkerSlot
+from polyrhythm.cluster.policies import POLICIES, policy_named
 from polyrhythm.cluster.preemption import NoPreemption, Preemption
 from polyrhythm.cluster.queues import Queue, Quota
 from polyrhythm.cluster.site_file import load_jobs, load_site
@@ -25,6 +26,7 @@ from polyrhythm.cluster.transaction import Transaction
 from polyrhythm.cluster.water_filling import ShareClaim, water_fill
 
 __all__ = [
+    "POLICIES",
     "Action",
     "Backfill",
     "BinPack",
@@ -76,5 +78,6 @@ __all__ = [
     "decide",
     "load_jobs",
     "load_site",
+    "policy_named",
     "water_fill",
 ]

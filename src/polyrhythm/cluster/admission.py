@@ -76,13 +76,14 @@ class AdmissionPass:
         if self._rules.line.stops(len(self._waits)):
             self._waits[job.name] = InLine(next(iter(self._waits)))
             return
-        kind = (job.shape, job.queue, job.priority, job.preemptible, self._rules.order.key(record, self._now)[:-1])
+        lifted = tuple(name for name, kept in self._reservations.items() if self._ends_before(record, kept))
+        kind = (job.shape, job.queue, job.priority, self._rules.order.key(record, self._now)[:-1], lifted, len(self._reservations))
         reason = self._hopeless.get(kind) if not record.evictions else None
         if reason is None:
-            reason = self._placed(record, may_preempt)
+            reason = self._placed(record, lifted, may_preempt)
             if reason is None:
                 return
-            if may_preempt and not isinstance(reason, Reserved):
+            if may_preempt:
                 self._hopeless[kind] = reason
         self._waits[job.name] = reason
         if isinstance(reason, OverLimit):
@@ -91,10 +92,9 @@ class AdmissionPass:
         if reservation is not None:
             self._reservations[job.name] = reservation
 
-    def _placed(self, record: JobRecord, may_preempt: bool) -> WaitReason | None:
-        """Place a job, if need be in the room that others make; or say why it waits."""
+    def _placed(self, record: JobRecord, lifted: tuple[str, ...], may_preempt: bool) -> WaitReason | None:
+        """Place a job, if need be in the room that others make, or on what is reserved for after its end; or say why it waits."""
         trial = self._trial
-        lifted = [name for name, kept in self._reservations.items() if self._ends_before(record, kept)]
         for name in lifted:
             trial.release(self._reservations[name].held)
         placement = self._attempt(record, trial)

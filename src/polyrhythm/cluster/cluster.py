@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from polyrhythm.cluster.hosts import ClusterHost
+from polyrhythm.cluster.hosts import Capacity, ClusterHost
+from polyrhythm.cluster.jobs import WorkerDemand
 from polyrhythm.cluster.queues import Queue, check_queues
 from polyrhythm.cluster.rings import ring_bandwidth
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.hardware.network import Network
-from polyrhythm.hardware.placement import Dealt
+from polyrhythm.hardware.placement import GivenSites
 
 HOST = "host"
 EVERYWHERE = "cluster"
@@ -40,7 +41,7 @@ class Cluster:
 
     Hosts name their domains by labels; one without a label of a level is in a domain of its own. "site" is a level if hosts have sites.
     Between hosts of one domain a message has the bandwidth of the smallest level they share, and no more than the network's.
-    Raises `CompositionError` for names that are used twice or are unknown.
+    Raises `CompositionError` for names that are used twice or are unknown. `rooms` remembers how many workers fit where.
 
     Examples:
         >>> Cluster("home", tuple(ClusterHost(f"laptop-{number}", cores=8) for number in range(3))).amount("cores")
@@ -54,6 +55,7 @@ class Cluster:
     network: Network = OFFICE
     index: dict[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
     shapes: tuple[int, ...] = field(init=False, repr=False, compare=False, default=())
+    rooms: dict[WorkerDemand, dict[tuple[int, Capacity], int]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _domains: dict[str, tuple[tuple[str, tuple[int, ...]], ...]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,7 +136,7 @@ class Cluster:
         """The network of a job whose worker k is on `hosts[k]`, for a simulation of its training: worker k has the site of that host."""
         sites = [site.name for site in self.network.sites]
         places = [sites.index(self.host(name).site) if self.host(name).site else 0 for name in hosts]
-        return replace(self.network, deal=Dealt(tuple(places)))
+        return replace(self.network, deal=GivenSites(tuple(places)))
 
     def _between_sites(self, here: str, there: str) -> float:
         names = [site.name for site in self.network.sites]

@@ -12,6 +12,9 @@ from polyrhythm.cluster.queues import ancestors
 from polyrhythm.cluster.state import ClusterState, JobRecord
 from polyrhythm.errors import CompositionError
 
+_REMEMBERED = 100_000
+"""How many counts of workers that fit are remembered for one demand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -41,7 +44,6 @@ class Transaction:
             before = self._closed.get(place, (False,) * (count + 1))
             self._closed[place] = tuple(shut or device is None or number == device for number, shut in enumerate(before))
         self._undo: list[Callable[[], None]] = []
-        self._rooms: dict[WorkerDemand, dict[tuple[int, Capacity], int]] = {}
         self._lines = {
             queue.name: tuple(each.name for each in ancestors(state.cluster.queues, queue.name)) for queue in state.cluster.queues
         }
@@ -136,7 +138,9 @@ class Transaction:
 
     def rooms(self, demand: WorkerDemand) -> Callable[[int], int]:
         """How many workers with that demand fit on the host of a number, now."""
-        known = self._rooms.setdefault(demand, {})
+        known = self.cluster.rooms.setdefault(demand, {})
+        if len(known) > _REMEMBERED:
+            known.clear()
         shapes, hosts = self.cluster.shapes, self.cluster.hosts
 
         def count(place: int) -> int:

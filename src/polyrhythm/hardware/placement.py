@@ -24,7 +24,7 @@ class RoundRobin(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tr
         return worker % sites
 
 
-class Dealt(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+class GivenSites(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Worker w is at the site of the number `sites[w]`, as where a scheduler has chosen its host; beyond the list, it begins again."""
 
     sites: tuple[int, ...]
@@ -69,5 +69,5 @@ class Local(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bandwidth: float = 6.4e9
 
 
-Deal = Blocks | RoundRobin | Dealt
+Deal = Blocks | RoundRobin | GivenSites
 Placement = OwnHosts | WithWorkers

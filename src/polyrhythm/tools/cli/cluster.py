@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyrhythm.tools.cli.cluster_simulate import simulate_jobs
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.options import Json
 from polyrhythm.tools.cli.parsing import StrictCommand
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 
 cluster = typer.Typer(no_args_is_help=True, help="Decide which job runs where, and carry it out.")
+cluster.command("simulate", cls=StrictCommand)(simulate_jobs)
 
 SiteFile = Annotated[Path, typer.Argument(metavar="SITE", help="The hosts, in TOML or JSON.")]
 JobsFile = Annotated[Path, typer.Argument(metavar="JOBS", help="The jobs, each with its training, in TOML or JSON.")]

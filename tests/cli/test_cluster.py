@@ -1,0 +1,62 @@
+"""`polyrhythm cluster simulate`: a table, JSON, and a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from polyrhythm.tools.cli.app import app
+
+SITE = """
+name = "home"
+hosts = [{name = "laptop", count = 3, cores = 8}]
+"""
+
+
+def simulated(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["cluster", "simulate", *words])
+    return result.exit_code, result.output
+
+
+def test_policies_are_beside_each_other_in_a_table_and_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    code, text = simulated("tiresias", "--jobs", "12", "--hosts", "2x4", "--policies", "fifo,las", "--failures", "2 h", "--page", str(page))
+    assert code == 0, text
+    assert "mean completion" in text
+    assert "Jobs complete soonest under" in text
+    written = page.read_text()
+    assert "Who was where: las" in written
+    assert "Completion times" in written
+    assert "http" not in written.partition("<script>")[0].replace("http-equiv", "")
+
+
+def test_the_same_line_gives_the_same_numbers_as_json() -> None:
+    first, second = (simulated("pollux", "--jobs", "10", "--hosts", "2x4", "--policies", "fifo,srtf", "--json") for _ in range(2))
+    assert first == second
+    found = json.loads(first[1])
+    assert [run["policy"] for run in found] == ["fifo", "srtf"]
+    assert all(run["jobs"] == 10 for run in found)
+
+
+def test_hosts_without_devices_come_from_a_site_file(tmp_path: Path) -> None:
+    site, trace = tmp_path / "site.toml", tmp_path / "trace.csv"
+    site.write_text(SITE)
+    trace.write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time\na,6000,0,0,0,,0,50\nb,9000,0,0,0,,1,9\n"
+    )
+    code, text = simulated(str(trace), "--site", str(site), "--policies", "binpack")
+    assert code == 0, text
+    assert "b can never run here" in text
+
+
+def test_wrong_words_are_sentences() -> None:
+    for words, said in (
+        (("nothing.csv",), "cannot be read"),
+        (("philly", "--policies", "best"), "No policy is called 'best'"),
+        (("philly", "--hosts", "many"), "such as 16x8"),
+    ):
+        code, text = simulated(*words)
+        assert code == 2
+        assert said in text
