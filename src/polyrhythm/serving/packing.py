@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from polyrhythm.serving.duty_cycle import demands_of, fit, largest_rate, mean_held, saturating_batch
+from polyrhythm.serving.duty_cycle import demands_of, fit, highest_throughput, largest_rate, mean_held, saturating_batch
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.serving_plan import Demand, MachinePlan
 from polyrhythm.serving.sessions import PlanningRules, ServingMachine, ServingSession
 
 _WORTH_SERVING = 1e-6
 _FEW = 60
+_ATTEMPTS = 24
+_FULL = 1.05  # a longer cycle makes the batches that are there a little cheaper
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ def _place(choices: Choices, one: ServingSession, rate: float, preference: Prefe
     best: tuple[float, int, MachinePlan] | None = None
     for index, each in enumerate(packed.open):
         demand = choices.demand(one, each.machine, rate)
-        if demand is None or each.occupancy >= 1 or each.slot(one.name) is not None:
+        if demand is None or each.slot(one.name) is not None or not _has_room(each, demand, rate):
             continue
         made = fit(each.machine, [*demands_of(each), demand])
         if made is not None and (best is None or made.occupancy > best[0]):
@@ -212,7 +214,8 @@ def improved(choices: Choices, packed: Packed) -> Packed:
     again = True
     while again:
         again = False
-        for each in sorted(packed.open, key=lambda one: (one.occupancy / one.machine.cost, one.machine.name)):
+        emptied = sorted(packed.open, key=lambda one: (one.occupancy / one.machine.cost, one.machine.name))
+        for each in emptied if len(names) <= _FEW else emptied[:_ATTEMPTS]:
             tried = packed.copy()
             tried.open = [other for other in tried.open if other is not each]
             moved = sorted(each.slots, key=lambda slot: -slot.seconds)
@@ -228,12 +231,19 @@ def _move(choices: Choices, one: ServingSession, rate: float, packed: Packed) ->
     for index, each in sorted(enumerate(packed.open), key=lambda pair: -pair[1].occupancy):
         held = each.slot(one.name)
         demand = choices.demand(one, each.machine, rate + (held.rate if held is not None else 0.0))
+        if demand is None or not _has_room(each, demand, rate):
+            continue
         others = [other for other in demands_of(each) if other.session != one.name]
-        made = None if demand is None else fit(each.machine, [*others, demand])
+        made = fit(each.machine, [*others, demand])
         if made is not None:
             packed.open[index] = made
             return True
     return False
+
+
+def _has_room(each: MachinePlan, demand: Demand, rate: float) -> bool:
+    """False where `rate` more requests cannot fit even in the best batches; cheaper than to look for a duty cycle."""
+    return each.occupancy + rate / highest_throughput(demand.profile) <= _FULL
 
 
 def _cheaper(choices: Choices, names: dict[str, ServingSession], packed: Packed) -> Packed:
