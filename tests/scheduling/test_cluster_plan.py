@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -17,80 +17,77 @@ from polyrhythm.cluster import (
     JobSubmitted,
     PartLost,
     PlaceJob,
+    WorkerSlot,
     decide,
 )
+from polyrhythm.cluster.predicted import Forecast
 from polyrhythm.errors import CompositionError
-from polyrhythm.tools.scheduling.cluster_plan import make_plan, predicted
-from polyrhythm.tools.scheduling.options import host_sets
-from polyrhythm.tools.scheduling.predictions import JobForecast, PlannedForecaster
-from polyrhythm.tools.scheduling.training_jobs import TrainingJob, TrainingOrder
+from polyrhythm.tools.scheduling.cluster_plan import plan_cluster
+from polyrhythm.tools.scheduling.policies import policy
+from polyrhythm.tools.scheduling.training_jobs import TrainingJob, TrainingOrder, goals_of
 
-SPEED = {"slow": 1.0, "fast": 2.0, "other": 1.5}
+SPEED = {"raspberry-pi-4": 1.0, "laptop": 2.0, "cpu-core": 1.5}
 CLUSTER = Cluster(
-    "home", (ClusterHost("slow", cores=1), ClusterHost("fast", cores=1, price_per_hour=36.0), ClusterHost("other", cores=1)), ()
+    "home",
+    (
+        ClusterHost("slow", cores=1, machine="raspberry-pi-4"),
+        ClusterHost("fast", cores=1, machine="laptop", price_per_hour=36.0),
+        ClusterHost("other", cores=1),
+    ),
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Known:
     """Forecasts by a rule: work divided by the speed of the slowest host and their number; 10 % is lost for each more."""
 
     work: dict[str, float]
-    asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
-    def forecast(self, job: str, hosts: Sequence[str]) -> JobForecast | None:
-        self.asked.append((job, tuple(hosts)))
-        if self.work[job] == 0:
+    def forecast(self, job: ClusterJob, slots: Sequence[WorkerSlot], cluster: Cluster) -> Forecast | None:
+        if self.work[job.name] == 0:
             return None
-        slowest = min(SPEED.get(host, 1.0) for host in hosts)
-        seconds = self.work[job] / (slowest * len(hosts)) * 1.1 ** (len(hosts) - 1)
-        return JobForecast(seconds, seconds, seconds, "allreduce" if len(hosts) == 1 else "diloco")
+        slowest = min(SPEED[cluster.host(slot.host).machine] for slot in slots)
+        seconds = self.work[job.name] / (slowest * len(slots)) * 1.1 ** (len(slots) - 1)
+        return Forecast(seconds, "allreduce" if len(slots) == 1 else "diloco")
 
 
-def _jobs(*names: str, workers: int = 3, least: int = 1) -> list[TrainingJob]:
-    return [TrainingJob(ClusterJob(name, workers=workers, min_workers=least), TrainingOrder("train.py")) for name in names]
+def _jobs(*names: str, workers: int = 3, least: int = 1) -> list[ClusterJob]:
+    return [ClusterJob(name, workers=workers, min_workers=least) for name in names]
 
 
 def test_the_large_job_has_the_fast_host() -> None:
-    made = make_plan(CLUSTER, _jobs("large", "small", workers=1), Known({"large": 40.0, "small": 4.0}))
-    found = {job.name: job for job in made.jobs}
-    assert found["large"].hosts == {"fast": 1}
-    assert found["small"].hosts == {"other": 1}
+    made = plan_cluster(CLUSTER, _jobs("large", "small", workers=1), Known({"large": 40.0, "small": 4.0}))
+    found = {each.job: each for each in made.jobs}
+    assert found["large"].placement.hosts == ("fast",)
+    assert found["small"].placement.hosts == ("other",)
     assert found["large"].cost == pytest.approx(0.2)  # 20 s at 36 an hour
     assert made.is_optimal
 
 
 def test_what_follows_without_each_host_is_in_the_plan() -> None:
-    made = make_plan(CLUSTER, _jobs("large", workers=1), Known({"large": 40.0}))
-    assert {each.host: each.mean for each in made.without} == pytest.approx({"slow": 20.0, "fast": 40.0 / 1.5, "other": 20.0})
-    alone = make_plan(Cluster("one", CLUSTER.hosts[:2]), _jobs("wide", workers=2, least=2), Known({"wide": 8.0}))
-    assert [each.impossible for each in alone.without] == [["wide"], ["wide"]]
+    made = plan_cluster(CLUSTER, _jobs("large", workers=1), Known({"large": 40.0}))
+    assert {each.host: each.mean_completion for each in made.losses} == pytest.approx({"fast": 40.0 / 1.5})
+    alone = plan_cluster(Cluster("one", CLUSTER.hosts[:2]), _jobs("wide", workers=2, least=2), Known({"wide": 8.0}))
+    assert [each.stranded for each in alone.losses] == [("wide",), ("wide",)]
 
 
 def test_a_job_that_comes_to_no_target_is_named() -> None:
-    made = make_plan(CLUSTER, _jobs("hopeless", "small"), Known({"hopeless": 0.0, "small": 4.0}))
-    assert made.impossible == ["hopeless"]
-    assert [job.name for job in made.jobs] == ["small"]
+    made = plan_cluster(CLUSTER, _jobs("hopeless", "small"), Known({"hopeless": 0.0, "small": 4.0}))
+    assert list(made.refused) == ["hopeless"]
+    assert [each.job for each in made.jobs] == ["small"]
 
 
 def test_a_job_without_a_target_cannot_be_forecast() -> None:
-    (job,) = _jobs("a")
     with pytest.raises(CompositionError, match="has no target"):
-        PlannedForecaster(CLUSTER, {"a": job}).forecast("a", ["slow"])
-
-
-def test_sets_of_hosts_have_all_workers_or_as_many_as_a_crew_may_be() -> None:
-    fixed, crew = ClusterJob("f", workers=2), ClusterJob("c", workers=3, min_workers=2)
-    assert [dict(each) for each in host_sets(fixed, CLUSTER.hosts[:2])] == [{"slow": 1, "fast": 1}]
-    assert sorted(len(each) for each in host_sets(crew, CLUSTER.hosts)) == [2, 2, 2, 3]
+        goals_of([TrainingJob(ClusterJob("a"), TrainingOrder("digits-mlp"))])
 
 
 def test_the_policy_follows_the_plan_and_makes_it_anew_without_a_lost_host() -> None:
     jobs = _jobs("large", "small", workers=1)
-    config = predicted(CLUSTER, jobs, Known({"large": 40.0, "small": 4.0}))
+    config = policy("predicted", lambda: Known({"large": 40.0, "small": 4.0}))
     state = ClusterState(CLUSTER)
     for each in jobs:
-        state = state.after(JobSubmitted(each.job), 0.0)
+        state = state.after(JobSubmitted(each), 0.0)
     placed = {action.job: action.placement for action in decide(state, 0.0, config) if isinstance(action, PlaceJob)}
     assert placed["large"].hosts == ("fast",)
     assert placed["large"].system == "allreduce"

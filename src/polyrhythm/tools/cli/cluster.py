@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyrhythm.tools.cli.cluster_plan import Kept, plan
 from polyrhythm.tools.cli.cluster_simulate import simulate_jobs
 from polyrhythm.tools.cli.failures import guarded, notice
 from polyrhythm.tools.cli.options import Json
 from polyrhythm.tools.cli.parsing import StrictCommand
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from polyrhythm.cluster import Cluster
-    from polyrhythm.tools.scheduling.cluster_plan import ClusterPlan
-    from polyrhythm.tools.scheduling.predictions import PlannedForecaster
     from polyrhythm.tools.scheduling.status import ClusterStatus, JobStatus
-    from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 
 cluster = typer.Typer(no_args_is_help=True, help="Decide which job runs where, and carry it out.")
+cluster.command("plan", cls=StrictCommand)(plan)
 cluster.command("simulate", cls=StrictCommand)(simulate_jobs)
 
 SiteFile = Annotated[Path, typer.Argument(metavar="SITE", help="The hosts, in TOML or JSON.")]
@@ -44,10 +40,7 @@ Beats = Annotated[float, typer.Option("--beat", metavar="SECONDS", help="The tim
 Watched = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `polyrhythm cluster run`.")]
 Once = Annotated[bool, typer.Option("--once", help="Print the status once, and do not wait for changes.")]
 
-Budget = Annotated[str, typer.Option("--budget", metavar="TIME", help="How long each forecast may take, such as 20s.")]
-
 _LOOK_SECONDS = 0.5
-_FORECAST = "20s"
 
 
 @cluster.command("run", cls=StrictCommand)
@@ -60,7 +53,7 @@ def run_jobs(
     reach: Reach = None,
     python: RemotePython = None,
     beat: Beats = 2.0,
-    budget: Budget = _FORECAST,
+    cache: Kept = None,
     as_json: Json = False,
 ) -> None:
     """Train the JOBS on the hosts of SITE: each as a whole, when and where the policy says; again where a host is lost."""
@@ -70,14 +63,13 @@ def run_jobs(
     from polyrhythm.tools.cli.output import print_json
     from polyrhythm.tools.cli.prepare import directory
     from polyrhythm.tools.scheduling.carry import carry
-    from polyrhythm.tools.scheduling.cluster_plan import predicted
     from polyrhythm.tools.scheduling.hosts_backend import HostsBackend, HostSettings
-    from polyrhythm.tools.scheduling.policies import PREDICTED
     from polyrhythm.tools.scheduling.policies import policy as chosen
-    from polyrhythm.tools.scheduling.training_jobs import load_training_jobs
+    from polyrhythm.tools.scheduling.training_forecasts import TrainingForecaster
+    from polyrhythm.tools.scheduling.training_jobs import goals_of, load_training_jobs
 
     hosts, wanted = load_site(site), load_training_jobs(jobs)
-    config = predicted(hosts, wanted, _forecaster(hosts, wanted, budget)) if policy == PREDICTED else chosen(policy)
+    config = chosen(policy, lambda: TrainingForecaster(goals_of(wanted), cache=cache))
     kept = directory(out) or out
     began, changes = time.monotonic(), _Changes()
     backend = HostsBackend(hosts, wanted, HostSettings(kept.absolute(), reach, python or sys.executable, beat), began)
@@ -94,60 +86,6 @@ def run_jobs(
         print_json(status)
     notice(f"the records and logs of the jobs are in {kept}")
     raise typer.Exit(1 if any(job.state == "failed" for job in status.jobs) else 0)
-
-
-@cluster.command("plan", cls=StrictCommand)
-@guarded
-def plan_jobs(site: SiteFile, jobs: JobsFile, budget: Budget = _FORECAST, as_json: Json = False) -> None:
-    """Say which of the JOBS should run on which hosts of SITE, with which system, when, and what follows where a host is not there.
-
-    Each job needs a target. The planner of `polyrhythm plan` is asked once for each job and set of hosts that differ in their machines.
-    """
-    from polyrhythm.cluster.site_file import load_site
-    from polyrhythm.tools.cli.output import print_json, reserved
-    from polyrhythm.tools.scheduling.cluster_plan import make_plan
-    from polyrhythm.tools.scheduling.training_jobs import load_training_jobs
-
-    hosts, wanted = load_site(site), load_training_jobs(jobs)
-    with reserved(as_json):
-        made = make_plan(hosts, wanted, _forecaster(hosts, wanted, budget))
-    if as_json:
-        print_json(made)
-    else:
-        _show_plan(made)
-    raise typer.Exit(1 if made.impossible else 0)
-
-
-def _forecaster(hosts: Cluster, wanted: Sequence[TrainingJob], budget: str) -> PlannedForecaster:
-    from polyrhythm.core.units import duration
-    from polyrhythm.tools.scheduling.predictions import PlannedForecaster
-
-    def asked(text: str) -> None:
-        notice(f"forecasting {text}")
-
-    return PlannedForecaster(hosts, {each.job.name: each for each in wanted}, duration(budget), asked)
-
-
-def _show_plan(made: ClusterPlan) -> None:
-    from polyrhythm.core.units import show_seconds
-    from polyrhythm.tools.cli.output import print_rows
-
-    rows = [
-        [job.name, _counted(job.hosts), job.system, show_seconds(job.starts), show_seconds(job.ends), f"{job.cost:.3g}" if job.cost else ""]
-        for job in made.jobs
-    ]
-    print_rows(["job", "hosts (workers)", "system", "starts after", "ends after", "cost"], rows)
-    proved = "no plan is better by these forecasts" if made.is_optimal else "the best that was found"
-    typer.echo(f"Mean completion {show_seconds(made.mean)}: {proved}.")
-    if made.impossible:
-        typer.echo(f"No hosts or no way to the target: {', '.join(made.impossible)}.")
-    for each in made.without:
-        cannot = f", and {', '.join(each.impossible)} cannot run" if each.impossible else ""
-        typer.echo(f"Without {each.host}: {show_seconds(each.mean)}{cannot}.")
-
-
-def _counted(hosts: dict[str, int]) -> str:
-    return ", ".join(f"{host} ({count})" for host, count in hosts.items())
 
 
 @cluster.command("watch", cls=StrictCommand)
@@ -187,6 +125,10 @@ class _Changes:
                 lines += [f"{job.name} {_sentence(job)}"]
         self._jobs, self._hosts = {job.name: job for job in status.jobs}, dict(status.hosts)
         return lines
+
+
+def _counted(hosts: dict[str, int]) -> str:
+    return ", ".join(f"{host} ({count})" for host, count in hosts.items())
 
 
 def _sentence(job: JobStatus) -> str:

@@ -1,23 +1,22 @@
-"""The policies of `polyrhythm cluster run` and `plan` by their names."""
+"""The policies of `polyrhythm cluster run` and `plan` by their names: those of the core, and the one that needs forecasts."""
 
 from __future__ import annotations
 
-from polyrhythm.cluster import BinPack, FastestRing, FirstIn, GangPlacement, LeastAttained, SchedulerConfig
+from collections.abc import Callable
+
+from polyrhythm.cluster import FirstIn, NoPreemption, SchedulerConfig
+from polyrhythm.cluster.policies import POLICIES
+from polyrhythm.cluster.predicted import Forecaster, PredictedPlacement
 from polyrhythm.errors import unknown
 
 PREDICTED = "predicted"
-"""The policy by forecasts, which `cluster_plan` makes for its jobs."""
-POLICIES = {
-    "fifo": SchedulerConfig(FirstIn()),
-    "las": SchedulerConfig(LeastAttained()),
-    "binpack": SchedulerConfig(FirstIn(), GangPlacement(BinPack())),
-    "topology": SchedulerConfig(FirstIn(), GangPlacement(FastestRing())),
-}
-"""First in first out with room for later jobs where they delay nobody, least attained service, and IBM's two placements of gangs."""
+"""The policy by forecasts."""
 
 
-def policy(name: str) -> SchedulerConfig:
-    """The policy of that name. Raises UnknownNameError for others."""
+def policy(name: str, forecaster: Callable[[], Forecaster]) -> SchedulerConfig:
+    """The policy of that name; `forecaster` is called for the one that needs it. Raises UnknownNameError for others."""
+    if name == PREDICTED:
+        return SchedulerConfig(FirstIn(), PredictedPlacement(forecaster()), preemption=NoPreemption())
     if name not in POLICIES:
         raise unknown("policy", name, [*POLICIES, PREDICTED])
     return POLICIES[name]

@@ -8,12 +8,14 @@ min_workers = 2
 job = "digits-mlp"              # as for `polyrhythm run`
 system = "diloco"
 to = "accuracy=0.95"            # the target, for predictions
+systems = ["diloco", "allreduce"]   # those that `predicted` may choose from; default: the job's own system and these
 set = {epochs = 2}
 every = 50                      # steps between checkpoints; of jobs whose number of workers does not change
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,16 @@ import msgspec
 
 from polyrhythm.cluster import ClusterJob
 from polyrhythm.cluster.site_file import jobs_written
+from polyrhythm.core.records.metrics import parse_target
 from polyrhythm.errors import CompositionError
+from polyrhythm.systems import find
+from polyrhythm.tools.scheduling.training_forecasts import DEFAULT_SYSTEMS, TrainingGoal
+from polyrhythm.workloads.load import load_workload
 
 
 class TrainingOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A training: the JOB with its own `arguments`, the system and its `option`s, what is `set` of the JOB, and the target `to`."""
+    """A training: the JOB with its own `arguments`, the system and its `option`s, what is `set` of the JOB, the target `to`, and the
+    `systems` that may be chosen for it."""
 
     job: str
     system: str = "allreduce"
@@ -36,6 +43,7 @@ class TrainingOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: list[str] = []
     seed: int = 0
     every: int | None = None
+    systems: list[str] = []
 
     def words(self, system: str | None = None) -> list[str]:
         """The arguments of `polyrhythm run` and `join`; of another system if one was chosen, whose options are its own."""
@@ -57,6 +65,24 @@ class TrainingJob:
 
     job: ClusterJob
     train: TrainingOrder
+
+
+def goals_of(jobs: Iterable[TrainingJob]) -> dict[str, TrainingGoal]:
+    """The goals of forecasts, by job. Raises PolyrhythmErrors for a job without a target, and for one that cannot be trained so."""
+    found = {}
+    for each in jobs:
+        order, name = each.train, each.job.name
+        if order.to is None:
+            raise CompositionError(
+                f'The job {name!r} has no target, so that its end cannot be predicted: give jobs.train to = "accuracy=0.95".'
+            )
+        systems = tuple(order.systems or dict.fromkeys((order.system, *DEFAULT_SYSTEMS)))
+        for system in systems:
+            find(system)
+        parse_target(order.to)
+        load_workload(order.job, order.set)
+        found[name] = TrainingGoal(order.job, order.to, tuple(order.set.items()), systems)
+    return found
 
 
 def load_training_jobs(path: str | Path) -> tuple[TrainingJob, ...]:

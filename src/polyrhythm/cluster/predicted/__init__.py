@@ -1,0 +1,21 @@
+"""Placements by predicted times: ways to place a job, their forecasts, and joint schedules of several jobs."""
+
+from polyrhythm.cluster.predicted.forecasts import Forecast, Forecaster, StepForecaster
+from polyrhythm.cluster.predicted.joint_schedule import ExhaustiveSearch, JointProblem, JointSchedule, LocalSearch, PlannedStart
+from polyrhythm.cluster.predicted.policy import PredictedPlacement, joint_problem
+from polyrhythm.cluster.predicted.ways import HostKinds, Way
+
+__all__ = [
+    "ExhaustiveSearch",
+    "Forecast",
+    "Forecaster",
+    "HostKinds",
+    "JointProblem",
+    "JointSchedule",
+    "LocalSearch",
+    "PlannedStart",
+    "PredictedPlacement",
+    "StepForecaster",
+    "Way",
+    "joint_problem",
+]
