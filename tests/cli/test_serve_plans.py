@@ -129,3 +129,23 @@ def test_a_recorded_trace_is_played_and_printed_as_json(polyrhythm: Any, files: 
     given = json.loads(polyrhythm("serve", "simulate", *files, "--arrivals", str(trace), "--seconds", "3", "--fixed", "--json").out)
     assert given["sessions"]["pages"]["good"] == 100
     assert given["plans"][0]["reason"] == "first"
+
+
+def test_the_time_of_a_query_is_divided_and_a_server_refuses_it(polyrhythm: Any, files: tuple[str, ...], tmp_path: Path) -> None:
+    query = """
+[[queries]]
+name = "street"
+slo = "200 ms"
+rate = 5
+nodes = [{name = "detect", model = "digits"}, {name = "read", model = "MODEL", after = ["detect"], fan_out = 2}]
+"""
+    given = MODELS.replace("SLO", "1 s") + query
+    (tmp_path / "models.toml").write_text(given.replace("MODEL", "digits"))
+    planned = json.loads(polyrhythm("serve", "plan", *files, "--json").out)["plan"]
+    rates = {slot["session"]: slot["rate"] for each in planned["machines"] for slot in each["slots"]}
+    assert rates["street/read"] == pytest.approx(2 * rates["street/detect"])
+    played = json.loads(polyrhythm("serve", "simulate", *files, "--seconds", "3", "--json").out)
+    assert played["sessions"]["street/read"]["good_rate"] == 1
+    assert "as serve plan lists them" in polyrhythm("serve", "run", *files).err
+    (tmp_path / "models.toml").write_text(given.replace("MODEL", "letters"))
+    assert "'street/read'" in polyrhythm("serve", "plan", *files).err

@@ -18,6 +18,11 @@ A MODELS file has what is served, and what is asked for:
     model = "digits"
     slo = "100 ms"
     rate = 40                       # requests per second
+    [[queries]]                     # several models within one objective; for serve plan and serve simulate
+    name = "street"
+    slo = "200 ms"
+    rate = 10
+    nodes = [{name = "detect", model = "digits"}, {name = "read", model = "words", after = ["detect"], fan_out = 2}]
 
 A SITE file has the machines; `rules` and `control` have the fields of `PlanningRules` and `ControlRules`:
 
@@ -47,6 +52,8 @@ from polyrhythm.core.atomic import replacing
 from polyrhythm.errors import CompositionError
 from polyrhythm.serving.control import ControlRules
 from polyrhythm.serving.latency_profile import LatencyProfile
+from polyrhythm.serving.latency_split import OptimalSplit
+from polyrhythm.serving.query import Query, QueryNode
 from polyrhythm.serving.serving_plan import ServingPlan
 from polyrhythm.serving.sessions import PlanningRules, ServingMachine, ServingSession
 
@@ -75,14 +82,51 @@ class SessionEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rate: float
 
 
+class QueryNodeEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node of a query of a MODELS file."""
+
+    name: str
+    model: str
+    after: tuple[str, ...] = ()
+    fan_out: float = 1.0
+
+
+class QueryEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A query of a MODELS file."""
+
+    name: str
+    slo: str | float
+    rate: float
+    nodes: list[QueryNodeEntry]
+
+    def query(self) -> Query:
+        """It as a value."""
+        nodes = tuple(QueryNode(node.name, node.model, node.after, node.fan_out) for node in self.nodes)
+        return Query(self.name, nodes, units.duration(self.slo), self.rate)
+
+
 class ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The models and sessions of a MODELS file."""
 
     models: list[ModelEntry]
     sessions: list[SessionEntry] = []
+    queries: list[QueryEntry] = []
 
     def served(self) -> tuple[ServingSession, ...]:
-        """The sessions as `plan` takes them."""
+        """The sessions as `plan` takes them. Raises CompositionError where there are queries too, which a server does not carry out."""
+        if self.queries:
+            raise CompositionError(
+                f"The query {self.queries[0].name!r} runs several models, which serve run does not: give its parts as sessions, as "
+                "serve plan lists them."
+            )
+        return self.divided((), PlanningRules())
+
+    def divided(self, profiles: Sequence[LatencyProfile], rules: PlanningRules) -> tuple[ServingSession, ...]:
+        """The sessions, and those of the nodes of each query, among which its time is divided."""
+        parts = [part for each in self.queries for part in OptimalSplit().sessions(each.query(), profiles, rules)]
+        return (*self._own(), *parts)
+
+    def _own(self) -> tuple[ServingSession, ...]:
         return tuple(ServingSession(one.name, one.model, units.duration(one.slo), one.rate) for one in self.sessions)
 
 
@@ -140,7 +184,8 @@ def read_models(path: Path) -> ModelsFile:
         if each.input is None and not each.onnx:
             raise CompositionError(f"The model {each.name!r} of {path} has no input: give the shape of one request, such as [1, 28, 28].")
     names = {each.name for each in found.models}
-    for one in found.sessions:
+    nodes = [SessionEntry(f"{query.name}/{node.name}", node.model, query.slo, 0.0) for query in found.queries for node in query.nodes]
+    for one in (*found.sessions, *nodes):
         if one.model not in names:
             raise CompositionError(f"The session {one.name!r} of {path} asks for {one.model!r}: the models are {', '.join(sorted(names))}.")
     return found

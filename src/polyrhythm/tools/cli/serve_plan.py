@@ -46,7 +46,8 @@ def plan(
     exporter = _exporter(export, to)
     given, where = read_models(models), read_site(machines)
     before = None if previous is None else read_plan(previous)
-    made, work = make_plan(given.served(), where.served(), read_profiles(profiles_path(models, profiles)), before, where.planning())
+    measured, rules = read_profiles(profiles_path(models, profiles)), where.planning()
+    made, work = make_plan(given.divided(measured, rules), where.served(), measured, before, rules)
     if out is not None:
         write_plan(out, made)
     if exporter is not None and to is not None:

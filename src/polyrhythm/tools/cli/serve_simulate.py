@@ -57,13 +57,14 @@ def simulate(
     from polyrhythm.serving.serving_files import read_models, read_profiles, read_site
 
     given, where = read_models(models), read_site(machines)
-    sessions = given.served()
+    measured, rules = read_profiles(profiles_path(models, profiles)), where.planning()
+    sessions = given.divided(measured, rules)
     offered = [replace(one, rate=one.rate * load) for one in sessions]
     site = SimulatedSite(
         sessions,
         where.served(),
-        read_profiles(profiles_path(models, profiles)),
-        where.planning(),
+        measured,
+        rules,
         control=None if fixed else where.controlling(),
         losses=dict(_at(each) for each in lose or ()),
     )
