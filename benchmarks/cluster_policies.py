@@ -58,6 +58,8 @@ BOXES = {
 JOBS = 2000
 LOAD = 0.9
 """The device-seconds of all jobs over those of the cluster until the last arrives."""
+EVERY = 4
+"""Of the hosts of Alibaba's trace, every so many are used: placing ten thousand pods on all of them takes long."""
 LONGEST = 3 * 86400.0
 
 
@@ -226,7 +228,7 @@ def c5(options: Options) -> Iterator[Row]:
     """Pods of the trace are drawn and placed, none leaves, until what was asked for is 130 % of all devices (Weng et al., 2023)."""
     pods, hosts = options.alibaba
     classes = observed(pod.job.demand for pod in pods)
-    cluster = Cluster("openb", hosts)
+    cluster = Cluster("openb", hosts[::EVERY])
     total = cluster.amount("devices")
     found: dict[str, list[float]] = {"frag": [], "best-fit": [], "random": []}
     for seed in range(min(options.seeds, 3)):
@@ -239,7 +241,7 @@ def c5(options: Options) -> Iterator[Row]:
     ratio = {name: statistics.fmean(each) for name, each in found.items()}
     met = ratio["frag"] >= ratio["best-fit"] + 0.01 and 1 - ratio["frag"] <= 0.85 * (1 - ratio["random"])
     source = options.source("openb_pod_list_default.csv")
-    what = f"part of devices in use when 1.3 of them were asked for, {source}, {len(found['frag'])} seeds"
+    what = f"part of devices in use when 1.3 of them were asked for, {source}, every fourth host, {len(found['frag'])} seeds"
     yield Row("C5", what, shown(ratio), "frag >= best-fit + 0.01; unused <= 0.85 x random", met)
 
 
@@ -254,11 +256,12 @@ def allocated(cluster: Cluster, order: Sequence[TracedJob], policy: GangPlacemen
         job = replace(pod.job, name=f"pod-{place}")
         record = ClusterState(cluster, free=state.free).after(JobSubmitted(job), 0.0).jobs[job.name]
         trial.state = replace(state, jobs={job.name: record})
-        asked += job.amount
+        devices = job.amount if job.demand.devices else 0.0
+        asked += devices
         placement = placer.place(record, trial)
         if placement is not None:
             trial.place(placement)
-            used += job.amount
+            used += devices
     return used
 
 
