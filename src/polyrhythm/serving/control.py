@@ -68,7 +68,7 @@ class RateEstimate:
 
 @dataclass(frozen=True, slots=True)
 class ControlState:
-    """What the loop knows: estimates by session, when each machine was heard, the averages at the last plan, and who is dead."""
+    """Knowledge of the loop: estimates by session, when each machine was heard, the averages at the last plan, and who is dead."""
 
     estimates: Mapping[str, RateEstimate]
     heard: Mapping[str, float]

@@ -100,7 +100,7 @@ def _arrivals(kind: str, offered: list[ServingSession], steps: list[str] | tuple
 
 
 def _at(given: str) -> tuple[str, float]:
-    """What stands before @, and the seconds after it."""
+    """The text before @, and the seconds after it."""
     name, _, moment = given.rpartition("@")
     if not name:
         raise CompositionError(f"{given!r} has no moment: write it as NAME@SECONDS, such as box-1@30.")

@@ -42,7 +42,7 @@ def plan_rows(made: ServingPlan) -> list[list[str]]:
 
 
 def plan_sentences(made: ServingPlan) -> list[str]:
-    """What breaks first, and what is not served."""
+    """Sentences about what is not served, and about what breaks first."""
     said = [f"{one.session}: {one.reason}" for one in made.unserved]
     points = weak_points(made)
     if points:
