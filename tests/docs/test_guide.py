@@ -63,7 +63,7 @@ def run_process(*words: str) -> None:
             [sys.executable, *words],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             env={**os.environ, "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"},
         )
     assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
@@ -89,7 +89,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             sys.modules.pop(path.stem, None)
 
 
-LONG = ("README.md", "docs/commands.md", "docs/launchers.md")
+LONG = ("README.md", "docs/commands.md", "docs/launchers.md", "docs/guide/cluster-run.md")
 """Pages whose commands start many processes."""
 
 
