@@ -53,3 +53,19 @@ def test_what_cannot_be_run_is_not_tried_again_and_says_why(tmp_path: Path) -> N
     run.ended("j/1/0", 2, tmp_path)
     assert run.settle(3, 1.0)
     assert run.reason == "its worker on h0 ended with exit code 2: No system is called 'x'."
+
+
+def test_a_worker_that_came_too_late_to_join_is_not_waited_for(tmp_path: Path) -> None:
+    run = _run(3, 1)
+    assert run.lingering(30.0, 0.0) == []
+    run.ended("j/1/0", 0, tmp_path)
+    run.ended("j/1/1", 0, tmp_path)
+    assert run.lingering(30.0, 1.0) == []
+    assert run.lingering(30.0, 32.0) == ["j/1/2"]
+
+
+def test_the_others_of_a_worker_that_failed_are_ended_after_a_while(tmp_path: Path) -> None:
+    run = _run(2)
+    run.ended("j/1/0", 1, tmp_path)
+    assert run.lingering(30.0, 1.0) == []
+    assert run.lingering(30.0, 32.0) == ["j/1/1"]

@@ -36,6 +36,7 @@ from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 from polyrhythm.tools.scheduling.worker_commands import address_of, free_port, start_of
 
 _AGAIN_SECONDS = 10.0
+_LINGER_SECONDS = 30.0
 _STARTUP_SECONDS = 60.0
 """An agent has so many seconds for its first beat."""
 
@@ -118,6 +119,7 @@ class HostsBackend:
         for name, run in self.runs.items():
             if name not in state.jobs:
                 continue
+            self._stop(run, run.lingering(_LINGER_SECONDS, now))
             if run.settle(self._settings.restarts, now):
                 self._stop(run, list(run.workers))
                 state = state.after(JobEnded(name), now)

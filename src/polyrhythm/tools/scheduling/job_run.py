@@ -32,6 +32,8 @@ class CarriedJob:
     workers: dict[str, WorkerSlot] = field(default_factory=dict)
     leaving: dict[str, str] = field(default_factory=dict)
     finished: int = 0
+    failed: int = 0
+    alone: float | None = None
     failures: list[str] = field(default_factory=list)
     begun: float | None = None
     seconds: float | None = None
@@ -47,7 +49,7 @@ class CarriedJob:
         """Begin another attempt."""
         self.attempt += 1
         self.secret, self.port, self.addresses, self.system = secret, port, addresses, system
-        self.workers, self.finished = {}, 0
+        self.workers, self.finished, self.failed, self.alone = {}, 0, 0, None
         self.begun = now if self.begun is None else self.begun
 
     def next_worker(self, slot: WorkerSlot) -> str:
@@ -63,8 +65,18 @@ class CarriedJob:
         if status == 0:
             self.finished += 1
         else:
+            self.failed += 1
             how = f"signal {-status}" if status < 0 else f"exit code {status}"
             self.failures.append(f"its worker on {slot.host} ended with {how}{_last_words(log_of(out, worker))}")
+
+    def lingering(self, patience: float, now: float) -> list[str]:
+        """The workers that are left so many seconds after another has ended by itself, and will not come to an end with it.
+
+        Of a crew that has ended, those that came too late to join it; of a fixed number of workers, the others of one that failed.
+        """
+        is_over = self.finished > 0 if self.training.job.is_malleable else self.failed > 0
+        self.alone = None if not is_over or not self.workers else now if self.alone is None else self.alone
+        return list(self.workers) if self.alone is not None and now > self.alone + patience else []
 
     def settle(self, restarts: int, now: float) -> bool:
         """Decide what follows when workers have ended; True if the job is over."""
