@@ -117,7 +117,7 @@ class TrainingForecaster:
 
     def _scenario(self, goal: TrainingGoal, fleet: Fleet, network: Network) -> Scenario:
         settings: Mapping[str, Any] = dict(goal.settings)
-        train = load_workload(goal.job, settings)
+        train = load_workload(goal.job)  # the scenario gives it its settings
         return Scenario(goal.job, train, parse_target(goal.target), network, fleet, self.seed, facts=_facts(goal), settings=settings)
 
     def _machine(self, name: str) -> devices.Machine:
