@@ -3,7 +3,7 @@
 from polyrhythm.cluster.predicted.forecasts import Forecast, Forecaster, StepForecaster
 from polyrhythm.cluster.predicted.joint_schedule import ExhaustiveSearch, JointProblem, JointSchedule, LocalSearch, PlannedStart
 from polyrhythm.cluster.predicted.policy import PredictedPlacement, joint_problem
-from polyrhythm.cluster.predicted.ways import HostKinds, Way
+from polyrhythm.cluster.predicted.ways import HostKinds, WayToPlace
 
 __all__ = [
     "ExhaustiveSearch",
@@ -16,6 +16,6 @@ __all__ = [
     "PlannedStart",
     "PredictedPlacement",
     "StepForecaster",
-    "Way",
+    "WayToPlace",
     "joint_problem",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from polyrhythm.cluster.placements import JobPlacement
-from polyrhythm.cluster.predicted.ways import HostKinds, Way
+from polyrhythm.cluster.predicted.ways import HostKinds, WayToPlace
 from polyrhythm.cluster.state import JobRecord
 from polyrhythm.cluster.transaction import Transaction
 
@@ -18,7 +18,7 @@ class PlannedStart:
     """A job that starts at a moment, in one way, and is predicted to end at another."""
 
     job: str
-    way: Way
+    way: WayToPlace
     starts: float
     ends: float
     placement: JobPlacement
@@ -46,13 +46,13 @@ class JointProblem:
     """
 
     records: Sequence[JobRecord]
-    ways: Mapping[str, Sequence[Way]]
+    ways: Mapping[str, Sequence[WayToPlace]]
     kinds: HostKinds
     trial: Transaction
     ends: Mapping[str, float]
     now: float
 
-    def scheduled(self, sequence: Sequence[tuple[int, Way]]) -> JointSchedule | None:
+    def scheduled(self, sequence: Sequence[tuple[int, WayToPlace]]) -> JointSchedule | None:
         """The schedule in which jobs start in this order and way, each as soon as it can; None where one never can."""
         mark, frontier, starts = self.trial.mark(), Frontier.of(self), []
         for number, way in sequence:
@@ -66,7 +66,7 @@ class JointProblem:
         self.trial.rollback(mark)
         return JointSchedule(tuple(starts), sum(start.ends for start in starts))
 
-    def next_start(self, frontier: Frontier, record: JobRecord, way: Way) -> tuple[PlannedStart, Frontier] | None:
+    def next_start(self, frontier: Frontier, record: JobRecord, way: WayToPlace) -> tuple[PlannedStart, Frontier] | None:
         """The start of one more job, and the frontier behind it; in the trial, jobs that have ended by then are gone."""
         now, ends = frontier.now, list(frontier.ends)
         while True:
@@ -165,14 +165,14 @@ class LocalSearch:
             return best
         return self._improved(problem, best, sequence)
 
-    def _greedy(self, problem: JointProblem, price: float, most: int) -> tuple[JointSchedule, list[tuple[int, Way]]] | None:
+    def _greedy(self, problem: JointProblem, price: float, most: int) -> tuple[JointSchedule, list[tuple[int, WayToPlace]]] | None:
         """At each turn the job and way with the least end plus the price of its workers; ways with more than `most` only if there is none
         with fewer."""
         workers = max(1, sum(way.workers for way in (max(ways, key=lambda w: w.workers) for ways in problem.ways.values() if ways)))
         mark, frontier, left = problem.trial.mark(), Frontier.of(problem), list(range(len(problem.records)))
-        sequence: list[tuple[int, Way]] = []
+        sequence: list[tuple[int, WayToPlace]] = []
         while left:
-            choices: list[tuple[float, float, int, Way]] = []
+            choices: list[tuple[float, float, int, WayToPlace]] = []
             for number in left:
                 record = problem.records[number]
                 ways = problem.ways[record.job.name]
@@ -197,7 +197,7 @@ class LocalSearch:
         schedule = problem.scheduled(sequence)
         return None if schedule is None else (schedule, sequence)
 
-    def _improved(self, problem: JointProblem, best: JointSchedule, sequence: list[tuple[int, Way]]) -> JointSchedule:
+    def _improved(self, problem: JointProblem, best: JointSchedule, sequence: list[tuple[int, WayToPlace]]) -> JointSchedule:
         left = self.trials
         moved = True
         while moved and left > 0:

@@ -16,7 +16,7 @@ from polyrhythm.cluster.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class WayToPlace:
     """So many workers of a job on hosts of each kind, and the forecast for them. Hosts of one kind are alike, and in the same domains."""
 
     counts: tuple[int, ...]
@@ -49,20 +49,20 @@ class HostKinds:
         self.cluster = cluster
         self.members = tuple(tuple(places) for places in kinds.values())
         self._devices = devices
-        self._ways: dict[object, tuple[Way, ...]] = {}
+        self._ways: dict[object, tuple[WayToPlace, ...]] = {}
 
-    def ways(self, record: JobRecord, trial: Transaction, forecaster: Forecaster) -> tuple[Way, ...]:
+    def ways(self, record: JobRecord, trial: Transaction, forecaster: Forecaster) -> tuple[WayToPlace, ...]:
         """All ways to place a job on the whole cluster that are not slower than one with no more workers of any kind, the fastest first."""
         key = (record.job, trial.state.lost)
         if key not in self._ways:
             self._ways[key] = self._found(record, trial, forecaster)
         return self._ways[key]
 
-    def _found(self, record: JobRecord, trial: Transaction, forecaster: Forecaster) -> tuple[Way, ...]:
+    def _found(self, record: JobRecord, trial: Transaction, forecaster: Forecaster) -> tuple[WayToPlace, ...]:
         job, cluster = record.job, self.cluster
         healthy = [place for place, host in enumerate(cluster.hosts) if trial.state.healthy(host.name)]
         level = allowed_levels(record, trial)[-1]
-        found: dict[tuple[int, ...], Way] = {}
+        found: dict[tuple[int, ...], WayToPlace] = {}
         for _, places in cluster.domains(level):
             most = [
                 sum(room(cluster.hosts[place], cluster.hosts[place].free(), job.demand) for place in set(kind) & set(places) & set(healthy))
@@ -72,7 +72,7 @@ class HostKinds:
                 if counts not in found and (slots := self._alone(record, counts, places)):
                     forecast = forecaster.forecast(job, slots, cluster)
                     if forecast is not None:
-                        found[counts] = Way(counts, forecast)
+                        found[counts] = WayToPlace(counts, forecast)
         return _undominated(sorted(found.values(), key=lambda way: (way.forecast.seconds, way.workers, way.counts)))
 
     def _alone(self, record: JobRecord, counts: Sequence[int], places: Sequence[int]) -> tuple[WorkerSlot, ...]:
@@ -87,7 +87,7 @@ class HostKinds:
                     count -= here
         return tuple(slots)
 
-    def placement(self, record: JobRecord, way: Way, trial: Transaction) -> JobPlacement | None:
+    def placement(self, record: JobRecord, way: WayToPlace, trial: Transaction) -> JobPlacement | None:
         """The slots of a way among what is free in `trial`, on as few hosts as can be, the fullest first; None where it does not fit."""
         rooms, slots = trial.rooms(record.job.demand), []
         for kind, count in zip(self.members, way.counts, strict=True):
@@ -123,9 +123,9 @@ def _compositions(most: Sequence[int], least: int, workers: int) -> Iterator[tup
             yield (here, *rest)
 
 
-def _undominated(ways: Sequence[Way]) -> tuple[Way, ...]:
+def _undominated(ways: Sequence[WayToPlace]) -> tuple[WayToPlace, ...]:
     """Without those that are not faster than another with no more workers of any kind; `ways` are sorted by time."""
-    kept: list[Way] = []
+    kept: list[WayToPlace] = []
     for way in ways:
         if not any(all(a <= b for a, b in zip(other.counts, way.counts, strict=True)) for other in kept):
             kept.append(way)
