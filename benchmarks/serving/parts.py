@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,13 +89,26 @@ def batched(batch: int, wait: float) -> type[Any]:
     return Batched
 
 
+@dataclass(frozen=True)
+class Generated:
+    """The requests of a load, and the moment of its begin in seconds since 1970."""
+
+    begun: float
+    requests: list[OfferedRequest]
+
+
 def generated(url: str, due: Sequence[tuple[float, str]], slos: Mapping[str, float], form: InputForm = FORM) -> list[OfferedRequest]:
     """The requests as a process of their own sends them, and what became of them."""
+    return begun_and_generated(url, due, slos, form).requests
+
+
+def begun_and_generated(url: str, due: Sequence[tuple[float, str]], slos: Mapping[str, float], form: InputForm = FORM) -> Generated:
+    """The same, with the moment of the begin: the process takes a second or two to start."""
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder, "given.json"), Path(folder, "found.json")
         given.write_text(json.dumps({"url": url, "due": due, "slos": slos, "shape": form.shape, "dtype": form.dtype}))
         subprocess.run([sys.executable, __file__, str(given), str(found)], check=True)
-        return msgspec.json.decode(found.read_bytes(), type=list[OfferedRequest])
+        return msgspec.json.decode(found.read_bytes(), type=Generated)
 
 
 def good(requests: Sequence[OfferedRequest], slos: Mapping[str, float], since: float = 0.0, until: float = 1e9) -> tuple[int, int]:
@@ -116,5 +130,6 @@ def targets(slos: Mapping[str, float], form: InputForm) -> dict[str, LoadTarget]
 if __name__ == "__main__":
     spec = json.loads(Path(sys.argv[1]).read_text())
     wanted = targets(spec["slos"], InputForm(tuple(spec["shape"]), spec["dtype"]))
+    begin = time.time()
     answered = asyncio.run(offer(spec["url"], [(moment, session) for moment, session in spec["due"]], wanted))
-    Path(sys.argv[2]).write_bytes(msgspec.json.encode(answered))
+    Path(sys.argv[2]).write_bytes(msgspec.json.encode(Generated(begin, answered)))
