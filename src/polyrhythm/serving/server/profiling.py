@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,26 @@ _PAGE = 4096
 BATCHES = (1, 2, 4, 8, 16, 32)
 
 
+@dataclass(frozen=True, slots=True)
+class BatchTimes:
+    """The seconds of batches by size, the bytes with each, and the seconds of loading, as they were measured."""
+
+    seconds: Mapping[int, Sequence[float]]
+    nbytes: Mapping[int, int]
+    loading: float
+
+    def profile(self, name: str, kind: str, percentile: float = 99.0) -> LatencyProfile:
+        """The profile of a percentile: the 99th to plan with, the median for what a machine does in the long run."""
+        points = {batch: float(np.percentile(times, percentile)) for batch, times in self.seconds.items()}
+        return LatencyProfile.measured(name, kind, points, self.nbytes, (0.0, 0.0, self.loading))
+
+
 def measured_profile(name: str, kind: str, model: ServedModel, batches: Sequence[int] = BATCHES, repeats: int = 60) -> LatencyProfile:
+    """The 99th percentile by batch of `timed_batches`."""
+    return timed_batches(model, batches, repeats).profile(name, kind)
+
+
+def timed_batches(model: ServedModel, batches: Sequence[int] = BATCHES, repeats: int = 60) -> BatchTimes:
     """Load the model here, and time `repeats` batches of each size, the sizes by turns, in a thread as a server has one.
 
     Sizes by turns see the same other programs. The bytes are how much this process has grown, by the largest batch so far. A machine that
@@ -36,8 +56,7 @@ def measured_profile(name: str, kind: str, model: ServedModel, batches: Sequence
         for _ in range(repeats):
             for batch in batches:
                 seconds[batch].append(thread.submit(_timed, compute, [example] * batch).result())
-    points = {batch: float(np.percentile(times, 99)) for batch, times in seconds.items()}
-    return LatencyProfile.measured(name, kind, points, nbytes, (0.0, 0.0, loading))
+    return BatchTimes(seconds, nbytes, loading)
 
 
 def _timed(compute: Compute, batch: Sequence[np.ndarray]) -> float:
