@@ -48,7 +48,7 @@ URL = f"http://127.0.0.1:{PORT}"
 class Wide(torch.nn.Module):
     """Wide layers: a batch of one waits for memory, and larger ones compute while they wait."""
 
-    def __init__(self, width: int = 3072, layers: int = 16) -> None:
+    def __init__(self, width: int = 3072, layers: int = 40) -> None:
         super().__init__()
         torch.manual_seed(0)
         middle = [part for _ in range(layers) for part in (torch.nn.Linear(width, width), torch.nn.ReLU())]
@@ -184,7 +184,7 @@ def beside_requests(measure: Callable[[], BatchTimes], rate: float = 80.0) -> Ba
 def s7(rounds: int) -> list[dict[str, Any]]:
     """A model of PyTorch, profiled beside requests: at 120 % of the optimum, and at 70 % of what is planned beside batches of one."""
     model = TorchServed(Wide, FORM)
-    times = beside_requests(lambda: timed_batches(model, (1, 4, 8, 16, 24, 32), repeats=25))
+    times = beside_requests(lambda: timed_batches(model, (1, 8, 16, 24, 32), repeats=12))
     profile, usual = times.profile("wide", "box"), times.profile("wide", "box", percentile=50)
     shown = {batch: (round(usual.latency(batch), 4), round(profile.latency(batch), 4)) for batch in (1, 8, 16, 32)}
     print("median and p99", shown, "l(8)/l(1) =", round(profile.latency(8) / profile.latency(1), 2), flush=True)
