@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polyrhythm.core.units import show_seconds
 from polyrhythm.tools.cli.failures import guarded
 from polyrhythm.tools.cli.options import Json, Seed
 
@@ -49,11 +50,11 @@ def _show(found: ClusterPlan) -> None:
     for name, why in found.refused.items():
         typer.echo(f"{name} cannot run: {why}.")
     kind = "the least of all schedules" if found.is_optimal else "the least that was found"
-    typer.echo(f"\nMean time to an end: {found.mean_completion:.1f} s, {kind}.")
-    others = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in found.mean_completions.items() if name != "predicted")
+    typer.echo(f"\nMean time to an end: {show_seconds(found.mean_completion)}, {kind}.")
+    others = ", ".join(f"{name} {show_seconds(seconds)}" for name, seconds in found.mean_completions.items() if name != "predicted")
     typer.echo(f"By other policies: {others}.\n")
     lost = [
-        [loss.host, f"{loss.mean_completion:.1f} s", ", ".join(loss.moved) or "none", ", ".join(loss.stranded) or "none"]
+        [loss.host, show_seconds(loss.mean_completion), ", ".join(loss.moved) or "none", ", ".join(loss.stranded) or "none"]
         for loss in found.losses
     ]
     print_rows(["if this host is lost", "mean time", "run elsewhere", "cannot run"], lost)
@@ -62,4 +63,12 @@ def _show(found: ClusterPlan) -> None:
 def _row(job: JobPlan) -> list[str]:
     hosts = ", ".join(job.placement.hosts)
     system = job.placement.system or ""
-    return [job.job, str(len(job.placement.slots)), hosts, system, f"{job.starts:.1f} s", f"{job.ends:.1f} s", f"{job.cost:.2f}"]
+    return [
+        job.job,
+        str(len(job.placement.slots)),
+        hosts,
+        system,
+        show_seconds(job.starts) if job.starts else "now",
+        show_seconds(job.ends),
+        f"{job.cost:.3g}" if job.cost else "",
+    ]
