@@ -24,8 +24,8 @@ Send = Callable[[str, str, Any, float], Awaitable[Answer]]
 """Have a machine answer a payload of a session within so many seconds. Raises ConnectionError where it does not answer."""
 ENTRANCE = "gateway"
 _GRACE = 1.0
-_PAUSE = 1.0
-"""Seconds for which nothing is sent to a machine that a call has found dead; one that is started again soon has never been silent."""
+_PAUSE = 3.0
+"""Seconds for which nothing is sent to a machine that a call has found dead; a restarted one has not loaded sooner."""
 _TRIES = 3
 
 
