@@ -14,7 +14,9 @@ from polyrhythm.cluster import (
     ClusterState,
     DomainLevel,
     FirstIn,
+    JobEnded,
     JobPending,
+    JobPlacement,
     JobSubmitted,
     NoPreemption,
     PartLost,
@@ -24,6 +26,7 @@ from polyrhythm.cluster import (
     Transaction,
     WorkerDemand,
     WorkerSlot,
+    WorkersObserved,
     decide,
 )
 from polyrhythm.cluster.predicted import (
@@ -149,3 +152,28 @@ def test_lost_hosts_are_in_no_way() -> None:
     schedule = LocalSearch().best(problem_of(state))
     assert schedule is not None
     assert all("fast-0" not in start.placement.hosts for start in schedule.starts)
+
+
+def test_a_required_domain_has_all_workers() -> None:
+    state = ClusterState(site(2, 0))
+    for name in ("one", "two"):
+        state = state.after(JobSubmitted(ClusterJob(name, WorkerDemand(cores=1), estimate=50.0)), now=0.0)
+        state = state.after(WorkersObserved(JobPlacement(name, (WorkerSlot("fast-0" if name == "one" else "fast-1"),), seconds=50.0)), 0.0)
+    job = ClusterJob("pair", WorkerDemand(cores=1), 2, estimate=10.0, level="host", mode="required")
+    state = state.after(JobSubmitted(job), now=0.0)
+    assert not [action for action in decide(state, 0.0, POLICY) if isinstance(action, PlaceJob)]
+    state = state.after(JobEnded("two"), now=60.0)
+    (place,) = [action for action in decide(state, 60.0, POLICY) if isinstance(action, PlaceJob)]
+    assert place.placement.hosts == ("fast-1",)
+
+
+def test_a_job_does_not_wait_for_ever_for_one_that_is_late() -> None:
+    state = ClusterState(site(1, 1))
+    for name in ("late", "next"):
+        state = state.after(JobSubmitted(ClusterJob(name, WorkerDemand(cores=2), estimate=10.0)), now=0.0)
+    config = SchedulerConfig(FirstIn(), PredictedPlacement(ByMachine()), preemption=NoPreemption())
+    state = state.done(decide(state, 0.0, config), 0.0)
+    assert list(state.running) == ["late"]
+    assert not [action for action in decide(state, 12.0, config) if isinstance(action, PlaceJob)]
+    (place,) = [action for action in decide(state, 200.0, config) if isinstance(action, PlaceJob)]
+    assert place.placement.hosts == ("slow-0",)

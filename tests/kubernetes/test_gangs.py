@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hollow import pod
 
-from polyrhythm.tools.scheduling.kubernetes.gangs import JOB, LEAST, SIZE, gangs, recorded
+from polyrhythm.cluster import Queue
+from polyrhythm.tools.scheduling.kubernetes.gangs import DEVICES, JOB, LEAST, RECORD, SIZE, gangs, recorded
 from polyrhythm.tools.scheduling.kubernetes.gates import SchedulingGate
+from polyrhythm.tools.scheduling.kubernetes.view import ClusterSettings, cluster_view
 
 GATE = SchedulingGate()
 NODES = {name: name for name in ("a", "b")}
@@ -62,3 +65,23 @@ def test_pods_that_have_ended_or_are_deleted_are_in_no_gang() -> None:
     two["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     found = gangs([one, two, three], GATE, NODES)["g"]
     assert (list(found.pods), found.ended) == (["g-2"], 1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "words"),
+    [
+        ({"polyrhythm.dev/queue": "typo"}, {}, "No queue is called 'typo'"),
+        ({}, {SIZE: "two"}, "is 'two': give a number"),
+        ({}, {SIZE: "4000000000"}, "is '4000000000': give a number from 0 to"),
+        ({}, {DEVICES: "0,4000000000"}, "give numbers below"),
+        ({}, {RECORD: '{"g-0": 3}'}, "cannot be read"),
+    ],
+)
+def test_a_gang_that_cannot_be_read_waits_with_a_sentence_and_no_other_does(
+    labels: dict[str, str], annotations: dict[str, str], words: str
+) -> None:
+    bad = [pod("bad-0", spec=GATE.closed({}), labels={JOB: "bad", **labels}, annotations=annotations, uid="b0")]
+    settings = ClusterSettings(gate=GATE, queues=(Queue("default"),))
+    view = cluster_view([], [*_pods(2), *bad], [], settings)
+    assert list(view.gangs) == ["g"]
+    assert words in view.refused["bad"]

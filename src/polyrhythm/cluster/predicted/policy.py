@@ -15,12 +15,16 @@ from polyrhythm.cluster.protocols import DevicePolicy, Placer
 from polyrhythm.cluster.state import ClusterState, JobRecord
 from polyrhythm.cluster.transaction import Transaction
 
+_LATE = 0.1
+"""The part of its time that a job which should have ended takes at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class PredictedPlacement:
     """A joint schedule of the first `window` jobs that wait: what it starts now is placed, and the others wait for better hosts.
 
-    The schedule has the smallest sum of ends that `LocalSearch` finds. Running jobs are expected to end as predicted when they were placed.
+    The schedule has the smallest sum of ends that `LocalSearch` finds. Running jobs are expected to end as predicted when they were placed;
+    one that is late, as much later again as it is late already, and at least a tenth of its time.
     The sum counts every job once: use it with the order `FirstIn`, and without preemption.
     """
 
@@ -54,7 +58,8 @@ def joint_problem(
 
 def _predicted_end(record: JobRecord, now: float) -> float:
     if record.placement is not None and record.placement.seconds is not None:
-        return record.started + record.placement.seconds
+        over = record.started + record.placement.seconds
+        return over if over > now else now + max(now - over, _LATE * record.placement.seconds)
     ends = record.ends(now)
     return math.inf if ends is None else ends
 

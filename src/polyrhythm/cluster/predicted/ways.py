@@ -88,12 +88,20 @@ class HostKinds:
         return tuple(slots)
 
     def placement(self, record: JobRecord, way: WayToPlace, trial: Transaction) -> JobPlacement | None:
-        """The slots of a way among what is free in `trial`, on as few hosts as can be, the fullest first; None where it does not fit."""
+        """The slots of a way among what is free in `trial`, on as few hosts as can be, the fullest first; None where it does not fit.
+
+        All are in one domain of the level that the job requires.
+        """
+        domains = trial.cluster.domains(allowed_levels(record, trial)[-1])
+        found = (self._within(record, way, trial, frozenset(places)) for _, places in domains)
+        return next((placement for placement in found if placement is not None), None)
+
+    def _within(self, record: JobRecord, way: WayToPlace, trial: Transaction, places: frozenset[int]) -> JobPlacement | None:
         rooms, slots = trial.rooms(record.job.demand), []
         for kind, count in zip(self.members, way.counts, strict=True):
             if not count:
                 continue
-            having = sorted((room_here, place) for place in kind if (room_here := rooms(place)))
+            having = sorted((room_here, place) for place in kind if place in places and (room_here := rooms(place)))
             if sum(room_here for room_here, _ in having) < count:
                 return None
             exact = next((place for room_here, place in having if room_here >= count), None)

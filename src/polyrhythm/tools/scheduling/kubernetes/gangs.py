@@ -27,6 +27,8 @@ DEVICES = "polyrhythm.dev/devices"
 RECORD = "polyrhythm.dev/gang"
 """The annotation with the places of all pods, on the first that was let in."""
 
+_MOST, _MOST_DEVICES = 100_000, 1024
+"""Greater numbers in notes on pods are mistakes."""
 
 Place = tuple[str, tuple[int, ...] | None]
 """A node, and the numbers of the devices there that were meant for a pod: the kubelet may give it others. None where nobody has said."""
@@ -97,14 +99,36 @@ def _gang(name: str, pods: dict[str, Manifest], ended: int, gate: Gate, nodes: M
     placed = {each: (node, _devices(pod)) for each, pod in pods.items() if (node := _node(pod, gate, nodes)) is not None}
     promised: dict[str, Place] = {}
     for bearer in placed:
-        record = _annotation(pods[bearer], RECORD)
-        for other, (uid, node, devices) in (msgspec.json.decode(record) if record else {}).items():
+        for other, (uid, node, devices) in _record(_annotation(pods[bearer], RECORD)).items():
             # another pod of the same name is none that was decided about
             if other in pods and other not in placed and pods[other]["metadata"]["uid"] == uid:
-                promised[other] = (node, None if devices is None else tuple(devices))
+                promised[other] = (node, devices)
     size = max(int(_annotation(pod, SIZE) or len(pods) + ended) for pod in pods.values())
     least = min(int(_annotation(pod, LEAST) or size) for pod in pods.values())
     return Gang(name, pods, placed, promised, max(len(placed), size - ended, 1), max(1, least - ended), ended)
+
+
+def malformed(pod: Manifest) -> str | None:
+    """What is wrong with the notes on a pod, which anybody can write; None where nothing is."""
+    for name in (INDEX, SIZE, LEAST):
+        given = _annotation(pod, name)
+        if given is not None and not (given.isdecimal() and int(given) <= _MOST):
+            return f"the annotation {name} of the pod {pod['metadata']['name']} is {given!r}: give a number from 0 to {_MOST}"
+    devices, record = _annotation(pod, DEVICES), _annotation(pod, RECORD)
+    if devices and not all(each.isdecimal() and int(each) < _MOST_DEVICES for each in devices.split(",") if each):
+        return (
+            f"the annotation {DEVICES} of the pod {pod['metadata']['name']} is {devices!r}: give numbers below {_MOST_DEVICES}, with commas"
+        )
+    try:
+        _record(record)
+    except msgspec.MsgspecError as problem:
+        return f"the annotation {RECORD} of the pod {pod['metadata']['name']} cannot be read: {problem}"
+    return None
+
+
+def _record(text: str | None) -> dict[str, tuple[str, str, tuple[int, ...] | None]]:
+    """The uid, node and devices of each pod of a gang, by name."""
+    return msgspec.json.decode(text, type=dict[str, tuple[str, str, tuple[int, ...] | None]]) if text else {}
 
 
 def is_stray(pod: Manifest, gate: Gate, nodes: Mapping[str, str]) -> bool:

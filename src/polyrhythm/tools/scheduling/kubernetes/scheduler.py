@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from polyrhythm.cluster import ClusterState, SchedulerConfig
 from polyrhythm.errors import RunError
@@ -65,4 +65,4 @@ class KubernetesScheduler:
         except RunError:  # the server is away: what was decided and not done is decided again when it is there
             return
         self.state = done.state
-        told(done)
+        told(replace(done, pending={**backend.view.refused, **done.pending}))

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from polyrhythm.cluster import Cluster, ClusterDevice, ClusterHost, ClusterJob, DomainLevel, JobPlacement, Queue, WorkerDemand, WorkerSlot
+from polyrhythm.errors import unknown
 from polyrhythm.launchers.manifest import Manifest
-from polyrhythm.tools.scheduling.kubernetes.gangs import JOB, Gang, Place, gangs, is_stray
+from polyrhythm.tools.scheduling.kubernetes.gangs import JOB, Gang, Place, gangs, is_stray, malformed
 from polyrhythm.tools.scheduling.kubernetes.gates import Gate, TaintGate
 from polyrhythm.tools.scheduling.kubernetes.health import DEVICE, dead_devices, node_health
 from polyrhythm.tools.scheduling.kubernetes.quantities import quantity, requested
@@ -38,7 +39,7 @@ class ClusterSettings:
 @dataclass(frozen=True, slots=True)
 class ClusterView:
     """All of a cluster at one moment. `lost` are hosts, as (name, None), and devices; `closed` hosts keep their pods and get no new ones;
-    `strays` are pods on nodes that are not there.
+    `strays` are pods on nodes that are not there; `refused` are gangs that cannot be read, each with a sentence: they wait.
     """
 
     cluster: Cluster | None
@@ -48,6 +49,7 @@ class ClusterView:
     jobs: Mapping[str, ClusterJob]
     placements: Mapping[str, JobPlacement]
     strays: tuple[Manifest, ...]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def cluster_view(nodes: Sequence[Manifest], pods: Sequence[Manifest], slices: Sequence[Manifest], settings: ClusterSettings) -> ClusterView:
@@ -56,7 +58,8 @@ def cluster_view(nodes: Sequence[Manifest], pods: Sequence[Manifest], slices: Se
     # also of a node that is gone the pods that were let onto it are known by its sign
     signs = {gate.sign(node): node["metadata"]["name"] for node in nodes}
     own = [pod for pod in pods if pod["metadata"].get("namespace") == settings.namespace and JOB in pod["metadata"].get("labels", {})]
-    found = gangs(own, gate, signs)
+    refused = _refused(own, settings)
+    found = gangs([pod for pod in own if pod["metadata"]["labels"][JOB] not in refused], gate, signs)
     taken = _taken(found, settings)
     use = _use(pods, found, taken, settings)
     hosts, lost = [], set()
@@ -70,7 +73,20 @@ def cluster_view(nodes: Sequence[Manifest], pods: Sequence[Manifest], slices: Se
     strays = tuple(pod for pod in own if is_stray(pod, gate, signs))
     closed = {(str(node["metadata"]["name"]), None) for node in nodes if node_health(node).closed}
     jobs = {name: _job(gang, settings) for name, gang in found.items()}
-    return ClusterView(cluster, frozenset(lost), frozenset(closed), found, jobs, placements, strays)
+    return ClusterView(cluster, frozenset(lost), frozenset(closed), found, jobs, placements, strays, refused)
+
+
+def _refused(pods: Iterable[Manifest], settings: ClusterSettings) -> dict[str, str]:
+    """The gangs with a pod whose notes cannot be: they must not keep the others waiting."""
+    queues = [queue.name for queue in settings.queues]
+    found: dict[str, str] = {}
+    for pod in pods:
+        labels = pod["metadata"]["labels"]
+        queue = str(labels.get(QUEUE, queues[0]))
+        wrong = malformed(pod) or (None if queue in queues else str(unknown("queue", queue, queues)))
+        if wrong is not None:
+            found.setdefault(labels[JOB], wrong)
+    return found
 
 
 Taken = dict[str, dict[str, tuple[int, ...]]]
