@@ -167,7 +167,60 @@ class Misread:
         return Onnx().outputs(file, program, inputs)
 
 
+class Spoilt:
+    """A target that writes the model, and whose runtime returns nothing but `value`."""
+
+    name: ClassVar[str] = "spoilt"
+    opener: ClassVar[Path] = Onnx.opener
+
+    def __init__(self, value: float, exact: bool) -> None:
+        self.value, self.exact = value, exact
+
+    def check(self) -> None:
+        return
+
+    def write(self, program: ModelProgram, folder: Path) -> Path:
+        return Onnx().write(program, folder)
+
+    def outputs(self, file: Path, program: ModelProgram, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(torch.full_like(each, self.value) for each in program(*inputs))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_file_that_computes_nothing_finite_is_refused(value: float, exact: bool, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="has NaN or infinity where torch's has another value"):
+        write_model(linear(), X, tmp_path, to=Spoilt(value, exact))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_infinity_and_nan_that_torch_has_too_are_exact(tmp_path: Path) -> None:
+    class Logarithms(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.log(x)
+
+    report = write_model(Logarithms(), torch.tensor([[-1.0, 0.0, 1.0, 2.0]]), tmp_path, limits=ExportLimits(runs=1))
+    assert report.difference < 1e-6
+
+
+def test_a_small_output_is_not_measured_by_a_large_one(tmp_path: Path) -> None:
+    class Two(nn.Module):
+        def __init__(self, off: float) -> None:
+            super().__init__()
+            self.off = off
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return 1e6 * x, x + self.off
+
+    class OffByOne(Misread):
+        def write(self, program: ModelProgram, folder: Path) -> Path:
+            return Onnx().write(program_of(Two(1.0), program.example), folder)
+
+    with pytest.raises(ExportError, match="differs from torch's by 1"):
+        write_model(Two(0.0), X, tmp_path, to=OffByOne())
+
+
 def test_a_file_that_computes_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"outputs differ from torch's by .* the exporter has misread the model"):
+    with pytest.raises(ExportError, match=r"output differs from torch's by .* the exporter has misread the model"):
         write_model(linear(), X, tmp_path, to=Misread())
     assert list(tmp_path.iterdir()) == []

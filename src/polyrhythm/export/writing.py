@@ -105,21 +105,39 @@ def _written(program: ModelProgram, folder: Path, target: ExportTarget, limits: 
 
 def _compared(program: ModelProgram, file: Path, target: ExportTarget) -> tuple[float, float]:
     """The largest difference from torch, and the share of rows that agree. Raises ExportError where an exact target is far off."""
-    far, largest, agreement = 0.0, 1.0, 1.0
+    far, agreement = 0.0, 1.0
     for inputs in (program.single, program.example):  # one sample and several: the batch may have any size
         expected, found = program(*inputs), target.outputs(file, program, inputs)
         for name, mine, theirs in zip(program.outputs, expected, found, strict=True):
-            if mine.shape != theirs.shape:
+            difference = _difference(name, mine, theirs)
+            largest = 1.0 if mine.dtype == torch.bool else _magnitude(mine)
+            if target.exact and not difference <= _FAR * largest:
                 raise ExportError(
-                    f"The written model's {name} has the shape {tuple(theirs.shape)}, torch's {tuple(mine.shape)}: {_REPORT_IT}"
+                    f"The written model's {name} differs from torch's by {difference:.3g}, where the largest is {largest:.3g}: {_REPORT_IT}"
                 )
-            if mine.numel() and mine.dtype != torch.bool:
-                far = max(far, (mine.double() - theirs.double()).abs().max().item())
-                largest = max(largest, mine.double().abs().max().item())
+            far = max(far, difference)
         agreement = _agreement(expected[0], found[0])
-    if target.exact and not far <= _FAR * largest:
-        raise ExportError(f"The written model's outputs differ from torch's by {far:.3g}, where the largest is {largest:.3g}: {_REPORT_IT}")
     return far, agreement
+
+
+def _difference(name: str, mine: Tensor, theirs: Tensor) -> float:
+    """The largest difference of finite values. Raises ExportError for another shape, and for NaN or infinity at other places."""
+    if mine.shape != theirs.shape:
+        raise ExportError(f"The written model's {name} has the shape {tuple(theirs.shape)}, torch's {tuple(mine.shape)}: {_REPORT_IT}")
+    if mine.dtype == torch.bool:
+        return 0.0
+    ours, written = mine.double(), theirs.double()
+    odd = ~(ours.isfinite() & written.isfinite())
+    if not torch.allclose(ours[odd], written[odd], rtol=0.0, atol=0.0, equal_nan=True):
+        raise ExportError(f"The written model's {name} has NaN or infinity where torch's has another value: {_REPORT_IT}")
+    apart = (ours - written)[~odd].abs()
+    return apart.max().item() if apart.numel() else 0.0
+
+
+def _magnitude(values: Tensor) -> float:
+    """The largest finite value, or 1 where all are smaller."""
+    finite = values.double()[values.isfinite()].abs()
+    return max(1.0, finite.max().item()) if finite.numel() else 1.0
 
 
 _REPORT_IT = "the exporter has misread the model. Write the part that differs in other operators, and report it."
