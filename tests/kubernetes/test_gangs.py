@@ -81,7 +81,7 @@ def test_a_gang_that_cannot_be_read_waits_with_a_sentence_and_no_other_does(
     labels: dict[str, str], annotations: dict[str, str], words: str
 ) -> None:
     bad = [pod("bad-0", spec=GATE.closed({}), labels={JOB: "bad", **labels}, annotations=annotations, uid="b0")]
-    settings = ClusterSettings(gate=GATE, queues=(Queue("default"),))
-    view = cluster_view([], [*_pods(2), *bad], [], settings)
+    pods = [{**each, "metadata": {**each["metadata"], "namespace": "default"}} for each in (*_pods(2), *bad)]
+    view = cluster_view([], pods, [], ClusterSettings(gate=GATE, queues=(Queue("default"),)))
     assert list(view.gangs) == ["g"]
     assert words in view.refused["bad"]
