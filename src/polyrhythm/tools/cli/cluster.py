@@ -11,7 +11,7 @@ import typer
 from polyrhythm.tools.cli.cluster_plan import Kept, plan
 from polyrhythm.tools.cli.cluster_simulate import simulate_jobs
 from polyrhythm.tools.cli.failures import guarded, notice
-from polyrhythm.tools.cli.options import Json
+from polyrhythm.tools.cli.options import Engine, Json
 from polyrhythm.tools.cli.parsing import StrictCommand
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ Reach = Annotated[
 ]
 RemotePython = Annotated[str | None, typer.Option("--python", metavar="PATH", help="Python on the hosts; default: the one that runs this.")]
 Beats = Annotated[float, typer.Option("--beat", metavar="SECONDS", help="The time between two beats of a host; lost after three missed.")]
+Through = Annotated[
+    str, typer.Option("--through", metavar="ENGINE", help="What starts the workers: agents on hosts (the default), or slurm.")
+]
 Watched = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `polyrhythm cluster run`.")]
 Once = Annotated[bool, typer.Option("--once", help="Print the status once, and do not wait for changes.")]
 
@@ -53,6 +56,8 @@ def run_jobs(
     reach: Reach = None,
     python: RemotePython = None,
     beat: Beats = 2.0,
+    through: Through = "hosts",
+    engine: Engine = None,
     cache: Kept = None,
     as_json: Json = False,
 ) -> None:
@@ -60,10 +65,15 @@ def run_jobs(
     import sys
 
     from polyrhythm.cluster.site_file import load_site
+    from polyrhythm.errors import CompositionError
+    from polyrhythm.launchers import ENGINES
+    from polyrhythm.tools.cli.groups import RuntimeOptions
     from polyrhythm.tools.cli.output import print_json
     from polyrhythm.tools.cli.prepare import directory
+    from polyrhythm.tools.cli.runtimes import runtime
     from polyrhythm.tools.scheduling.carry import carry
-    from polyrhythm.tools.scheduling.hosts_backend import HostsBackend, HostSettings
+    from polyrhythm.tools.scheduling.engines import THROUGH, EngineChoice, backend_through
+    from polyrhythm.tools.scheduling.hosts_backend import HostSettings
     from polyrhythm.tools.scheduling.policies import policy as chosen
     from polyrhythm.tools.scheduling.training_forecasts import TrainingForecaster
     from polyrhythm.tools.scheduling.training_jobs import goals_of, load_training_jobs
@@ -72,7 +82,14 @@ def run_jobs(
     config = chosen(policy, lambda: TrainingForecaster(goals_of(wanted), cache=cache))
     kept = directory(out) or out
     began, changes = time.monotonic(), _Changes()
-    backend = HostsBackend(hosts, wanted, HostSettings(kept.absolute(), reach, python or sys.executable, beat), began)
+    if engine and through not in ENGINES:
+        raise CompositionError(
+            f"--engine {engine[0]} is for an engine: give --through {' or '.join(sorted(ENGINES.keys() & THROUGH))} too."
+        )
+    settings = HostSettings(kept.absolute(), reach, python or sys.executable, beat)
+    backend = backend_through(
+        through, EngineChoice(hosts, wanted, settings, lambda name: runtime(RuntimeOptions(on=name, engine=engine), 0), began)
+    )
 
     def told(status: ClusterStatus) -> None:
         for line in changes.of(status):

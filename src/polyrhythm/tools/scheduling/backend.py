@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from polyrhythm.cluster import Action, ClusterState, JobPending, SchedulerConfig, decide
 from polyrhythm.errors import CompositionError
+
+if TYPE_CHECKING:
+    from polyrhythm.tools.scheduling.job_run import CarriedJob
 
 
 class SchedulerBackend(Protocol):
@@ -18,6 +21,32 @@ class SchedulerBackend(Protocol):
 
     def carry_out(self, action: Action, now: float) -> bool:
         """Do it, as a whole or not at all; False if it cannot be done now, after which the next round decides anew."""
+
+
+class JobsBackend(SchedulerBackend, Protocol):
+    """Machines on which a list of jobs is carried out from its beginning to its end."""
+
+    @property
+    def runs(self) -> Mapping[str, CarriedJob]:
+        """What has become of each job."""
+
+    @property
+    def health(self) -> Mapping[str, str]:
+        """The health of each host, in a word."""
+
+    @property
+    def agents(self) -> Mapping[str, int]:
+        """The process here with which the workers of a host end, where there is one."""
+
+    @property
+    def over(self) -> bool:
+        """True when all jobs have ended or failed."""
+
+    def ready(self) -> bool:
+        """True when enough is known of all hosts for the first decision."""
+
+    def close(self) -> None:
+        """End all workers."""
 
 
 @dataclass(frozen=True, slots=True)

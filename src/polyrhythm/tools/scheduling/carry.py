@@ -8,15 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from polyrhythm.cluster import Cluster, ClusterState, SchedulerConfig
-from polyrhythm.tools.scheduling.backend import schedule_once
-from polyrhythm.tools.scheduling.hosts_backend import HostsBackend
+from polyrhythm.tools.scheduling.backend import JobsBackend, schedule_once
 from polyrhythm.tools.scheduling.status import ClusterStatus, statuses, write_status
 
 _PAUSE = 0.1
 
 
 def carry(
-    backend: HostsBackend, cluster: Cluster, config: SchedulerConfig, out: Path, told: Callable[[ClusterStatus], None]
+    backend: JobsBackend, cluster: Cluster, config: SchedulerConfig, out: Path, told: Callable[[ClusterStatus], None]
 ) -> ClusterStatus:
     """Schedule until all jobs are over; each changed status is written to `out` and `told`."""
     while not backend.ready():

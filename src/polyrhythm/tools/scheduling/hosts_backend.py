@@ -18,13 +18,11 @@ from polyrhythm.cluster import (
     ClusterState,
     EvictJob,
     JobEnded,
-    JobPlacement,
     JobSubmitted,
     PartLost,
     PlaceJob,
     ResizeJob,
     WorkerSlot,
-    WorkersObserved,
 )
 from polyrhythm.cluster.liveness import LivenessWatch, Probe
 from polyrhythm.core.settings import checked
@@ -32,6 +30,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.tools.scheduling.agent_link import AgentLink
 from polyrhythm.tools.scheduling.job_run import CarriedJob
 from polyrhythm.tools.scheduling.news import HostBeat, StopWorker, WorkerEnded
+from polyrhythm.tools.scheduling.seen import workers_seen
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 from polyrhythm.tools.scheduling.worker_commands import address_of, free_port, start_of
 
@@ -124,7 +123,7 @@ class HostsBackend:
                 self._stop(run, list(run.workers))
                 state = state.after(JobEnded(name), now)
             elif name in state.running:
-                state = self._seen(state, run, now)
+                state = workers_seen(state, run, now)
         return state
 
     def carry_out(self, action: Action, now: float) -> bool:
@@ -223,17 +222,3 @@ class HostsBackend:
         back: list[tuple[int | None, Probe]] = [(gpu, Probe.CLEAN) for gpu in range(len(known)) if gpu not in broken]
         host.broken = broken
         return [*fresh, *back]
-
-    def _seen(self, state: ClusterState, run: CarriedJob, now: float) -> ClusterState:
-        """The workers that are there, if others than were ordered: some have failed. Those of lost hosts are left to the decision."""
-        there = list(run.workers.values())
-        for worker, slot in list(run.workers.items()):
-            if not state.healthy(slot.host, slot.devices):
-                del run.workers[worker]
-        slots = state.running[run.name].slots
-        if len(there) == len(slots) or (run.finished and there):
-            return state
-        if there and not run.training.job.is_malleable:
-            return state  # those that are left notice it, and end too
-        kept = tuple(slot for slot in slots if slot in there)
-        return state.after(WorkersObserved(JobPlacement(run.name, kept)), now)

@@ -61,13 +61,18 @@ class CarriedJob:
 
     def ended(self, worker: str, status: int, out: Path) -> None:
         """One worker has ended by itself; what it printed last is in its log below `out`."""
-        slot = self.workers.pop(worker)
         if status == 0:
+            self.workers.pop(worker)
             self.finished += 1
         else:
-            self.failed += 1
             how = f"signal {-status}" if status < 0 else f"exit code {status}"
-            self.failures.append(f"its worker on {slot.host} ended with {how}{_last_words(log_of(out, worker))}")
+            self.failed_by(worker, f"ended with {how}{_last_words(log_of(out, worker))}")
+
+    def failed_by(self, worker: str, how: str) -> None:
+        """One worker has failed; `how` is the end of a sentence about it."""
+        slot = self.workers.pop(worker)
+        self.failed += 1
+        self.failures.append(f"its worker on {slot.host} {how}")
 
     def lingering(self, patience: float, now: float) -> list[str]:
         """The workers that are left so many seconds after another has ended by itself, and will not come to an end with it.

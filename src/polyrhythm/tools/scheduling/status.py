@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -66,6 +67,6 @@ def write_status(status: ClusterStatus, directory: Path) -> None:
     atomic.write(directory / FILE, msgspec.json.encode(status))
 
 
-def statuses(runs: dict[str, CarriedJob], done: SchedulerRound, now: float) -> list[JobStatus]:
+def statuses(runs: Mapping[str, CarriedJob], done: SchedulerRound, now: float) -> list[JobStatus]:
     """The status of all jobs after a round."""
     return [job_status(run, done.state, dict(done.pending), now) for run in runs.values()]

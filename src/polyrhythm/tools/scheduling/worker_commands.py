@@ -7,6 +7,7 @@ from pathlib import Path
 from random import SystemRandom
 
 from polyrhythm.cluster import Cluster, WorkerSlot
+from polyrhythm.launchers.submission import SECRET
 from polyrhythm.tools.scheduling.job_run import CarriedJob, log_of
 from polyrhythm.tools.scheduling.news import StartWorker
 
@@ -31,25 +32,38 @@ def free_port(address: str, remote: bool) -> int:
 
 def start_of(run: CarriedJob, name: str, rank: int, slot: WorkerSlot, where: tuple[str, str, Path]) -> StartWorker:
     """The order that starts the worker `name` of `run`; `where` are its Python, its address, and the directory of the whole run."""
-    python, address, out = where
-    job, train = run.training.job, run.training.train
-    kept = out / run.name / f"attempt-{run.attempt}"
+    job = run.training.job
+    environment = {**settings_of(run), "POLYRHYTHM_HOST_ID": slot.host}
+    if slot.devices:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(device) for device in slot.devices)
+    if not job.is_malleable:
+        environment |= {"RANK": str(rank), "LOCAL_RANK": "0"}
+    return StartWorker(name, join_command(run, name, where), environment, str(log_of(where[2], name)))
+
+
+def settings_of(run: CarriedJob) -> dict[str, str]:
+    """The variables that all workers of the present attempt have in common."""
+    job = run.training.job
     environment = {
         "MASTER_ADDR": ",".join(run.addresses) if job.is_malleable else run.addresses[0],
         "MASTER_PORT": str(run.port),
-        "POLYRHYTHM_SECRET": run.secret,
-        "POLYRHYTHM_HOST_ID": slot.host,
+        SECRET: run.secret,
         "OMP_NUM_THREADS": str(max(1, int(job.demand.cores))),
     }
-    if slot.devices:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(device) for device in slot.devices)
-    command = [python, "-m", "polyrhythm", "join", *train.words(run.system), "--bind", address]
+    return environment if job.is_malleable else {**environment, "WORLD_SIZE": str(job.workers)}
+
+
+def join_command(run: CarriedJob, name: str, where: tuple[str, str, Path]) -> list[str]:
+    """The command of the worker `name`, or of any of a fixed number; `where` as in `start_of`, with no address where none is bound."""
+    python, address, out = where
+    job, train = run.training.job, run.training.train
+    kept = out / run.name / f"attempt-{run.attempt}"
+    command = [python, "-m", "polyrhythm", "join", *train.words(run.system), *(["--bind", address] if address else [])]
     if job.is_malleable:
         command += ["--workers", f"{job.least}..{job.workers}", "--out", str(kept / name.rpartition("/")[2])]
     else:
-        environment |= {"RANK": str(rank), "WORLD_SIZE": str(job.workers), "LOCAL_RANK": "0"}
         command += ["--out", str(kept)]
         if train.every is not None:
             resumed = ["--resume"] if run.attempt > 1 else []
             command += ["--checkpoint", str(out / run.name / "checkpoints"), "--every", str(train.every), *resumed]
-    return StartWorker(name, [*command, *train.after], environment, str(log_of(out, name)))
+    return [*command, *train.after]

@@ -1,0 +1,48 @@
+"""The engines that carry jobs out, by the names that `--through` takes, each with what makes its backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polyrhythm.cluster import Cluster
+from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.launchers.slurm import Slurm
+from polyrhythm.tools.scheduling.backend import JobsBackend
+from polyrhythm.tools.scheduling.hosts_backend import HostsBackend, HostSettings
+from polyrhythm.tools.scheduling.slurm.backend import SlurmBackend
+from polyrhythm.tools.scheduling.training_jobs import TrainingJob
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """The jobs, the hosts and the settings for a backend; `engine` has the options of a launcher by its class's names."""
+
+    cluster: Cluster
+    jobs: Sequence[TrainingJob]
+    settings: HostSettings
+    engine: Callable[[str], Any]
+    """The launcher of that name, with the options that were given."""
+    now: float
+
+
+def _hosts(asked: EngineChoice) -> JobsBackend:
+    return HostsBackend(asked.cluster, asked.jobs, asked.settings, asked.now)
+
+
+def _slurm(asked: EngineChoice) -> JobsBackend:
+    launcher: Slurm = asked.engine("slurm")
+    return SlurmBackend(asked.cluster, asked.jobs, asked.settings, launcher)
+
+
+THROUGH: Mapping[str, Callable[[EngineChoice], JobsBackend]] = {"hosts": _hosts, "slurm": _slurm}
+
+
+def backend_through(name: str, asked: EngineChoice) -> JobsBackend:
+    """The backend of that name. Raises UnknownNameError for others, and CompositionError for settings that it has no use for."""
+    if name not in THROUGH:
+        raise unknown("engine of `polyrhythm cluster run`", name, THROUGH)
+    if asked.settings.reach is not None and name != "hosts":
+        raise CompositionError(f"--reach is for hosts of one's own, and {name} reaches its nodes by itself: leave it out.")
+    return THROUGH[name](asked)

@@ -1,0 +1,226 @@
+"""The backend over SLURM: a placed job is a batch job on the nodes of its placement, and a worker of a crew is one by itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from polyrhythm.cluster import (
+    Action,
+    Cluster,
+    ClusterState,
+    EvictJob,
+    JobEnded,
+    JobSubmitted,
+    PartLost,
+    PartRestored,
+    PartSuspected,
+    PlaceJob,
+    ResizeJob,
+    WorkerSlot,
+)
+from polyrhythm.errors import CompositionError
+from polyrhythm.launchers.slurm import Slurm
+from polyrhythm.tools.scheduling.hosts_backend import HostSettings
+from polyrhythm.tools.scheduling.job_run import CarriedJob, log_of
+from polyrhythm.tools.scheduling.seen import workers_seen
+from polyrhythm.tools.scheduling.slurm.commands import OVER, TAKEN_AWAY, NodeState, SlurmCommands
+from polyrhythm.tools.scheduling.slurm.script import PlacedScript
+from polyrhythm.tools.scheduling.training_jobs import TrainingJob
+from polyrhythm.tools.scheduling.worker_commands import free_port, join_command, settings_of
+
+_LINGER_SECONDS = 30.0
+_UNKNOWN_SECONDS = 60.0
+"""After so many seconds a job that neither squeue nor sacct has is taken for one that failed."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A batch job of SLURM: its workers, of this job, and when SLURM has last had it."""
+
+    job: str
+    workers: list[str]
+    seen: float
+
+
+class SlurmBackend:
+    """The jobs of a list on nodes of SLURM, which are the hosts of a cluster. SLURM keeps the workers in their limits and says which
+    nodes are down; a placed job may still wait in its queue for jobs of others.
+
+    Of `engine` the options of sbatch, and the restarts, matter.
+    """
+
+    def __init__(self, cluster: Cluster, jobs: Sequence[TrainingJob], settings: HostSettings, engine: Slurm) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._engine = engine
+        self._slurm = SlurmCommands()
+        self._nodes: dict[str, NodeState] = {}
+        self._batches: dict[str, _Batch] = {}
+        self._asked: float | None = None
+        self._again: dict[str, float] = {}
+        self.runs = {each.job.name: CarriedJob(each) for each in jobs}
+
+    @property
+    def health(self) -> Mapping[str, str]:
+        """The health of each host: SLURM's word for it, unless it may be used."""
+        words = {name: state.word for name, state in self._nodes.items() if state.lost or state.closed}
+        return {host.name: words.get(host.name, "healthy") for host in self._cluster.hosts}
+
+    @property
+    def agents(self) -> Mapping[str, int]:
+        """None: SLURM's daemons have the workers."""
+        return {}
+
+    @property
+    def over(self) -> bool:
+        """True when all jobs have ended or failed."""
+        return all(run.over is not None for run in self.runs.values())
+
+    def ready(self) -> bool:
+        """True when SLURM has named its nodes. Raises CompositionError where a host is none of them."""
+        nodes = self._slurm.nodes()
+        if nodes is None:
+            return False
+        missing = [host.name for host in self._cluster.hosts if host.name not in nodes]
+        if missing:
+            raise CompositionError(
+                f"SLURM has no node {missing[0]!r}; it has {', '.join(sorted(nodes)) or 'none'}. Name the hosts of SITE as sinfo does."
+            )
+        self._nodes = nodes
+        return True
+
+    def close(self) -> None:
+        """Cancel all that is left."""
+        self._slurm.cancel(self._batches)
+
+    def observed(self, state: ClusterState, now: float) -> ClusterState:
+        """The state after what SLURM says of nodes and jobs, which it is asked once in `interval` seconds."""
+        for name, run in self.runs.items():
+            if name not in state.jobs and run.over is None:
+                state = state.after(JobSubmitted(run.training.job), now)
+        if self._asked is not None and now < self._asked + self._settings.interval:
+            return state
+        self._asked = now
+        state = self._with_nodes(state, now)
+        self._look(now)
+        for name, run in self.runs.items():
+            if name not in state.jobs:
+                continue
+            lost = {worker for worker, slot in run.workers.items() if not state.healthy(slot.host, slot.devices)}
+            self._stop(run, lost | set(run.lingering(_LINGER_SECONDS, now)))
+            if run.settle(self._engine.restarts, now):
+                self._stop(run, set(run.workers))
+                state = state.after(JobEnded(name), now)
+            elif name in state.running:
+                state = workers_seen(state, run, now)
+        return state
+
+    def carry_out(self, action: Action, now: float) -> bool:
+        """Submit batch jobs, or cancel them. False where sbatch refuses, which is tried again after `interval` seconds."""
+        run = self.runs[action.job]
+        if now < self._again.get(run.name, now) and not isinstance(action, EvictJob):
+            return False
+        match action:
+            case PlaceJob(placement):
+                if run.leaving:  # those of the last attempt have not ended yet
+                    return False
+                hosts = [*placement.hosts, *(host.name for host in self._cluster.hosts if host.name not in placement.hosts)]
+                run.begin(secrets.token_hex(16), free_port(hosts[0], remote=True), tuple(hosts), placement.system, now)
+                if not self._start(run, placement.slots, now):
+                    self._stop(run, set(run.workers))
+                    return False
+            case ResizeJob(placement, _):
+                left = list(placement.slots)
+                leaving = set()
+                for worker, slot in run.workers.items():
+                    if slot in left:
+                        left.remove(slot)
+                    else:
+                        leaving.add(worker)
+                self._stop(run, leaving)
+                return self._start(run, left, now)
+            case EvictJob():
+                self._stop(run, set(run.workers))
+        return True
+
+    def _start(self, run: CarriedJob, slots: Sequence[WorkerSlot], now: float) -> bool:
+        groups = [[slot] for slot in slots] if run.training.job.is_malleable else [list(slots)]
+        return all(self._submitted(run, group, now) for group in groups)
+
+    def _submitted(self, run: CarriedJob, slots: Sequence[WorkerSlot], now: float) -> bool:
+        """Submit the workers of these slots as one batch job."""
+        job, out = run.training.job, self._settings.out
+        workers = [run.next_worker(slot) for slot in slots]
+        log = log_of(out, workers[0])
+        log.parent.mkdir(parents=True, exist_ok=True)
+        script = PlacedScript(job.name, slots, job.demand, log, self._engine.options)
+        address = slots[0].host if job.is_malleable else ""
+        command = join_command(run, workers[0], (self._settings.python, address, out))
+        done = self._slurm.submit(script.of_member(command) if job.is_malleable else script.of_gang(command), settings_of(run))
+        if done.number is None:
+            self._again[run.name] = now + self._settings.interval
+            for worker in workers:
+                run.failed_by(worker, f"was not taken by SLURM: {done.refusal}")
+            return False
+        self._batches[done.number] = _Batch(job.name, workers, now)
+        return True
+
+    def _stop(self, run: CarriedJob, workers: set[str]) -> None:
+        """Cancel the batch jobs of these workers, which are whole gangs."""
+        gone = {number for number, batch in self._batches.items() if batch.job == run.name and workers.intersection(batch.workers)}
+        self._slurm.cancel(gone)
+        for number in gone:
+            for worker in self._batches[number].workers:
+                if worker in run.workers:
+                    run.leaving[number] = run.workers.pop(worker).host
+
+    def _with_nodes(self, state: ClusterState, now: float) -> ClusterState:
+        """The state after what has happened to nodes."""
+        self._nodes = self._slurm.nodes() or self._nodes
+        for host in self._cluster.hosts:
+            node, part = self._nodes.get(host.name), (host.name, None)
+            lost, closed = node is None or node.lost, node is not None and node.closed
+            if (part in state.lost and not lost) or (part in state.suspected and not closed):
+                state = state.after(PartRestored(host.name), now)
+            if lost and part not in state.lost:
+                state = state.after(PartLost(host.name), now)
+            elif closed and part not in state.suspected:
+                state = state.after(PartSuspected(host.name), now)
+        return state
+
+    def _look(self, now: float) -> None:
+        """Take in which batch jobs have ended, and how."""
+        states = self._slurm.states()
+        if states is None:
+            return
+        for number in states.keys() & self._batches.keys():
+            self._batches[number].seen = now
+        ended = {number for number in self._batches if states.get(number, OVER[0]) in OVER}
+        accounted = self._slurm.accounted(ended)
+        for number in sorted(ended, key=int):
+            batch, (state, status) = self._batches[number], accounted.get(number, (states.get(number, ""), 1))
+            if state not in OVER:  # the accounting comes later, or is not kept
+                if number in states:
+                    state = states[number]
+                elif now < batch.seen + _UNKNOWN_SECONDS:
+                    continue
+            del self._batches[number]
+            run = self.runs[batch.job]
+            run.leaving.pop(number, None)
+            # the first worker has the log, and its words are to be the last
+            self._ended(run, [worker for worker in reversed(batch.workers) if worker in run.workers], (state, status))
+
+    def _ended(self, run: CarriedJob, workers: Sequence[str], how: tuple[str, int]) -> None:
+        """Workers have ended: well, by no fault of their own, or in failure."""
+        state, status = how
+        for worker in workers:
+            if state == "COMPLETED":
+                run.ended(worker, 0, self._settings.out)
+            elif state in TAKEN_AWAY:
+                del run.workers[worker]
+            elif state == "FAILED":
+                run.ended(worker, status or 1, self._settings.out)
+            else:
+                run.failed_by(worker, f"was ended by SLURM: {state or 'it does not know the job any more'}")
