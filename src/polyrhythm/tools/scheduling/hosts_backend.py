@@ -28,7 +28,7 @@ from polyrhythm.cluster.liveness import LivenessWatch, Probe
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.tools.scheduling.agent_link import AgentLink
-from polyrhythm.tools.scheduling.job_run import CarriedJob
+from polyrhythm.tools.scheduling.job_run import CarriedJob, has_room
 from polyrhythm.tools.scheduling.news import HostBeat, StopWorker, WorkerEnded
 from polyrhythm.tools.scheduling.seen import workers_seen
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob
@@ -127,13 +127,13 @@ class HostsBackend:
         return state
 
     def carry_out(self, action: Action, now: float) -> bool:
-        """Start workers, or have them leave. False where an agent does not take the order."""
+        """Start workers, or have them leave. False while those that leave still have their room, and where an agent takes no order."""
         run = self.runs[action.job]
         match action:
             case PlaceJob(placement):
                 hosts = [*placement.hosts, *(host.name for host in self._cluster.hosts if host.name not in placement.hosts)]
                 addresses = tuple(address_of(self._cluster, host, self._remote) for host in hosts)
-                if run.leaving:  # those of the last attempt have not ended yet
+                if run.leaving or not self._has_room(run, placement.slots):  # those of the last attempt have not ended yet
                     return False
                 run.begin(secrets.token_hex(16), free_port(addresses[0], self._remote), addresses, placement.system, now)
                 return self._start(run, placement.slots)
@@ -146,7 +146,7 @@ class HostsBackend:
                     else:
                         leaving.append(worker)
                 self._stop(run, leaving)
-                return self._start(run, left)
+                return self._has_room(run, left) and self._start(run, left)
             case EvictJob():
                 self._stop(run, list(run.workers))
         return True
@@ -158,6 +158,9 @@ class HostsBackend:
     def _link(self, name: str) -> AgentLink:
         reach = [word.replace("{host}", name) for word in split(self._settings.reach or "")]
         return AgentLink(name, reach, self._settings.python, self._settings.interval)
+
+    def _has_room(self, run: CarriedJob, slots: Sequence[WorkerSlot]) -> bool:
+        return has_room(self._cluster, self.runs.values(), run, slots)
 
     def _start(self, run: CarriedJob, slots: Sequence[WorkerSlot]) -> bool:
         for rank, slot in enumerate(slots):
@@ -171,9 +174,9 @@ class HostsBackend:
     def _stop(self, run: CarriedJob, workers: Sequence[str]) -> None:
         """Have these leave; how they end is of no interest any more."""
         for worker in workers:
-            host = run.workers.pop(worker).host
-            if self._hosts[host].link.order(StopWorker(worker)):
-                run.leaving[worker] = host
+            slot = run.workers.pop(worker)
+            if self._hosts[slot.host].link.order(StopWorker(worker)):
+                run.leaving[worker] = slot
 
     def _heard(self, state: ClusterState, name: str, host: _Host, now: float) -> ClusterState:
         for device, probe in self._probes(name, host, now):
@@ -213,7 +216,7 @@ class HostsBackend:
         host.ended = now
         host.link.process.kill()
         for run in self.runs.values():
-            run.leaving = {worker: where for worker, where in run.leaving.items() if where != name}
+            run.leaving = {worker: slot for worker, slot in run.leaving.items() if slot.host != name}
 
     def _gpus(self, host: _Host, broken: frozenset[int]) -> list[tuple[int | None, Probe]]:
         """A GPU that broke, and clean probes of those that were broken and answer again."""

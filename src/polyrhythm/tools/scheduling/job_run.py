@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from polyrhythm.cluster import WorkerSlot
+from polyrhythm.cluster import Cluster, WorkerSlot
 from polyrhythm.errors import NoProgressError
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 
@@ -17,7 +18,7 @@ _FINAL = (REFUSED, NoProgressError.EXIT_CODE)
 
 @dataclass(slots=True)
 class CarriedJob:
-    """The workers of the present attempt by name, with their slots, and the hosts of those that were asked to leave.
+    """The workers of the present attempt by name, with their slots, and those that were asked to leave and may still be there.
 
     `finished` and `failures` are those that have ended by themselves.
     """
@@ -30,7 +31,7 @@ class CarriedJob:
     addresses: tuple[str, ...] = ()
     system: str | None = None
     workers: dict[str, WorkerSlot] = field(default_factory=dict)
-    leaving: dict[str, str] = field(default_factory=dict)
+    leaving: dict[str, WorkerSlot] = field(default_factory=dict)
     finished: int = 0
     failed: int = 0
     alone: float | None = None
@@ -99,6 +100,17 @@ class CarriedJob:
             self.over, self.reason = "failed", self.failures[-1]
         self.seconds = now - (now if self.begun is None else self.begun)
         return self.over is not None
+
+
+def has_room(cluster: Cluster, runs: Iterable[CarriedJob], run: CarriedJob, slots: Sequence[WorkerSlot]) -> bool:
+    """True if more workers of `run` fit in `slots` beside all that are there, those that are leaving too: they take what they have
+    until they have ended."""
+    free = {slot.host: cluster.host(slot.host).free() for slot in slots}
+    there = [(each, slot) for each in runs for slot in (*each.workers.values(), *each.leaving.values()) if slot.host in free]
+    for each, slot in (*there, *((run, slot) for slot in slots)):
+        demand = each.training.job.demand
+        free[slot.host] = free[slot.host].without(demand.millicores, demand.memory, slot.devices, demand.milli)
+    return all(left.is_valid for left in free.values())
 
 
 def log_of(out: Path, worker: str) -> Path:

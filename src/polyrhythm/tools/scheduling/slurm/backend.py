@@ -174,7 +174,7 @@ class SlurmBackend:
         for number in gone:
             for worker in self._batches[number].workers:
                 if worker in run.workers:
-                    run.leaving[number] = run.workers.pop(worker).host
+                    run.leaving[number] = run.workers.pop(worker)
 
     def _with_nodes(self, state: ClusterState, now: float) -> ClusterState:
         """The state after what has happened to nodes."""

@@ -1,0 +1,140 @@
+"""The backend of hosts gives a place to nobody before it is free, sees which workers are there, and leaves healthy ones alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.cluster import (
+    BinPack,
+    Cluster,
+    ClusterDevice,
+    ClusterHost,
+    ClusterJob,
+    ClusterState,
+    FirstIn,
+    GangPlacement,
+    Preemption,
+    SchedulerConfig,
+    WorkerDemand,
+    WorkerSlot,
+)
+from polyrhythm.tools.scheduling import hosts_backend
+from polyrhythm.tools.scheduling.backend import SchedulerRound, schedule_once
+from polyrhythm.tools.scheduling.hosts_backend import HostsBackend, HostSettings
+from polyrhythm.tools.scheduling.job_run import CarriedJob
+from polyrhythm.tools.scheduling.news import AgentNews, HostBeat, StartWorker, StopWorker, WorkerEnded
+from polyrhythm.tools.scheduling.training_jobs import TrainingJob, TrainingOrder
+
+CONFIG = SchedulerConfig(FirstIn(), GangPlacement(BinPack()), preemption=Preemption())
+DEVICE = WorkerDemand(devices=1, cores=0.0)
+
+
+@dataclass
+class AgentProcess:
+    """The process of an agent that is not there."""
+
+    pid: int = 1
+    is_killed: bool = False
+
+    def kill(self) -> None:
+        """End it."""
+        self.is_killed = True
+
+
+@dataclass
+class RecordedAgent:
+    """An agent that records its orders; `says` is what it says next. It takes no order when it is not `obedient`."""
+
+    name: str
+    says: list[AgentNews] = field(default_factory=list)
+    orders: list[StartWorker | StopWorker] = field(default_factory=list)
+    process: AgentProcess = field(default_factory=AgentProcess)
+    obedient: bool = True
+    is_there: bool = True
+    has_news: bool = True
+
+    def news(self) -> list[AgentNews]:
+        """What it says."""
+        said, self.says = self.says, []
+        return said
+
+    def order(self, order: StartWorker | StopWorker) -> bool:
+        """Record it."""
+        if self.obedient:
+            self.orders.append(order)
+        return self.obedient
+
+    def ordered(self, kind: type[StartWorker] | type[StopWorker]) -> list[str]:
+        """The names of the workers that it was to start, or to stop."""
+        return [each.name for each in self.orders if type(each) is kind]
+
+    def close(self) -> None:
+        """End it."""
+        self.is_there = False
+
+
+class Rounds:
+    """Rounds of a scheduler over hosts with recorded agents; one second passes between them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, hosts: Sequence[ClusterHost], jobs: Sequence[ClusterJob], out: Path) -> None:
+        self.agents: dict[str, RecordedAgent] = {}
+        monkeypatch.setattr(hosts_backend, "AgentLink", self._linked)
+        cluster = Cluster("home", tuple(hosts))
+        self.jobs = [TrainingJob(job, TrainingOrder("train.py")) for job in jobs]
+        self.backend = HostsBackend(cluster, self.jobs, HostSettings(out), 0.0)
+        self.state, self.now = ClusterState(cluster), 0.0
+
+    def round(self, *news: AgentNews) -> SchedulerRound:
+        """One round after a beat of each host, and `news` of the first."""
+        self.now += 1.0
+        for agent in self.agents.values():
+            agent.says.append(HostBeat())
+        next(iter(self.agents.values())).says += news
+        done = schedule_once(self.backend, self.state, self.now, CONFIG)
+        self.state = done.state
+        return done
+
+    def submit(self, job: ClusterJob) -> None:
+        """One more job comes."""
+        self.backend.runs[job.name] = CarriedJob(TrainingJob(job, TrainingOrder("train.py")))
+
+    def workers(self, job: str) -> dict[str, WorkerSlot]:
+        """The workers of a job that are there."""
+        return self.backend.runs[job].workers
+
+    def _linked(self, name: str, *_: object) -> RecordedAgent:
+        self.agents[name] = RecordedAgent(name)
+        return self.agents[name]
+
+
+def test_a_device_is_given_to_another_job_when_its_worker_has_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    host = ClusterHost("h", cores=4, devices=(ClusterDevice(),))
+    rounds = Rounds(monkeypatch, [host], [ClusterJob("low", demand=DEVICE)], tmp_path)
+    rounds.round()
+    rounds.submit(ClusterJob("high", demand=DEVICE, priority=5))
+    agent = rounds.agents["h"]
+    for _ in range(3):
+        rounds.round()
+        assert agent.ordered(StopWorker) == ["low/1/0"]
+        assert agent.ordered(StartWorker) == ["low/1/0"]
+    rounds.round(WorkerEnded("low/1/0", -15))
+    assert agent.ordered(StartWorker) == ["low/1/0", "high/1/0"]
+
+
+def test_a_job_that_is_over_gives_its_device_away_when_its_last_worker_has_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    host = ClusterHost("h", cores=4, devices=(ClusterDevice(), ClusterDevice()))
+    rounds = Rounds(monkeypatch, [host], [ClusterJob("crew", workers=2, min_workers=1, demand=DEVICE)], tmp_path)
+    rounds.round()
+    rounds.submit(ClusterJob("next", workers=2, demand=DEVICE))
+    rounds.round(WorkerEnded("crew/1/0", 0))
+    rounds.now += 60.0  # the other lingers, and is stopped; then it ends
+    rounds.round()
+    assert rounds.agents["h"].ordered(StopWorker) == ["crew/1/1"]
+    rounds.round()
+    assert rounds.agents["h"].ordered(StartWorker) == ["crew/1/0", "crew/1/1"]
+    rounds.round(WorkerEnded("crew/1/1", -15))
+    assert rounds.agents["h"].ordered(StartWorker)[2:] == ["next/1/0", "next/1/1"]
