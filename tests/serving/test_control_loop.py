@@ -16,7 +16,7 @@ from virtual_loop import in_virtual_time
 from polyrhythm.serving import MachinePlan, PlanningRules, ServingPlan, ServingSession, plan
 from polyrhythm.serving.control import Beacon, ControlRules
 from polyrhythm.serving.server.answers import kind_of
-from polyrhythm.serving.server.changing_plans import change
+from polyrhythm.serving.server.changing_plans import change, empty
 from polyrhythm.serving.server.control_loop import ServedSite, ServingControl
 from polyrhythm.serving.server.gateway import GatewayRules
 from polyrhythm.serving.token_bucket import AdmitAll
@@ -34,6 +34,7 @@ class Told:
         self.now = 0.0
         self.arrived: dict[str, int] = {}
         self.dead: set[str] = set()
+        self.full: set[str] = set()
 
     def clock(self) -> float:
         return self.now
@@ -48,7 +49,8 @@ class Told:
 
     def install(self, plans: Mapping[str, MachinePlan]) -> Sequence[str]:
         self.events += plans.items()
-        return [f"{name} is lost" for name in plans if name in self.dead]
+        lost = [f"{name} is lost" for name in plans if name in self.dead]
+        return lost + [f"{name}: OutOfMemory" for name, made in plans.items() if name in self.full and made.slots]
 
 
 def turned(seconds: int, told: Told, loop: ServingControl, rates: Mapping[str, float], late: float = 0.0) -> None:
@@ -115,7 +117,7 @@ def test_no_request_finds_no_machine_while_plans_change(memory: int) -> None:
             for _ in range(40):
                 asked += [asyncio.create_task(server.gateway.answer(name, None)) for name in ("a", "b")]
                 await asyncio.sleep(0.013)
-            assert change(server, before, after, frozenset()) == []
+            assert change(server, before, after, frozenset()) == (after, [])
         kinds = Counter(kind_of(each) for each in await asyncio.gather(*asked))
         assert kinds["ok"] >= 0.97 * len(asked), kinds
         assert "dropped: moved" not in kinds
@@ -135,3 +137,41 @@ def test_a_machine_loads_before_the_gateway_routes_to_it_and_ends_what_it_had_af
     ended = [(name, made) for name, made in back.events if isinstance(made, MachinePlan) and not made.slots]
     assert {name for name, _ in ended} == {each.machine.name for each in high.machines} - {each.machine.name for each in low.machines}
     assert [name for name, _ in back.events].index("gateway") < min(back.events.index(each) for each in ended)
+
+
+@pytest.mark.parametrize("memory", [8000, 200], ids=["roomy", "tight"])
+@pytest.mark.parametrize("losing", [False, True], ids=["all live", "one lost"])
+def test_no_routes_lead_to_a_machine_that_could_not_load(memory: int, losing: bool) -> None:
+    sizes = [replace(profile, nbytes=(150 * 10**6,) * profile.largest) for profile in PROFILES]
+    site = machines(8, memory=memory * 10**6)
+    low, high = (plan([replace(one, rate=one.rate * factor) for one in SESSIONS], site, sizes)[0] for factor in (1.0, 3.0))
+    new = next(each for each in high.machines if low.on(each.machine.name) is None)
+    dead = frozenset([low.machines[0].machine.name]) if losing else frozenset()
+    made = ServingPlan(tuple(each for each in high.machines if each.machine.name not in dead))
+    told = Told()
+    told.full.add(new.machine.name)
+    serves, problems = change(told, low, made, dead)
+    assert problems == [f"{new.machine.name}: OutOfMemory"]
+    assert serves == ServingPlan(tuple(each for each in low.machines if each.machine.name not in dead))
+    routed = [each for _, each in told.events if isinstance(each, ServingPlan)]
+    assert new.machine.name not in {each.machine.name for one in routed for each in one.machines}
+    last = {name: each for name, each in told.events if isinstance(each, MachinePlan)}
+    assert not any(each != (serves.on(name) or empty(each.machine)) for name, each in last.items())
+    assert not dead & set(last)
+    assert not routed or routed[-1].machines == serves.machines
+
+
+def test_a_plan_that_could_not_be_loaded_is_tried_again_and_the_one_before_stays_active() -> None:
+    told, loop = begun()
+    first = loop.active
+    told.full = {each.name for each in SITE.machines if first.on(each.name) is None}
+    turned(10, told, loop, {"a": 100, "b": 60})
+    turned(25, told, loop, {"a": 300, "b": 60})
+    assert len(loop.changes) >= 2
+    assert not any(each.installed for each in loop.changes)
+    assert loop.active == first
+    assert not any(name == "gateway" for name, _ in told.events)
+    told.full.clear()
+    turned(12, told, loop, {"a": 300, "b": 60})
+    assert loop.changes[-1].installed
+    assert loop.active.capacity("a") >= 300

@@ -24,6 +24,12 @@ class Failed:
 Answer = ServingOutcome | Failed
 
 
+def failure(finished: float, problem: Exception) -> Failed:
+    """The outcome of a request for which `problem` was raised: its class, and the last line of what it says."""
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]  # Ray's are tracebacks, whose last line is the error
+    return Failed(finished, f"{type(problem).__name__}: {lines[-1] if lines else 'it says nothing'}")
+
+
 def kind_of(answer: Answer) -> str:
     """The word for an outcome in metrics and tables: ok, late, failed, rejected, or dropped with its reason."""
     if isinstance(answer, Dropped):

@@ -10,12 +10,15 @@ from typing import Any
 
 from polyrhythm.serving.machine_queue import MachineQueue
 from polyrhythm.serving.requests import Dropped, InferenceRequest, Ok, Overdue
-from polyrhythm.serving.server.answers import MOVED, SHUTDOWN, Answer, Failed
+from polyrhythm.serving.server.answers import MOVED, SHUTDOWN, Answer, failure
 from polyrhythm.serving.serving_plan import DutySlot, MachinePlan
 from polyrhythm.serving.turns import DutyTurns
 
 RunBatch = Callable[[DutySlot, Sequence[Any]], Awaitable[Sequence[Any]]]
-"""Compute the results of the payloads of one batch, in their order, without holding up the event loop."""
+"""Compute the results of the payloads of one batch, in their order, without holding up the event loop.
+
+It is called in the moment in which the batch is chosen, and awaited later. An exception in place of a result fails that request alone.
+"""
 
 
 class BatchLoop:
@@ -91,7 +94,9 @@ class BatchLoop:
             for request, reason in chosen.drops:
                 self._settle(request, Dropped(now, reason))
             if chosen.slot is not None:
-                self._batch = asyncio.get_running_loop().create_task(self._compute(chosen.slot, chosen.batch))
+                # called here and not in the task: a plan that is installed before the task begins may forget the model
+                results = self._run(chosen.slot, [request.payload for request in chosen.batch])
+                self._batch = asyncio.get_running_loop().create_task(self._compute(chosen.slot, chosen.batch, results))
             elif chosen.wake is not None:
                 wake = chosen.wake
         else:
@@ -109,20 +114,20 @@ class BatchLoop:
             self._timer.cancel()
         self._timer = None if moment == math.inf else asyncio.get_running_loop().call_at(moment, self._decide)
 
-    async def _compute(self, slot: DutySlot, batch: tuple[InferenceRequest, ...]) -> None:
+    async def _compute(self, slot: DutySlot, batch: tuple[InferenceRequest, ...], running: Awaitable[Sequence[Any]]) -> None:
         try:
-            results = await self._run(slot, [request.payload for request in batch])
+            results = await running
             if len(results) != len(batch):
                 raise ValueError(f"{slot.model} gave {len(results)} results for a batch of {len(batch)}")
         except Exception as problem:  # a model may raise anything; each of its clients is told, and the next batch is tried
-            said = f"{type(problem).__name__}: {problem}"
             for request in batch:
-                self._settle(request, Failed(self._now(), said))
+                self._settle(request, failure(self._now(), problem))
         else:
             now = self._now()
             finished = now + slot.profile.after
             for request, result in zip(batch, results, strict=True):
-                self._settle(request, (Ok if finished <= request.deadline else Overdue)(now, result))
+                done = (Ok if finished <= request.deadline else Overdue)(now, result)
+                self._settle(request, failure(now, result) if isinstance(result, Exception) else done)
         finally:
             self._batch = None
             self._decide()

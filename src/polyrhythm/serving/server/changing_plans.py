@@ -25,11 +25,12 @@ class RunningSite(Protocol):
         """Have each of those machines load its plan and follow it, all at once; what went wrong, a sentence each. Returns when all have."""
 
 
-def change(site: RunningSite, before: ServingPlan, made: ServingPlan, dead: frozenset[str]) -> list[str]:
-    """Change a site from one plan to another without a request that finds no machine; what went wrong, a sentence each.
+def change(site: RunningSite, before: ServingPlan, made: ServingPlan, dead: frozenset[str]) -> tuple[ServingPlan, list[str]]:
+    """Change a site from one plan to another without a request that finds no machine; the plan that serves then, and what went wrong.
 
     Routes to lost machines end at once. A machine then loads what is new, and serves what it had beside it, unless both do not fit in
-    its memory; when all have loaded, the gateway routes anew; at last the machines end what nobody routes to them.
+    its memory; when all have loaded, the gateway routes anew; at last the machines end what nobody routes to them. If a machine cannot
+    load, all go back to the plan before, without lost machines: `made` has routes to what is not there.
     """
     problems: list[str] = []
     meanwhile = interim(before, made, dead)
@@ -37,13 +38,20 @@ def change(site: RunningSite, before: ServingPlan, made: ServingPlan, dead: froz
         problems += site.follow(meanwhile)
         problems += site.install(_differing(before, meanwhile, dead))
     bridges = {each.machine.name: _bridge(meanwhile.on(each.machine.name), each) for each in made.machines}
-    problems += site.install({name: each for name, each in bridges.items() if each != meanwhile.on(name)})
+    told = {name: each for name, each in bridges.items() if each != meanwhile.on(name)}
+    failed = site.install(told)
+    if failed:
+        kept = interim(before, before, dead)
+        # all that were told anything: those that loaded in vain, and those that made room
+        back = {name: kept.on(name) or empty(each.machine) for name, each in told.items()}
+        back |= {each.machine.name: each for each in kept.machines if each != meanwhile.on(each.machine.name)}
+        return kept, [*problems, *failed, *site.install(back), *(site.follow(kept) if kept.machines != meanwhile.machines else ())]
     problems += site.follow(made)
     served = ServingPlan(tuple(bridges.get(each.machine.name, each) for each in meanwhile.machines))
     ending = _differing(served, made, dead)
     ending |= {each.machine.name: each for each in made.machines if bridges[each.machine.name] != each}
     problems += site.install(ending)
-    return problems
+    return made, problems
 
 
 def _bridge(before: MachinePlan | None, after: MachinePlan) -> MachinePlan:

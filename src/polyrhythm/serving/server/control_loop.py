@@ -33,17 +33,24 @@ class ServedSite:
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """A plan that was installed from `begun` to `ended`, why, and what went wrong meanwhile."""
+    """A change of plans from `begun` to `ended`, why, the plan that serves since, and what went wrong meanwhile.
+
+    `installed` is False where a machine could not load what was planned: `plan` is then the one before, without lost machines.
+    """
 
     begun: float
     ended: float
     reason: str
     plan: ServingPlan
     problems: tuple[str, ...] = ()
+    installed: bool = True
 
 
 class ServingControl:
-    """Each `turn` gathers beacons and decides; a due plan is installed by a thread, so that beacons are heard while models load."""
+    """Each `turn` gathers beacons and decides; a due plan is installed by a thread, so that beacons are heard while models load.
+
+    A plan that a machine could not load is made anew `shortest` seconds later, unless another is due before.
+    """
 
     def __init__(self, site: RunningSite, served: ServedSite, first: ServingPlan, clock: Callable[[], float]) -> None:
         self._site, self._served, self._clock = site, served, clock
@@ -51,6 +58,7 @@ class ServingControl:
         self._state = ControlState.begin({one.name: one.rate for one in served.sessions}, [each.name for each in served.machines], now)
         self._active = first
         self._due: Replan | None = None
+        self._again: tuple[float, str] | None = None
         self._asked = now
         self._worker = ThreadPoolExecutor(1, "plans")
         self._work: Future[PlanChange] | None = None
@@ -79,6 +87,10 @@ class ServingControl:
         self._due = due or self._due
         if self._work is not None and self._work.done():
             self.settle()
+        if self._again is not None and now >= self._again[0]:
+            rates = {name: each.planned for name, each in self._state.estimates.items()}
+            self._due = self._due or Replan(self._again[1], rates, self._state.dead)
+            self._again = None
         if self._work is None and self._due is not None:
             self._begin(self._due)
             self._due = None
@@ -86,8 +98,11 @@ class ServingControl:
     def settle(self) -> None:
         """Wait for a plan that is being installed."""
         if self._work is not None:
-            self.changes.append(self._work.result())
-            self._active, self._work = self.changes[-1].plan, None
+            ended = self._work.result()
+            self.changes.append(ended)
+            self._active, self._work = ended.plan, None
+            if not ended.installed:
+                self._again = ended.ended + self._served.control.shortest, ended.reason
 
     def close(self) -> None:
         """Wait likewise, and end the thread."""
@@ -95,6 +110,7 @@ class ServingControl:
         self._worker.shutdown(wait=True)
 
     def _begin(self, due: Replan) -> None:
+        self._again = None
         made = self._served.plan(due.rates, due.dead, self._active)
         if made == self._active and due.reason not in ("lost", "back"):
             return
@@ -103,8 +119,8 @@ class ServingControl:
 
     def _install(self, due: Replan, before: ServingPlan, made: ServingPlan) -> PlanChange:
         begun = self._clock()
-        problems = change(self._site, before, made, due.dead)
-        return PlanChange(begun, self._clock(), due.reason, made, tuple(problems))
+        serves, problems = change(self._site, before, made, due.dead)
+        return PlanChange(begun, self._clock(), due.reason, serves, tuple(problems), serves == made)
 
     def _even(self, beacons: Sequence[Beacon], now: float) -> list[Beacon]:
         """Counts as they would be had the interval had its nominal length: a busy host's timer is late, and rates would seem to rise."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import numpy as np
 
 from polyrhythm.serving.server.answers import Answer, Failed
 from polyrhythm.serving.server.batch_loop import BatchLoop
@@ -18,6 +20,7 @@ from polyrhythm.serving.turns import DutyTurns
 class ModelHost:
     """The models of one machine's plan; a new plan is loaded beside the old one, which serves until all of it is ready.
 
+    The inputs of a batch that have several shapes, as texts have, are computed one shape after the other, which takes longer than planned.
     Batches are computed in a thread of their own, so that drops are answered meanwhile, and models are loaded in another. Call everything
     in one event loop.
     """
@@ -66,6 +69,33 @@ class ModelHost:
         self._computing.shutdown(wait=False)
         self._loading.shutdown(wait=False)
 
-    async def _run(self, slot: DutySlot, payloads: Sequence[Any]) -> Sequence[Any]:
+    def _run(self, slot: DutySlot, payloads: Sequence[Any]) -> Awaitable[Sequence[Any]]:
+        """Begin a batch with the model that is loaded now: a plan that is installed before it ends may forget that model."""
         compute = self._loaded[slot.model]
-        return await asyncio.get_running_loop().run_in_executor(self._computing, compute, payloads)
+        return asyncio.get_running_loop().run_in_executor(self._computing, in_groups, compute, payloads)
+
+
+def in_groups(compute: Compute, payloads: Sequence[np.ndarray]) -> list[Any]:
+    """The results of a batch, in its order, with one call for the inputs of each shape: only equal shapes can be computed at once.
+
+    What a call raises stands in place of the results of its group, and of no other.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for place, payload in enumerate(payloads):
+        groups.setdefault(payload.shape, []).append(place)
+    results: list[Any] = [None] * len(payloads)
+    for places in groups.values():
+        for place, result in zip(places, _group(compute, [payloads[place] for place in places]), strict=True):
+            results[place] = result
+    return results
+
+
+def _group(compute: Compute, payloads: Sequence[np.ndarray]) -> Sequence[Any]:
+    """The results of inputs of one shape; what the model raised, in place of each, if it did."""
+    try:
+        results = compute(payloads)
+        if len(results) != len(payloads):
+            raise ValueError(f"the model gave {len(results)} results for a batch of {len(payloads)}")
+    except Exception as problem:  # a model may raise anything; each of its clients is told
+        return [problem] * len(payloads)
+    return results

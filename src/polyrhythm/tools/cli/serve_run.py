@@ -116,7 +116,9 @@ def _watch(site: RaySite, loop: ServingControl, every: float, lasts: float | Non
         loop.turn()
         for change in loop.changes[told:]:
             told += 1
-            notice(f"a new plan ({change.reason}), installed in {change.ended - change.begun:.1f} s")
+            took = f"{change.ended - change.begun:.1f} s"
+            became = f"installed in {took}" if change.installed else f"given up after {took}: the one before serves on"
+            notice(f"a new plan ({change.reason}), {became}")
             for problem in change.problems:
                 notice(problem)
             _show(change.plan)
