@@ -143,8 +143,10 @@ def test_a_machine_loads_before_the_gateway_routes_to_it_and_ends_what_it_had_af
 @pytest.mark.parametrize("losing", [False, True], ids=["all live", "one lost"])
 def test_no_routes_lead_to_a_machine_that_could_not_load(memory: int, losing: bool) -> None:
     sizes = [replace(profile, nbytes=(150 * 10**6,) * profile.largest) for profile in PROFILES]
-    site = machines(8, memory=memory * 10**6)
-    low, high = (plan([replace(one, rate=one.rate * factor) for one in SESSIONS], site, sizes)[0] for factor in (1.0, 3.0))
+    site = machines(4, memory=memory * 10**6)
+    low, many = (plan([replace(one, rate=one.rate * factor) for one in SESSIONS], site, sizes)[0] for factor in (1.0, 6.0))
+    turned_round = [*many.machines[1:], many.machines[0]]  # models change places, for which tight machines must make room
+    high = ServingPlan(tuple(replace(each, machine=other.machine) for each, other in zip(many.machines, turned_round, strict=True)))
     new = next(each for each in high.machines if low.on(each.machine.name) is None)
     dead = frozenset([low.machines[0].machine.name]) if losing else frozenset()
     made = ServingPlan(tuple(each for each in high.machines if each.machine.name not in dead))
