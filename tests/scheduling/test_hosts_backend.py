@@ -138,3 +138,32 @@ def test_a_job_that_is_over_gives_its_device_away_when_its_last_worker_has_ended
     assert rounds.agents["h"].ordered(StartWorker) == ["crew/1/0", "crew/1/1"]
     rounds.round(WorkerEnded("crew/1/1", -15))
     assert rounds.agents["h"].ordered(StartWorker)[2:] == ["next/1/0", "next/1/1"]
+
+
+@pytest.mark.parametrize("demand", [WorkerDemand(), WorkerDemand(devices=1, milli=250)])
+def test_workers_that_are_gone_are_noticed_where_all_have_equal_places(
+    demand: WorkerDemand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host = ClusterHost("h", cores=4, devices=(ClusterDevice(),))
+    rounds = Rounds(monkeypatch, [host], [ClusterJob("crew", workers=4, min_workers=1, demand=demand)], tmp_path)
+    rounds.round()
+    gone = [WorkerEnded(f"crew/1/{number}", -9) for number in range(3)]
+    for agent in rounds.agents.values():
+        agent.says += gone
+    seen = rounds.backend.observed(rounds.state, 2.0)
+    assert len(seen.running["crew"].slots) == len(rounds.workers("crew")) == 1
+
+
+def test_a_worker_on_a_broken_gpu_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    host = ClusterHost("h", cores=4, devices=(ClusterDevice(), ClusterDevice()))
+    rounds = Rounds(monkeypatch, [host], [ClusterJob("crew", workers=2, min_workers=1, demand=DEVICE)], tmp_path)
+    rounds.round()
+    rounds.round(HostBeat([1]))
+    agent = rounds.agents["h"]
+    assert agent.ordered(StopWorker) == ["crew/1/1"]
+    assert list(rounds.workers("crew").values()) == [WorkerSlot("h", (0,))]
+    for _ in range(5):  # the GPU is well again, and the worker still there
+        rounds.round()
+    assert len(agent.ordered(StartWorker)) == 2
+    rounds.round(WorkerEnded("crew/1/1", -9))
+    assert agent.ordered(StartWorker)[2:] == ["crew/1/2"]

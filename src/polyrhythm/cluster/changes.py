@@ -25,7 +25,7 @@ def changes(trial: Transaction, reasons: Mapping[str, ChangeReason], waits: Mapp
         elif before is None and after is not None:
             takes.append(PlaceJob(after))
         elif before is not None and after is not None and before.slots != after.slots:
-            kept = _common(before.slots, after.slots)
+            kept = common_slots(before.slots, after.slots)
             if len(kept) < min(record.job.least, len(before.slots)):
                 frees.append(EvictJob(name, reasons[name]))
                 takes.append(PlaceJob(after))
@@ -37,7 +37,7 @@ def changes(trial: Transaction, reasons: Mapping[str, ChangeReason], waits: Mapp
     return (*frees, *takes, *(JobPending(name, reason) for name, reason in waits.items()))
 
 
-def _common(before: Sequence[WorkerSlot], after: Sequence[WorkerSlot]) -> tuple[WorkerSlot, ...]:
+def common_slots(before: Sequence[WorkerSlot], after: Sequence[WorkerSlot]) -> tuple[WorkerSlot, ...]:
     """The slots in both, each as often as it is in both: workers that share a device, or need none, have equal slots."""
     left = Counter(after)
     kept = []

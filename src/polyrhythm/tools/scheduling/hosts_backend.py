@@ -118,6 +118,7 @@ class HostsBackend:
         for name, run in self.runs.items():
             if name not in state.jobs:
                 continue
+            self._stop(run, [worker for worker, slot in run.workers.items() if not state.healthy(slot.host, slot.devices)])
             self._stop(run, run.lingering(_LINGER_SECONDS, now))
             if run.settle(self._settings.restarts, now):
                 self._stop(run, list(run.workers))
