@@ -167,3 +167,12 @@ def test_a_worker_on_a_broken_gpu_is_stopped(monkeypatch: pytest.MonkeyPatch, tm
     assert len(agent.ordered(StartWorker)) == 2
     rounds.round(WorkerEnded("crew/1/1", -9))
     assert agent.ordered(StartWorker)[2:] == ["crew/1/2"]
+
+
+def test_gpus_have_the_numbers_of_their_health(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    host = ClusterHost("h", cores=4, devices=(ClusterDevice(), ClusterDevice()))
+    rounds = Rounds(monkeypatch, [host], [ClusterJob("pair", workers=2, demand=DEVICE)], tmp_path)
+    rounds.round()
+    given = [order.environment for order in rounds.agents["h"].orders if isinstance(order, StartWorker)]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in given] == ["0", "1"]
+    assert {each["CUDA_DEVICE_ORDER"] for each in given} == {"PCI_BUS_ID"}

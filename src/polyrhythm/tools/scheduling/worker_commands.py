@@ -35,6 +35,7 @@ def start_of(run: CarriedJob, name: str, rank: int, slot: WorkerSlot, where: tup
     job = run.training.job
     environment = {**settings_of(run), "POLYRHYTHM_HOST_ID": slot.host}
     if slot.devices:
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the order of NVML, by which a GPU's health is known
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(str(device) for device in slot.devices)
     if not job.is_malleable:
         environment |= {"RANK": str(rank), "LOCAL_RANK": "0"}
