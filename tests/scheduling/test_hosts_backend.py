@@ -176,3 +176,22 @@ def test_gpus_have_the_numbers_of_their_health(monkeypatch: pytest.MonkeyPatch, 
     given = [order.environment for order in rounds.agents["h"].orders if isinstance(order, StartWorker)]
     assert [each["CUDA_VISIBLE_DEVICES"] for each in given] == ["0", "1"]
     assert {each["CUDA_DEVICE_ORDER"] for each in given} == {"PCI_BUS_ID"}
+
+
+def test_a_growth_that_is_not_taken_leaves_the_crew_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hosts = [ClusterHost("a", cores=2), ClusterHost("b", cores=2)]
+    rounds = Rounds(monkeypatch, hosts, [ClusterJob("crew", workers=4, min_workers=1)], tmp_path)
+    rounds.round()
+    first, second = rounds.agents.values()
+    gone = next(name for name, slot in rounds.workers("crew").items() if slot.host == "b")
+    second.obedient = False
+    second.says.append(WorkerEnded(gone, -9))
+    kept = set(rounds.workers("crew")) - {gone}
+    rounds.round()
+    rounds.round()
+    assert set(rounds.workers("crew")) == kept
+    assert not first.ordered(StopWorker)
+    assert len(rounds.state.running["crew"].slots) == 3
+    second.obedient = True
+    rounds.round()
+    assert len(rounds.workers("crew")) == 4

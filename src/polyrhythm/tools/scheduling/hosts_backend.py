@@ -164,11 +164,13 @@ class HostsBackend:
         return has_room(self._cluster, self.runs.values(), run, slots)
 
     def _start(self, run: CarriedJob, slots: Sequence[WorkerSlot]) -> bool:
+        """Start all of these workers, or none: those that were there before go on in either case."""
+        begun: list[str] = []
         for rank, slot in enumerate(slots):
-            name = run.next_worker(slot)
+            begun.append(run.next_worker(slot))
             where = (self._settings.python, address_of(self._cluster, slot.host, self._remote), self._settings.out)
-            if not self._hosts[slot.host].link.order(start_of(run, name, rank, slot, where)):
-                self._stop(run, list(run.workers))
+            if not self._hosts[slot.host].link.order(start_of(run, begun[-1], rank, slot, where)):
+                self._stop(run, begun)
                 return False
         return True
 
