@@ -40,6 +40,18 @@ def test_the_decision_and_the_training_are_in_one_file(tmp_path: Path) -> None:
     assert found.train.after == ["--", "--fast"]
 
 
+@pytest.mark.parametrize("name", ["a/b", "..", "../a", "/tmp/a", ".", "-rf", "a" * 101])
+def test_a_name_that_leads_out_of_the_directory_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CompositionError, match="cannot have a directory of that name"):
+        load_training_jobs(_written(tmp_path, WHOLE.replace('"digits"', f'"{name}"')))
+
+
+@pytest.mark.parametrize("name", ["a", "bert-3", "Größe 2", "7_b.x"])
+def test_a_name_of_letters_and_digits_is_taken(tmp_path: Path, name: str) -> None:
+    (found,) = load_training_jobs(_written(tmp_path, WHOLE.replace('"digits"', f'"{name}"')))
+    assert found.job.name == name
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -15,6 +15,7 @@ every = 50                      # steps between checkpoints; of jobs whose numbe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.systems import find
 from polyrhythm.tools.scheduling.training_forecasts import DEFAULT_SYSTEMS, TrainingGoal
 from polyrhythm.workloads.load import load_workload
+
+_NAME = re.compile(r"[^\W_][\w .-]{0,99}")
 
 
 class TrainingOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,9 +89,15 @@ def goals_of(jobs: Iterable[TrainingJob]) -> dict[str, TrainingGoal]:
 
 
 def load_training_jobs(path: str | Path) -> tuple[TrainingJob, ...]:
-    """The jobs of a JOBS file. Raises CompositionError with the place of a mistake, and for a job without a training."""
+    """The jobs of a JOBS file. Raises CompositionError with the place of a mistake, for a job without a training, and for a name that
+    no directory can have."""
     found = []
     for job, train in jobs_written(path):
+        if not _NAME.fullmatch(job.name):
+            raise CompositionError(
+                f"The job {job.name!r} of {str(path)!r} cannot have a directory of that name: begin with a letter or a digit, and use "
+                'those, spaces and "._-" alone, 100 at most.'
+            )
         if not train:
             raise CompositionError(f"The job {job.name!r} of {str(path)!r} has no training: give it jobs.train, with job = the JOB.")
         try:
