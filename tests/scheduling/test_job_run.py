@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from polyrhythm.cluster import ClusterJob, WorkerSlot
-from polyrhythm.tools.scheduling.job_run import CarriedJob, log_of
+from polyrhythm.errors import NoProgressError
+from polyrhythm.tools.scheduling.job_run import REFUSED, CarriedJob, log_of
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob, TrainingOrder
 
 
@@ -69,3 +72,18 @@ def test_the_others_of_a_worker_that_failed_are_ended_after_a_while(tmp_path: Pa
     run.ended("j/1/0", 1, tmp_path)
     assert run.lingering(30.0, 1.0) == []
     assert run.lingering(30.0, 32.0) == ["j/1/1"]
+
+
+@pytest.mark.parametrize("status", [20, 29, 23, 255, 1, -2])
+def test_only_the_exit_code_of_what_cannot_be_run_ends_a_job_at_once(tmp_path: Path, status: int) -> None:
+    run = _run(1)
+    run.ended("j/1/0", status, tmp_path)
+    assert not run.settle(3, 1.0)
+
+
+@pytest.mark.parametrize("status", [REFUSED, NoProgressError.EXIT_CODE])
+def test_a_job_that_cannot_be_run_is_over(tmp_path: Path, status: int) -> None:
+    run = _run(1)
+    run.ended("j/1/0", status, tmp_path)
+    assert run.settle(3, 1.0)
+    assert run.over == "failed"

@@ -20,7 +20,7 @@ _FINAL = (REFUSED, NoProgressError.EXIT_CODE)
 class CarriedJob:
     """The workers of the present attempt by name, with their slots, and those that were asked to leave and may still be there.
 
-    `finished` and `failures` are those that have ended by themselves.
+    `finished` and `failures` are those that have ended by themselves; `refused` if one of them says that another try is in vain.
     """
 
     training: TrainingJob
@@ -36,6 +36,7 @@ class CarriedJob:
     failed: int = 0
     alone: float | None = None
     failures: list[str] = field(default_factory=list)
+    refused: bool = False
     begun: float | None = None
     seconds: float | None = None
     over: str | None = None
@@ -66,6 +67,7 @@ class CarriedJob:
             self.workers.pop(worker)
             self.finished += 1
         else:
+            self.refused = self.refused or status in _FINAL
             how = f"signal {-status}" if status < 0 else f"exit code {status}"
             self.failed_by(worker, f"ended with {how}{_last_words(log_of(out, worker))}")
 
@@ -93,10 +95,7 @@ class CarriedJob:
             return False
         if self.finished and (job.is_malleable or self.finished >= job.workers):
             self.over = "ended"
-        elif (
-            any(f"exit code {code}" in failure for failure in self.failures for code in _FINAL)
-            or len(self.failures) > restarts * job.workers
-        ):
+        elif self.refused or len(self.failures) > restarts * job.workers:
             self.over, self.reason = "failed", self.failures[-1]
         self.seconds = now - (now if self.begun is None else self.begun)
         return self.over is not None
