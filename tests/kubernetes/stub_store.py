@@ -22,6 +22,8 @@ KINDS = {
     "namespaces": ("/api/v1", "Namespace", False),
     "pods": ("/api/v1", "Pod", True),
     "leases": ("/apis/coordination.k8s.io/v1", "Lease", True),
+    "secrets": ("/api/v1", "Secret", True),
+    "services": ("/api/v1", "Service", True),
     "jobs": ("/apis/batch/v1", "Job", True),
     "resourceslices": ("/apis/resource.k8s.io/v1", "ResourceSlice", False),
 }

@@ -65,9 +65,13 @@ def test_options_that_do_not_fit_the_engine_are_refused(slurm: FakeSlurm, tmp_pa
     for words, said in (
         (("--through", "slrm"), "Did you mean 'slurm'?"),
         (("--through", "slurm", "--reach", "ssh {host}"), "--reach is for hosts of one's own"),
-        (("--engine", "restarts=1"), "--engine restarts=1 is for an engine: give --through"),
+        (("--engine", "restarts=1"), "--engine restarts=1 is for an engine, such as slurm"),
+        (("--through", "kubernetes"), "kubernetes needs the option image"),
+        (("--through", "kubernetes", "--policy", "predicted"), "no machine of the catalogue"),
         (("--through", "slurm", "--engine", "speed=1"), "speed"),
     ):
-        result = CliRunner().invoke(app, ["cluster", "run", str(tmp_path / "site.json"), str(tmp_path / "jobs.toml"), *words])
+        result = CliRunner().invoke(
+            app, ["cluster", "run", str(tmp_path / "site.json"), str(tmp_path / "jobs.toml"), "--out", str(tmp_path / "runs"), *words]
+        )
         assert (result.exit_code, said in result.output) == (2, True), result.output
     assert slurm.scripts() == []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,7 +39,7 @@ Reach = Annotated[
 RemotePython = Annotated[str | None, typer.Option("--python", metavar="PATH", help="Python on the hosts; default: the one that runs this.")]
 Beats = Annotated[float, typer.Option("--beat", metavar="SECONDS", help="The time between two beats of a host; lost after three missed.")]
 Through = Annotated[
-    str, typer.Option("--through", metavar="ENGINE", help="What starts the workers: agents on hosts (the default), or slurm.")
+    str, typer.Option("--through", metavar="ENGINE", help="What starts the workers: agents on hosts (the default), slurm or kubernetes.")
 ]
 Watched = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `polyrhythm cluster run`.")]
 Once = Annotated[bool, typer.Option("--once", help="Print the status once, and do not wait for changes.")]
@@ -65,31 +66,22 @@ def run_jobs(
     import sys
 
     from polyrhythm.cluster.site_file import load_site
-    from polyrhythm.errors import CompositionError
-    from polyrhythm.launchers import ENGINES
-    from polyrhythm.tools.cli.groups import RuntimeOptions
     from polyrhythm.tools.cli.output import print_json
     from polyrhythm.tools.cli.prepare import directory
-    from polyrhythm.tools.cli.runtimes import runtime
     from polyrhythm.tools.scheduling.carry import carry
-    from polyrhythm.tools.scheduling.engines import THROUGH, EngineChoice, backend_through
+    from polyrhythm.tools.scheduling.engines import EngineChoice, backend_through
     from polyrhythm.tools.scheduling.hosts_backend import HostSettings
     from polyrhythm.tools.scheduling.policies import policy as chosen
     from polyrhythm.tools.scheduling.training_forecasts import TrainingForecaster
     from polyrhythm.tools.scheduling.training_jobs import goals_of, load_training_jobs
 
     hosts, wanted = load_site(site), load_training_jobs(jobs)
+    launchers = _launchers(through, engine or [], policy)
     config = chosen(policy, lambda: TrainingForecaster(goals_of(wanted), cache=cache))
     kept = directory(out) or out
     began, changes = time.monotonic(), _Changes()
-    if engine and through not in ENGINES:
-        raise CompositionError(
-            f"--engine {engine[0]} is for an engine: give --through {' or '.join(sorted(ENGINES.keys() & THROUGH))} too."
-        )
     settings = HostSettings(kept.absolute(), reach, python or sys.executable, beat)
-    backend = backend_through(
-        through, EngineChoice(hosts, wanted, settings, lambda name: runtime(RuntimeOptions(on=name, engine=engine), 0), began)
-    )
+    backend = backend_through(through, EngineChoice(hosts, wanted, settings, launchers, began))
 
     def told(status: ClusterStatus) -> None:
         for line in changes.of(status):
@@ -103,6 +95,20 @@ def run_jobs(
         print_json(status)
     notice(f"the records and logs of the jobs are in {kept}")
     raise typer.Exit(1 if any(job.state == "failed" for job in status.jobs) else 0)
+
+
+def _launchers(through: str, options: list[str], policy: str) -> Callable[[str], Any]:
+    """What makes the launcher of a name, with these options. Raises CompositionError for what does not go together."""
+    from polyrhythm.errors import CompositionError
+    from polyrhythm.tools.cli.groups import RuntimeOptions
+    from polyrhythm.tools.cli.runtimes import runtime
+    from polyrhythm.tools.scheduling.policies import PREDICTED
+
+    if options and through == "hosts":
+        raise CompositionError(f"--engine {options[0]} is for an engine, such as slurm: give --through slurm too, or leave it out.")
+    if through == "kubernetes" and policy == PREDICTED:
+        raise CompositionError("Nodes of Kubernetes are no machine of the catalogue, so nothing can be predicted: give another --policy.")
+    return lambda name: runtime(RuntimeOptions(on=name, engine=options), 0)
 
 
 @cluster.command("watch", cls=StrictCommand)

@@ -8,9 +8,12 @@ from typing import Any
 
 from polyrhythm.cluster import Cluster
 from polyrhythm.errors import CompositionError, unknown
+from polyrhythm.launchers.kubernetes import Kubernetes
 from polyrhythm.launchers.slurm import Slurm
 from polyrhythm.tools.scheduling.backend import JobsBackend
 from polyrhythm.tools.scheduling.hosts_backend import HostsBackend, HostSettings
+from polyrhythm.tools.scheduling.kubernetes.api import ClusterApi
+from polyrhythm.tools.scheduling.kubernetes.jobs import KubernetesJobs
 from polyrhythm.tools.scheduling.slurm.backend import SlurmBackend
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 
@@ -36,7 +39,12 @@ def _slurm(asked: EngineChoice) -> JobsBackend:
     return SlurmBackend(asked.cluster, asked.jobs, asked.settings, launcher)
 
 
-THROUGH: Mapping[str, Callable[[EngineChoice], JobsBackend]] = {"hosts": _hosts, "slurm": _slurm}
+def _kubernetes(asked: EngineChoice) -> JobsBackend:
+    launcher: Kubernetes = asked.engine("kubernetes")
+    return KubernetesJobs(asked.cluster, asked.jobs, asked.settings.interval, launcher, ClusterApi.found(launcher.context))
+
+
+THROUGH: Mapping[str, Callable[[EngineChoice], JobsBackend]] = {"hosts": _hosts, "slurm": _slurm, "kubernetes": _kubernetes}
 
 
 def backend_through(name: str, asked: EngineChoice) -> JobsBackend:

@@ -41,6 +41,8 @@ class ObjectKind:
 PODS = ObjectKind("/api/v1", "pods")
 NODES = ObjectKind("/api/v1", "nodes", namespaced=False)
 LEASES = ObjectKind("/apis/coordination.k8s.io/v1", "leases")
+SECRETS = ObjectKind("/api/v1", "secrets")
+SERVICES = ObjectKind("/api/v1", "services")
 JOBS = ObjectKind("/apis/batch/v1", "jobs")
 SLICES = ObjectKind("/apis/resource.k8s.io/v1", "resourceslices", namespaced=False)
 

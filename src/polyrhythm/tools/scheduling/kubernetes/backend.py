@@ -209,8 +209,9 @@ class KubernetesBackend:
         self._is_stale = True
 
     def _take(self, kind: ObjectKind, what: str, item: Manifest) -> None:
+        named = self._settings.hosts if kind is NODES else frozenset()
         if what == LISTED:
             self._unlisted.discard(kind)
-            self._mirrors[kind].replace(item["items"])
-        else:
+            self._mirrors[kind].replace([each for each in item["items"] if not named or each["metadata"]["name"] in named])
+        elif not named or item["metadata"]["name"] in named:
             self._mirrors[kind].take(what, item)

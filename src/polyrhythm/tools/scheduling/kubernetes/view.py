@@ -25,7 +25,8 @@ _REMEMBERED = 8192
 class ClusterSettings:
     """Settings by which a Kubernetes cluster is read: the gate, the resource that counts as a device, node labels of domains, and queues.
 
-    A pod that was let in and that kube-scheduler has not bound after `forget` seconds is taken back.
+    A pod that was let in and that kube-scheduler has not bound after `forget` seconds is taken back. Where `hosts` are named,
+    other nodes are not looked at.
     """
 
     namespace: str = "default"
@@ -34,6 +35,7 @@ class ClusterSettings:
     levels: Mapping[str, str] = field(default_factory=dict)
     queues: Sequence[Queue] = (Queue("default"),)
     forget: float = 30.0
+    hosts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
