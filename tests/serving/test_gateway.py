@@ -13,7 +13,7 @@ from virtual_loop import in_virtual_time
 from polyrhythm.serving import Dropped, Ok, PlanningRules, Rejected, ServingSession, plan
 from polyrhythm.serving.routing import LeastCompletionTime
 from polyrhythm.serving.server.answers import Answer, Failed, kind_of
-from polyrhythm.serving.server.gateway import GatewayRules
+from polyrhythm.serving.server.gateway import Gateway, GatewayRules
 from polyrhythm.serving.server.open_loop import schedule
 from polyrhythm.serving.simulation import OfferedLoad, SimulatedSite, simulate_serving
 from polyrhythm.serving.simulation.arrivals import BurstyArrivals, PoissonArrivals
@@ -138,5 +138,23 @@ def test_a_shorter_deadline_than_the_objective_is_kept_or_given_up() -> None:
         server = served(1)
         answers = await asyncio.gather(*(server.gateway.answer("a", None, patience) for patience in (0.02, 0.05)))
         assert [kind_of(answer) for answer in answers] == ["dropped: deadline", "ok"]
+
+    in_virtual_time(main())
+
+
+def test_whatever_sending_raises_is_an_outcome_and_is_counted() -> None:
+    async def main() -> None:
+        async def send(machine: str, session: str, payload: object, patience: float) -> Answer:
+            raise MemoryError("Traceback:\n  somewhere\nthe object store is full\n")
+
+        gateway = Gateway(SESSIONS, send, GatewayRules(admission=AdmitAll()))
+        gateway.follow(plan(SESSIONS, ONE, (A, B), None, RULES)[0])
+        answer = await gateway.answer("a", None)
+        assert isinstance(answer, Failed)
+        assert not answer.theirs
+        assert answer.problem == "MemoryError: the object store is full"
+        beacon = gateway.beacon(0.0)
+        assert (beacon.arrived, beacon.dropped) == ({"a": 1}, {"a": 1})
+        await gateway.drain()
 
     in_virtual_time(main())

@@ -14,13 +14,10 @@ from typing import Any
 import numpy as np
 
 from polyrhythm.core.extras import needed
+from polyrhythm.core.number_types import NUMBER_TYPES
 from polyrhythm.errors import PredictorError, unknown
 
-_KINDS = {
-    **{f"tensor({name})": np.dtype(name) for name in ("double", "int64", "int32", "int16", "int8", "uint8", "uint16", "bool")},
-    "tensor(float)": np.dtype(np.float32),
-    "tensor(float16)": np.dtype(np.float16),
-}
+_KINDS = {each.onnx: np.dtype(each.numpy) for each in NUMBER_TYPES}
 _OPERATORS = (
     re.compile(r"implementation for (?:the node )?(?:\S*:)?([\w.]+)\("),
     re.compile(r"No Op registered for ([\w.]+)"),

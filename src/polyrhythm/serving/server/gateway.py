@@ -13,7 +13,7 @@ import numpy as np
 from polyrhythm.serving.control import Beacon
 from polyrhythm.serving.requests import Dropped, Ok, Rejected
 from polyrhythm.serving.routing import RequestRouter, SmoothWeighted
-from polyrhythm.serving.server.answers import LOST, MOVED, SHUTDOWN, Answer, Failed
+from polyrhythm.serving.server.answers import LOST, MOVED, SHUTDOWN, Answer, Failed, failure
 from polyrhythm.serving.server.machine_view import MachineView
 from polyrhythm.serving.serving_plan import ServingPlan
 from polyrhythm.serving.sessions import ServingSession
@@ -21,7 +21,9 @@ from polyrhythm.serving.token_bucket import AdmissionRule, AdmitPlanned, BucketL
 from polyrhythm.serving.turns import CLIENT_GONE
 
 Send = Callable[[str, str, Any, float], Awaitable[Answer]]
-"""Have a machine answer a payload of a session within so many seconds. Raises ConnectionError where it does not answer."""
+"""Have a machine answer a payload of a session within so many seconds. Raises ConnectionError where it does not answer.
+
+What else it raises fails the request."""
 ENTRANCE = "gateway"
 _GRACE = 1.0
 _PAUSE = 3.0
@@ -156,5 +158,7 @@ class Gateway:
         except ConnectionError:
             view.lost_until = self._now() + _PAUSE
             return Dropped(self._now(), LOST)
+        except Exception as problem:  # the engine below may raise anything: whatever it is, the request has an outcome and is counted
+            return failure(self._now(), problem)
         finally:
             view.take(session)

@@ -15,12 +15,11 @@ import msgspec
 
 from polyrhythm.core.extras import needed
 from polyrhythm.errors import CompositionError
-from polyrhythm.serving.requests import Ok, Overdue
 from polyrhythm.serving.server.answers import Answer, kind_of, status_of
 from polyrhythm.serving.server.gateway import Gateway, GatewayRules
 from polyrhythm.serving.server.model_host import ModelHost
 from polyrhythm.serving.server.served_model import InputForm
-from polyrhythm.serving.server.wire import read_input, write_result
+from polyrhythm.serving.server.wire import read_input, write_answer
 from polyrhythm.serving.serving_plan import MachinePlan, ServingPlan
 from polyrhythm.serving.sessions import ServingMachine, ServingSession
 from polyrhythm.serving.turns import DutyTurns
@@ -136,22 +135,16 @@ class RayGateway:
         outcome = "client gone"
         try:
             answer = await self._gateway.answer(session, payload, patience)
+            answer, body, own = write_answer(answer, kind, session)
             outcome = kind_of(answer)
         finally:
             self._outcomes[session, outcome] += 1
             tags = {"session": session, "outcome": outcome}
             self._count.inc(1, tags)
             self._seconds.observe(max(1e-6, asyncio.get_running_loop().time() - began), tags)
-        return self._written(answer, kind, session)
-
-    def _written(self, answer: Answer, kind: str, session: str) -> Any:
         status, headers = status_of(answer)
         decided = time.time() - (asyncio.get_running_loop().time() - answer.finished)
-        headers = {**headers, "X-Decided": f"{decided:.6f}"}
-        if isinstance(answer, Ok | Overdue):
-            body, own = write_result(answer.result, kind, session)
-            return self._response(body, status_code=status, headers={**headers, **own})
-        return self._response(f"{_said(answer)}\n", status_code=status, headers=headers)
+        return self._response(body, status_code=status, headers={**headers, "X-Decided": f"{decided:.6f}", **own})
 
     async def _send(self, machine: str, session: str, payload: Any, patience: float) -> Answer:
         exceptions = needed("ray.exceptions", "serve")
@@ -180,7 +173,3 @@ def _seconds_of(given: str) -> float:
     if not 0 < seconds < 1e6:
         raise CompositionError(f"X-Deadline-Ms: {given} is no time: give the milliseconds from now in which the answer is of use.")
     return seconds
-
-
-def _said(answer: Answer) -> str:
-    return answer.problem if kind_of(answer) == "failed" else kind_of(answer)  # type: ignore[union-attr]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from polyrhythm.core.extras import needed
+from polyrhythm.core.number_types import NUMBER_TYPES
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.serving.latency_profile import LatencyProfile
@@ -18,6 +19,7 @@ from polyrhythm.serving.latency_profile import LatencyProfile
 if TYPE_CHECKING:
     import torch
 
+_SENT = [each.numpy for each in NUMBER_TYPES]
 Compute = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
 """The results of a batch of inputs, in their order."""
 
@@ -28,6 +30,10 @@ class InputForm:
 
     shape: tuple[int | None, ...]
     dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _SENT:
+            raise CompositionError(f"The type {self.dtype!r} of an input is not known: give one of {', '.join(_SENT)}.")
 
     def problem(self, given: np.ndarray) -> str | None:
         """A sentence if `given` has another form; None if it fits."""
@@ -82,6 +88,7 @@ class TorchServed:
             with torch.inference_mode():
                 found = module(torch.from_numpy(np.stack(batch)).to(self.device))
                 first = found if isinstance(found, torch.Tensor) else next(iter(found))
+                _refuse_output(str(first.dtype).removeprefix("torch."))
                 return list(first.cpu().numpy())
 
         compute([self.form.example()])
@@ -108,12 +115,17 @@ class OnnxServed:
         def compute(batch: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
             return list(session.run(None, {name: np.stack(batch)})[0])
 
-        compute([self.form.example()])
+        _refuse_output(str(np.asarray(compute([self.form.example()])[0]).dtype))
         return compute
 
 
-_ONNX_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(int64)": "int64", "tensor(int32)": "int32"}
-_ONNX_TYPES |= {"tensor(uint8)": "uint8", "tensor(float16)": "float16", "tensor(bool)": "bool"}
+def _refuse_output(dtype: str) -> None:
+    """Raise CompositionError for a type of numbers that no answer can have."""
+    if dtype not in _SENT:
+        raise CompositionError(f"The model's output is of {dtype}, which no answer can have: return one of {', '.join(_SENT)}.")
+
+
+_ONNX_TYPES = {each.onnx: each.numpy for each in NUMBER_TYPES}
 
 
 def onnx_form(path: Path) -> InputForm:

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from polyrhythm.core.number_types import NUMBER_TYPES
 from polyrhythm.errors import CompositionError
+from polyrhythm.serving.requests import Ok, Overdue
+from polyrhythm.serving.server.answers import Answer, Failed, kind_of
 from polyrhythm.serving.server.served_model import InputForm
 
 BYTES, JSON = "application/octet-stream", "application/json"
-_TYPES = {
-    "BOOL": "bool", "UINT8": "uint8", "INT32": "int32", "INT64": "int64", "FP16": "float16", "FP32": "float32", "FP64": "float64",
-}  # fmt: skip
-_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+_TYPES = {each.kserve: each.numpy for each in NUMBER_TYPES}
+_NAMES = {each.numpy: each.kserve for each in NUMBER_TYPES}
 
 
 class _Tensor(msgspec.Struct):
@@ -34,7 +35,8 @@ _READ = msgspec.json.Decoder(_Inference)
 def read_input(body: bytes, kind: str, form: InputForm) -> np.ndarray:
     """The one input of a request of the content type `kind`; bytes are C-ordered, of the shape and type of `form`.
 
-    An axis of any length, of which there may be one, has the length that the bytes give. Raises CompositionError for what cannot be read.
+    An axis of any length, of which there may be one, has the length that the bytes give. Raises CompositionError for what cannot be read,
+    and for numbers in JSON that are not whole or too large for their datatype; those of floats are rounded to the nearest.
     """
     if kind.startswith(BYTES):
         return _from_bytes(body, form)
@@ -42,7 +44,7 @@ def read_input(body: bytes, kind: str, form: InputForm) -> np.ndarray:
         tensors = _READ.decode(body).inputs
         if len(tensors) != 1:
             raise CompositionError(f"The request has {len(tensors)} inputs: give one.")
-        return np.asarray(tensors[0].data, _TYPES[tensors[0].datatype]).reshape(tensors[0].shape)
+        return _converted(tensors[0].data, tensors[0].datatype).reshape(tensors[0].shape)
     except msgspec.MsgspecError as problem:
         raise CompositionError(
             f"The body cannot be read ({problem}): give JSON like "
@@ -55,14 +57,47 @@ def read_input(body: bytes, kind: str, form: InputForm) -> np.ndarray:
         raise CompositionError(f"The data do not fit their shape or datatype: {problem}.") from problem
 
 
+def write_answer(answer: Answer, kind: str, session: str) -> tuple[Answer, bytes, Mapping[str, str]]:
+    """The outcome, body and headers of an answer: a result, or a line that says why none is there. One that cannot be written fails."""
+    if isinstance(answer, Ok | Overdue):
+        try:
+            return answer, *write_result(answer.result, kind, session)
+        except CompositionError as problem:
+            answer = Failed(answer.finished, str(problem))
+    said = answer.problem if isinstance(answer, Failed) else kind_of(answer)
+    return answer, f"{said}\n".encode(), {}
+
+
 def write_result(result: np.ndarray, kind: str, session: str) -> tuple[bytes, Mapping[str, str]]:
-    """The body and headers of a result, in the form in which the input came; of bytes, shape and type are in headers."""
+    """The body and headers of a result, in the form in which the input came; of bytes, shape and type are in headers.
+
+    Raises CompositionError for NaN and infinity in JSON, which has no numbers for them, and for what is no array of numbers.
+    """
     shape = list(result.shape)
+    if str(result.dtype) not in _NAMES:
+        raise CompositionError(f"The result is of {result.dtype}, which cannot be sent: let the model return one of {', '.join(_NAMES)}.")
     if kind.startswith(BYTES):
         headers = {"Content-Type": BYTES, "X-Shape": ",".join(map(str, shape)), "X-Datatype": _NAMES[str(result.dtype)]}
         return np.ascontiguousarray(result).tobytes(), headers
+    if result.dtype.kind == "f" and not np.isfinite(result).all():
+        raise CompositionError(f"The result has NaN or infinity, for which JSON has no numbers: ask with the content type {BYTES}.")
     tensor = {"name": "output", "shape": shape, "datatype": _NAMES[str(result.dtype)], "data": result.ravel().tolist()}
     return msgspec.json.encode({"model_name": session, "outputs": [tensor]}), {"Content-Type": JSON}
+
+
+def _converted(data: list[bool | int | float], datatype: str) -> np.ndarray:
+    """The numbers as that type. Raises CompositionError where one would become another number, and KeyError for an unknown type."""
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is found below
+        made = np.asarray(data, _TYPES[datatype])
+    if made.dtype.kind == "f":
+        lost = np.flatnonzero(~np.isfinite(made))
+    else:
+        found = made.tolist()
+        lost = np.asarray([] if found == data else [place for place, each in enumerate(data) if each != found[place]])
+    if lost.size:
+        place = int(lost[0])
+        raise CompositionError(f"The number {data[place]} at place {place} is none of {datatype}: give such numbers, or another datatype.")
+    return made
 
 
 def _from_bytes(body: bytes, form: InputForm) -> np.ndarray:
