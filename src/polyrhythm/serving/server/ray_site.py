@@ -170,10 +170,12 @@ class RaySite:
         if self._ended:
             return
         self._ended = True
-        for name in (ENTRANCE, *self._machines()):  # a replica that is lost has nothing to answer any more
-            self._calls.all({name: (self._handles[name], "drain", ())}, seconds)
-        needed("ray.serve", "serve").delete(self._engine.name)
-        self._calls.close()
+        try:
+            for name in (ENTRANCE, *self._machines()):  # a replica that is lost has nothing to answer any more
+                self._calls.all({name: (self._handles[name], "drain", ())}, seconds)
+            needed("ray.serve", "serve").delete(self._engine.name)
+        finally:
+            self._calls.close()
 
     def _machines(self) -> dict[str, Any]:
         return {each.name: each for each in self._served.machines}

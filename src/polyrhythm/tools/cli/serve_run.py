@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,13 +56,22 @@ def run(
         _show(prepared.first)
         notice(f"serving at {site.url}/v2/models/SESSION/infer; Ctrl-C drains")
         loop = ServingControl(site, prepared.served, prepared.first, time.monotonic)
-        _watch(site, loop, every, lasts)
-        loop.close()
+        controlled(loop, lambda: _watch(site, loop, every, lasts))
     except KeyboardInterrupt:
-        notice("draining: what was taken is answered")
+        notice("ending without the plan that is being installed")
     finally:
         site.drain(drain)
         notice("ended")
+
+
+def controlled(loop: ServingControl, watch: Callable[[], None]) -> None:
+    """Watch until it ends or is interrupted, and wait for a plan that is being installed: the site must not be drained below it."""
+    try:
+        watch()
+    except KeyboardInterrupt:
+        notice("draining: what was taken is answered")
+    finally:
+        loop.close()
 
 
 @dataclass(frozen=True, slots=True)
