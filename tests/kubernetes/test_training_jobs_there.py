@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 from hollow import HollowKubelets, make_node, set_ready
 from planes import ControlPlane
 from running import bound, pods_of
+from waiting import until
 
 from polyrhythm.cluster import Cluster, ClusterHost, ClusterJob, ClusterState, FirstIn, SchedulerConfig, WorkerDemand
 from polyrhythm.errors import CompositionError
@@ -109,3 +113,19 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(there: HollowKubelets, api
     with pytest.raises(CompositionError, match="did not take the Job 'one'"):
         Rounds(tmp_path, namespace, ClusterJob("one"), ClusterJob("one"))
     assert api.ask("GET", JOBS.path(namespace)).body["items"] == []
+
+
+@pytest.mark.long
+def test_the_command_carries_a_list_out(there: HollowKubelets, api: Api, namespace: str, tmp_path: Path) -> None:
+    (tmp_path / "site.json").write_text(json.dumps({"name": "k", "hosts": [{"name": f"{namespace}-0", "cores": 8}]}))
+    (tmp_path / "jobs.toml").write_text('[[jobs]]\nname = "pair"\nworkers = 2\n[jobs.train]\njob = "digits-mlp"\n')
+    words = ["cluster", "run", "site.json", "jobs.toml", "--out", "runs", "--beat", "0.2", "--json", "--through", "kubernetes"]
+    command = [sys.executable, "-m", "polyrhythm", *words, "--engine", "image=trainer:3", "--engine", f"namespace={namespace}"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        until(lambda: len(bound(api, namespace, "pair")) == 2, 120.0)
+        assert bound(api, namespace, "pair") == [f"{namespace}-0"] * 2
+        say(api, namespace, "pair", succeeded=2, conditions=[{"type": "Complete", "status": "True"}])
+        printed, said = running.communicate(timeout=60)
+    assert running.returncode == 0, said
+    assert json.loads(printed)["jobs"][0]["state"] == "ended"
+    assert f"pair runs on {namespace}-0 (2)" in said

@@ -157,3 +157,5 @@ def test_a_script_asks_for_what_each_worker_needs_and_is_bash() -> None:
     for word in ("--gpus-per-task=2", "--cpus-per-task=8", "--mem=3072M", "--mem=6144M", "--nodelist=b", "--ntasks-per-node=2"):
         assert f"#SBATCH {word}\n" in script
     assert "RANK=$((1 + SLURM_PROCID))" in script
+    for step in ("--het-group=0 --nodes=1 --ntasks=1 --ntasks-per-node=1", "--het-group=1 --nodes=1 --ntasks=2 --ntasks-per-node=2"):
+        assert f"srun {step} --cpus-per-task=8 --gpus-per-task=2 " in script

@@ -23,7 +23,7 @@ first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR=$(scontrol show node "$first" | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
 """
 _STEP = """\
-srun {group}--ntasks={tasks} --kill-on-bad-exit=1 --wait=30 bash -c '
+srun {group}{layout} --kill-on-bad-exit=1 --wait=30 bash -c '
     export RANK=$(({first} + SLURM_PROCID)) LOCAL_RANK=$SLURM_LOCALID POLYRHYTHM_HOST_ID=$SLURMD_NODENAME
     exec "$@"' worker {command} &
 """
@@ -63,7 +63,7 @@ class PlacedScript:
         steps, first = "", 0
         for number, (hosts, each) in enumerate(parts):
             group = f"--het-group={number} " if len(parts) > 1 else ""
-            steps += _STEP.format(group=group, tasks=len(hosts) * each, first=first, command=join(command))
+            steps += _STEP.format(group=group, layout=join(self._layout(hosts, each)), first=first, command=join(command))
             first += len(hosts) * each
         asked = "#SBATCH hetjob\n".join(self._asked(hosts, each) for hosts, each in parts)
         return self._head + asked + _GANG + steps + _WAIT.format(parts=len(parts))
@@ -82,12 +82,14 @@ class PlacedScript:
         counts = Counter(slot.host for slot in self.slots)
         return [(tuple(host for host, each in counts.items() if each == count), count) for count in sorted(set(counts.values()))]
 
+    def _layout(self, hosts: Sequence[str], each: int) -> list[str]:
+        """What sbatch and srun are both told: since 22.05 srun takes no cores from sbatch, and its variables are those of the first part."""
+        words = [f"--nodes={len(hosts)}", f"--ntasks={len(hosts) * each}", f"--ntasks-per-node={each}"]
+        words.append(f"--cpus-per-task={max(1, ceil(self.demand.cores))}")
+        return [*words, *([f"--gpus-per-task={self.demand.devices}"] if self.demand.devices else [])]
+
     def _asked(self, hosts: Sequence[str], each: int) -> str:
-        demand = self.demand
-        words = [f"--nodes={len(hosts)}", f"--ntasks={len(hosts) * each}", f"--ntasks-per-node={each}", f"--nodelist={','.join(hosts)}"]
-        words.append(f"--cpus-per-task={max(1, ceil(demand.cores))}")
-        if demand.memory:
-            words.append(f"--mem={ceil(demand.memory * each / 2**20)}M")
-        if demand.devices:
-            words.append(f"--gpus-per-task={demand.devices}")
+        words = [*self._layout(hosts, each), f"--nodelist={','.join(hosts)}"]
+        if self.demand.memory:
+            words.append(f"--mem={ceil(self.demand.memory * each / 2**20)}M")
         return "".join(f"#SBATCH {quote(word)}\n" for word in [*words, *self.options])
