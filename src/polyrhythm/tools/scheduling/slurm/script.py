@@ -83,7 +83,7 @@ class PlacedScript:
         return [(tuple(host for host, each in counts.items() if each == count), count) for count in sorted(set(counts.values()))]
 
     def _layout(self, hosts: Sequence[str], each: int) -> list[str]:
-        """What sbatch and srun are both told: since 22.05 srun takes no cores from sbatch, and its variables are those of the first part."""
+        """Words for sbatch and srun: since 22.05 srun takes no cores from sbatch, and its variables are those of the first part."""
         words = [f"--nodes={len(hosts)}", f"--ntasks={len(hosts) * each}", f"--ntasks-per-node={each}"]
         words.append(f"--cpus-per-task={max(1, ceil(self.demand.cores))}")
         return [*words, *([f"--gpus-per-task={self.demand.devices}"] if self.demand.devices else [])]
