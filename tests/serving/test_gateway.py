@@ -17,7 +17,7 @@ from polyrhythm.serving.server.gateway import Gateway, GatewayRules
 from polyrhythm.serving.server.open_loop import schedule
 from polyrhythm.serving.simulation import OfferedLoad, SimulatedSite, simulate_serving
 from polyrhythm.serving.simulation.arrivals import BurstyArrivals, PoissonArrivals
-from polyrhythm.serving.token_bucket import AdmitAll
+from polyrhythm.serving.token_bucket import AdmissionRule, AdmitAll, AdmitPlanned
 
 A, B = straight("a", 0.001, 0.025), straight("b", 0.002, 0.01)
 SESSIONS = (ServingSession("a", "a", 0.12, 100.0), ServingSession("b", "b", 0.15, 30.0))
@@ -158,3 +158,20 @@ def test_whatever_sending_raises_is_an_outcome_and_is_counted() -> None:
         await gateway.drain()
 
     in_virtual_time(main())
+
+
+@pytest.mark.parametrize("admission", [AdmitPlanned(), AdmitAll()], ids=["planned", "all"])
+def test_a_session_that_the_plan_cannot_serve_is_rejected_by_the_simulator_and_by_the_server(admission: AdmissionRule) -> None:
+    made, _ = plan(SESSIONS[:1], ONE, (A, B), None, RULES)
+    offered = OfferedLoad({"b": PoissonArrivals(30)}, 1.0, seed=3)
+    site = SimulatedSite(SESSIONS, ONE, (A, B), RULES, admission=admission)
+    expected = [outcome for _, outcome in simulate_serving(site, offered, made).requests]
+
+    async def main() -> list[Answer]:
+        server = VirtualServer(ONE, SESSIONS, GatewayRules(admission=admission))
+        server.begin(made)
+        return await play(server, schedule(offered))
+
+    found = in_virtual_time(main())
+    assert found == expected
+    assert all(isinstance(each, Rejected) and each.retry_after == 1.0 for each in found)

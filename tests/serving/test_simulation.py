@@ -199,7 +199,7 @@ def test_smooth_weights_give_every_machine_its_part_without_runs() -> None:
 
 
 def test_old_models_leave_first_where_both_plans_do_not_fit_in_memory() -> None:
-    from polyrhythm.serving.simulation.transition import held_meanwhile, interim
+    from polyrhythm.serving.transition import held_meanwhile, interim
 
     profiles = [straight("m", 0.001, 0.01, nbytes=5000 * MB), straight("n", 0.001, 0.01, nbytes=5000 * MB)]
     before, _ = plan([ServingSession("a", "m", 0.1, 50.0)], machines(1), profiles)

@@ -9,7 +9,7 @@ from typing import Protocol
 from polyrhythm.serving.control import Beacon
 from polyrhythm.serving.serving_plan import MachinePlan, ServingPlan
 from polyrhythm.serving.sessions import ServingMachine
-from polyrhythm.serving.simulation.transition import interim
+from polyrhythm.serving.transition import interim
 
 
 class RunningSite(Protocol):

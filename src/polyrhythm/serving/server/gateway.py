@@ -16,8 +16,9 @@ from polyrhythm.serving.routing import RequestRouter, SmoothWeighted
 from polyrhythm.serving.server.answers import LOST, MOVED, SHUTDOWN, Answer, Failed, failure
 from polyrhythm.serving.server.machine_view import MachineView
 from polyrhythm.serving.serving_plan import ServingPlan
+from polyrhythm.serving.session_buckets import SessionBuckets
 from polyrhythm.serving.sessions import ServingSession
-from polyrhythm.serving.token_bucket import AdmissionRule, AdmitPlanned, BucketLevel, TokenBucket
+from polyrhythm.serving.token_bucket import AdmissionRule, AdmitPlanned
 from polyrhythm.serving.turns import CLIENT_GONE
 
 Send = Callable[[str, str, Any, float], Awaitable[Answer]]
@@ -56,8 +57,7 @@ class Gateway:
         self._draws = np.random.default_rng(rules.seed)
         self._routes: Mapping[str, tuple[tuple[str, float], ...]] = {}
         self._views: dict[str, MachineView] = {}
-        self._buckets: dict[str, TokenBucket] = {}
-        self._levels: dict[str, BucketLevel] = {}
+        self._buckets = SessionBuckets(rules.admission)
         self._credits: dict[str, Mapping[str, float]] = {}
         self._arrived: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
@@ -68,17 +68,12 @@ class Gateway:
 
     def follow(self, plan: ServingPlan) -> None:
         """Use the routes of another plan. A bucket keeps its tokens as far as the new one holds them; lost machines are tried again."""
-        now = self._now()
         self._routes = plan.routes
         for each in plan.machines:
             self._views.setdefault(each.machine.name, MachineView())
         for name, view in self._views.items():
             view.plan, view.lost_until = plan.on(name), 0.0
-        for session in self._routes:
-            bucket = self._rules.admission.bucket(plan, session)
-            before = self._levels.get(session)
-            self._buckets[session] = bucket
-            self._levels[session] = bucket.full(now) if before is None else BucketLevel(min(before.tokens, bucket.burst), before.at)
+        self._buckets.follow(plan, self._now())
 
     async def answer(self, session: str, payload: Any, patience: float | None = None) -> Answer:
         """Wait for the outcome of a request; `patience` is the seconds until its deadline, the objective of its session by default."""
@@ -92,7 +87,8 @@ class Gateway:
         self._inside += 1
         self._idle.clear()
         try:
-            outcome = self._admitted(session, now) or await self._routed(session, payload, deadline)
+            wait = self._buckets.admit(session, now)
+            outcome = Rejected(now, wait) if wait > 0 else await self._routed(session, payload, deadline)
         finally:
             self._inside -= 1
             if not self._inside:
@@ -115,13 +111,6 @@ class Gateway:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-    def _admitted(self, session: str, now: float) -> Answer | None:
-        """None for an admitted request, else its rejection."""
-        if session not in self._buckets:
-            return Rejected(now, 1.0)
-        self._levels[session], wait = self._buckets[session].admit(self._levels[session], now)
-        return Rejected(now, wait) if wait > 0 else None
 
     async def _routed(self, session: str, payload: Any, deadline: float) -> Answer:
         """The answer of a machine; one that is lost, or has another plan by now, is replaced by another while there is time."""

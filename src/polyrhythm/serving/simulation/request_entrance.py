@@ -9,35 +9,28 @@ import numpy as np
 from polyrhythm.serving.requests import InferenceRequest
 from polyrhythm.serving.routing import Destination, RequestRouter
 from polyrhythm.serving.serving_plan import ServingPlan
+from polyrhythm.serving.session_buckets import SessionBuckets
 from polyrhythm.serving.simulation.virtual_machine import VirtualServer
-from polyrhythm.serving.token_bucket import AdmissionRule, BucketLevel, TokenBucket
+from polyrhythm.serving.token_bucket import AdmissionRule
 
 
 class RequestEntrance:
     """Buckets and credits of all sessions under a plan."""
 
     def __init__(self, router: RequestRouter, admission: AdmissionRule, draws: np.random.Generator) -> None:
-        self._router, self._admission, self._draws = router, admission, draws
-        self._buckets: dict[str, TokenBucket] = {}
-        self._levels: dict[str, BucketLevel] = {}
+        self._router, self._draws = router, draws
+        self._buckets = SessionBuckets(admission)
         self._credits: dict[str, Mapping[str, float]] = {}
         self._routes: Mapping[str, tuple[tuple[str, float], ...]] = {}
 
     def follow(self, plan: ServingPlan, now: float) -> None:
         """Use the routes of another plan; a bucket keeps its tokens as far as the new one holds them."""
         self._routes = plan.routes
-        for session in self._routes:
-            bucket = self._admission.bucket(plan, session)
-            before = self._levels.get(session)
-            self._buckets[session] = bucket
-            self._levels[session] = bucket.full(now) if before is None else BucketLevel(min(before.tokens, bucket.burst), before.at)
+        self._buckets.follow(plan, now)
 
     def admit(self, session: str, now: float) -> float:
         """The seconds after which a request may come again; 0 where it is admitted."""
-        if session not in self._buckets:
-            return 0.0
-        self._levels[session], wait = self._buckets[session].admit(self._levels[session], now)
-        return wait
+        return self._buckets.admit(session, now)
 
     def route(self, request: InferenceRequest, servers: Mapping[str, VirtualServer], now: float) -> VirtualServer | None:
         """The machine for a request; None where no machine serves its session."""

@@ -15,8 +15,8 @@ from polyrhythm.serving.requests import Dropped, InferenceRequest, Overdue, Reje
 from polyrhythm.serving.serving_plan import MachinePlan, ServingPlan, difference
 from polyrhythm.serving.simulation.request_entrance import RequestEntrance
 from polyrhythm.serving.simulation.settings import OfferedLoad, SimulatedSite
-from polyrhythm.serving.simulation.transition import held_meanwhile, interim, loading_times, partly_loaded
 from polyrhythm.serving.simulation.virtual_machine import VirtualServer, paced
+from polyrhythm.serving.transition import held_meanwhile, interim, loading_times, partly_loaded
 
 
 class ServingWorld:
