@@ -34,28 +34,17 @@ DEVICE = WorkerDemand(devices=1, cores=0.0)
 
 
 @dataclass
-class AgentProcess:
-    """The process of an agent that is not there."""
-
-    pid: int = 1
-    is_killed: bool = False
-
-    def kill(self) -> None:
-        """End it."""
-        self.is_killed = True
-
-
-@dataclass
 class RecordedAgent:
     """An agent that records its orders; `says` is what it says next. It takes no order when it is not `obedient`."""
 
     name: str
     says: list[AgentNews] = field(default_factory=list)
     orders: list[StartWorker | StopWorker] = field(default_factory=list)
-    process: AgentProcess = field(default_factory=AgentProcess)
     obedient: bool = True
     is_there: bool = True
     has_news: bool = True
+    was_heard: bool = True
+    lease: float = 0.0
 
     def news(self) -> list[AgentNews]:
         """What it says."""
@@ -71,6 +60,11 @@ class RecordedAgent:
     def ordered(self, kind: type[StartWorker] | type[StopWorker]) -> list[str]:
         """The names of the workers that it was to start, or to stop."""
         return [each.name for each in self.orders if type(each) is kind]
+
+    def give_up(self) -> float:
+        """End the connection with it."""
+        self.obedient = False
+        return self.lease
 
     def close(self) -> None:
         """End it."""
@@ -195,3 +189,40 @@ def test_a_growth_that_is_not_taken_leaves_the_crew_alone(monkeypatch: pytest.Mo
     second.obedient = True
     rounds.round()
     assert len(rounds.workers("crew")) == 4
+
+
+def test_a_job_begins_anew_when_no_worker_of_a_lost_host_can_be_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hosts = [ClusterHost(name, cores=1) for name in ("a", "b", "c")]
+    rounds = Rounds(monkeypatch, hosts, [ClusterJob("pair", workers=2)], tmp_path)
+    rounds.round()
+    lost = rounds.agents["a"]
+    lost.lease, lost.is_there = 5.0, False
+    rounds.round()
+    assert rounds.agents["b"].ordered(StopWorker) == ["pair/1/1"]
+    rounds.agents["b"].says.append(WorkerEnded("pair/1/1", -15))
+    for _ in range(4):
+        rounds.round()
+        assert not rounds.agents["c"].orders
+    rounds.round()
+    assert [rounds.agents[name].ordered(StartWorker)[-1:] for name in ("b", "c")] == [["pair/2/2"], ["pair/2/3"]]
+
+
+def test_a_host_is_tried_again_also_when_that_was_in_vain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rounds = Rounds(monkeypatch, [ClusterHost("a", cores=1)], [ClusterJob("j")], tmp_path)
+    rounds.round()
+    for _ in range(2):
+        last = rounds.agents["a"]
+        last.is_there = False
+        while rounds.agents["a"] is last:
+            rounds.round()
+            assert rounds.now < 60.0
+    for _ in range(5):
+        rounds.round()
+    assert rounds.agents["a"].ordered(StartWorker) == ["j/2/1"]
+
+
+def test_no_worker_is_ordered_from_an_agent_that_was_never_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rounds = Rounds(monkeypatch, [ClusterHost("a", cores=1)], [ClusterJob("j")], tmp_path)
+    rounds.agents["a"].was_heard = False
+    rounds.round()
+    assert not rounds.agents["a"].orders

@@ -1,7 +1,8 @@
 """The agent of one host: it starts the workers that belong there, says when they end, and gives a beat every so many seconds.
 
 `python -m polyrhythm.tools.scheduling.host_agent SECONDS`, with one JSON object a line on its standard input (orders) and output (news).
-When its input ends, or it is killed, its workers end with it: a host whose connection is lost trains nothing that nobody knows of.
+When its input ends, or it is killed, its workers end with it: a host whose connection is lost trains nothing that nobody knows of. So do
+they when the network is cut and nothing ends: three intervals after the last beat that it knows to be heard, by a clock of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -20,10 +22,20 @@ import msgspec
 
 from polyrhythm.core.processes.system.prctl import die_with_parent
 from polyrhythm.tools.scheduling.gpu_health import broken_gpus
-from polyrhythm.tools.scheduling.news import AgentNews, HostBeat, StartWorker, StopWorker, WorkerEnded
+from polyrhythm.tools.scheduling.news import (
+    LEASE_INTERVALS,
+    AgentNews,
+    AgentOrder,
+    BeatHeard,
+    HostBeat,
+    StartWorker,
+    StopWorker,
+    WorkerEnded,
+)
 
 _PATIENCE = 10.0
 """Seconds that a worker which was asked to end has for it."""
+_PAUSE = 0.05
 
 
 class HostAgent:
@@ -33,16 +45,18 @@ class HostAgent:
         self._interval = interval
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._deadlines: dict[str, float] = {}
+        self._until = _clock() + LEASE_INTERVALS * interval
 
     def run(self) -> None:
         """Carry orders out until there are no more."""
-        orders = msgspec.json.Decoder(StartWorker | StopWorker)
+        threading.Thread(target=self._end_in_silence, name="polyrhythm lease", daemon=True).start()
+        orders = msgspec.json.Decoder(StartWorker | StopWorker | BeatHeard)
         os.set_blocking(sys.stdin.fileno(), False)
         rest, due = b"", 0.0
         with selectors.DefaultSelector() as selector:
             selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
             while True:
-                if selector.select(0.05):
+                if selector.select(_PAUSE):
                     read = os.read(sys.stdin.fileno(), 65536)
                     if not read:
                         break
@@ -51,13 +65,24 @@ class HostAgent:
                         self._obey(orders.decode(line))
                 self._look()
                 if time.monotonic() >= due:
-                    _say(HostBeat(broken_gpus()))
+                    sent = _clock()
+                    _say(HostBeat(broken_gpus(), sent))
                     due = time.monotonic() + self._interval
         for process in self._workers.values():
             process.kill()
 
-    def _obey(self, order: StartWorker | StopWorker) -> None:
+    def _end_in_silence(self) -> None:
+        """End all when the time is up; a thread, for a GPU that is asked for its health may never answer."""
+        while _clock() < self._until:
+            time.sleep(_PAUSE)
+        for process in list(self._workers.values()):
+            process.kill()
+        os._exit(1)
+
+    def _obey(self, order: AgentOrder) -> None:
         match order:
+            case BeatHeard(sent):
+                self._until = sent + LEASE_INTERVALS * self._interval
             case StartWorker(name, command, environment, log):
                 Path(log).parent.mkdir(parents=True, exist_ok=True)
                 with Path(log).open("ab") as written:
@@ -78,6 +103,11 @@ class HostAgent:
                 _say(WorkerEnded(name, process.returncode))
             elif time.monotonic() > self._deadlines.get(name, float("inf")):
                 process.kill()
+
+
+def _clock() -> float:
+    """Seconds since this machine was started, those in which it slept too: a laptop that wakes up is to know that its time is up."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _say(news: AgentNews) -> None:

@@ -1,5 +1,6 @@
 """The backend over hosts that are reached by a command such as ssh, or that are parts of this machine: an agent on each, whose beats say
-that it is there, starts the workers. Those of a malleable job are a crew, which shrinks and grows while it trains.
+that it is there, starts the workers. Those of a malleable job are a crew, which shrinks and grows while it trains. A place is given away
+when its worker has ended; that of a dead host has when the time is up after which an agent that is not heard ends by its own clock.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class _Host:
     link: AgentLink
     probed: float
     ended: float | None = None
+    gone: float = 0.0
     broken: frozenset[int] = field(default_factory=frozenset)
 
 
@@ -161,7 +163,8 @@ class HostsBackend:
         return AgentLink(name, reach, self._settings.python, self._settings.interval)
 
     def _has_room(self, run: CarriedJob, slots: Sequence[WorkerSlot]) -> bool:
-        return has_room(self._cluster, self.runs.values(), run, slots)
+        are_heard = all(self._hosts[slot.host].link.was_heard for slot in slots)  # the time of those that were not is not known to end
+        return are_heard and has_room(self._cluster, self.runs.values(), run, slots)
 
     def _start(self, run: CarriedJob, slots: Sequence[WorkerSlot]) -> bool:
         """Start all of these workers, or none: those that were there before go on in either case."""
@@ -170,6 +173,7 @@ class HostsBackend:
             begun.append(run.next_worker(slot))
             where = (self._settings.python, address_of(self._cluster, slot.host, self._remote), self._settings.out)
             if not self._hosts[slot.host].link.order(start_of(run, begun[-1], rank, slot, where)):
+                del run.workers[begun.pop()]
                 self._stop(run, begun)
                 return False
         return True
@@ -177,17 +181,19 @@ class HostsBackend:
     def _stop(self, run: CarriedJob, workers: Sequence[str]) -> None:
         """Have these leave; how they end is of no interest any more."""
         for worker in workers:
-            slot = run.workers.pop(worker)
-            if self._hosts[slot.host].link.order(StopWorker(worker)):
-                run.leaving[worker] = slot
+            run.leaving[worker] = slot = run.workers.pop(worker)
+            self._hosts[slot.host].link.order(StopWorker(worker))
 
     def _heard(self, state: ClusterState, name: str, host: _Host, now: float) -> ClusterState:
-        for device, probe in self._probes(name, host, now):
+        probes = self._probes(name, host, now)
+        is_dead = (None, Probe.FATAL) in probes
+        for device, probe in probes:
             self._liveness, events = self._liveness.after(name, device, probe, now)
             for event in events:
                 state = state.after(event, now)
-                if event == PartLost(name) and host.ended is None:
-                    self._fence(name, host, now)
+                is_dead = is_dead or event == PartLost(name)
+        if is_dead and host.ended is None:
+            host.ended, host.gone = now, now + host.link.give_up()
         return state
 
     def _probes(self, name: str, host: _Host, now: float) -> list[tuple[int | None, Probe]]:
@@ -195,7 +201,7 @@ class HostsBackend:
         probes: list[tuple[int | None, Probe]] = []
         for news in host.link.news():
             match news:
-                case HostBeat(broken):
+                case HostBeat(broken) if host.ended is None:
                     host.probed = now
                     probes += [(None, Probe.CLEAN), *self._gpus(host, frozenset(broken or ()))]
                 case WorkerEnded(worker, status):
@@ -204,7 +210,9 @@ class HostsBackend:
                     if worker in run.workers:
                         run.ended(worker, status, self._settings.out)
         if host.ended is not None:
-            if now > host.ended + _AGAIN_SECONDS:
+            if now >= host.gone:
+                self._forget(name)
+            if now > max(host.ended + _AGAIN_SECONDS, host.gone):
                 host.link.close()
                 self._hosts[name] = _Host(self._link(name), now + _STARTUP_SECONDS)
         elif not host.link.is_there:
@@ -214,10 +222,8 @@ class HostsBackend:
             probes.append((None, Probe.MISSED))
         return probes
 
-    def _fence(self, name: str, host: _Host, now: float) -> None:
-        """End what may still run on a host that is taken for dead: others take its place."""
-        host.ended = now
-        host.link.process.kill()
+    def _forget(self, name: str) -> None:
+        """The workers that a dead host still had have ended, with its agent or by its clock: others may take their place."""
         for run in self.runs.values():
             run.leaving = {worker: slot for worker, slot in run.leaving.items() if slot.host != name}
 

@@ -24,10 +24,18 @@ class StopWorker(msgspec.Struct, frozen=True, tag=True):
     name: str
 
 
+class BeatHeard(msgspec.Struct, frozen=True, tag=True):
+    """The beat that the agent has `sent` then is heard, and the host is not taken for dead."""
+
+    sent: float
+
+
 class HostBeat(msgspec.Struct, frozen=True, tag=True):
-    """The host is there; `broken` are the numbers of its GPUs that are not well, None where it has none that can be asked."""
+    """The host is there; `broken` are the numbers of its GPUs that are not well, None where it has none that can be asked. It was `sent`
+    at that time of the agent's own clock."""
 
     broken: list[int] | None = None
+    sent: float = 0.0
 
 
 class WorkerEnded(msgspec.Struct, frozen=True, tag=True):
@@ -38,3 +46,7 @@ class WorkerEnded(msgspec.Struct, frozen=True, tag=True):
 
 
 AgentNews = HostBeat | WorkerEnded
+AgentOrder = StartWorker | StopWorker | BeatHeard
+LEASE_INTERVALS = 3.0
+"""An agent ends, and its workers with it, so many intervals after it has sent the last beat that it knows to be heard: a host from which
+no beat comes is dead half an interval later (Gray and Cheriton, 1989)."""
