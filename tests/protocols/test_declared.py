@@ -9,8 +9,8 @@ import pytest
 import polyrhythm
 
 PACKAGES = [package for package in polyrhythm._PACKAGES if "MEMBERS" in importlib.import_module(f"polyrhythm.{package}").__all__]
-WITHOUT_EXAMPLES = {"Delayed", "Groups", "RowKind"}
-"""A topology that is late, of which the laws do not hold, and two protocols."""
+WITHOUT_EXAMPLES = {"ByShares", "Delayed", "Groups", "RowKind"}
+"""A shuffle for a given number of workers, a topology that is late, of which the laws do not hold, and two protocols."""
 
 
 @pytest.mark.parametrize("package", PACKAGES)

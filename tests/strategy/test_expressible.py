@@ -112,6 +112,7 @@ class Everything:
     """Every worker sees all samples in each batch."""
 
     sends: ClassVar = False
+    weighs: ClassVar = False
     takes: ClassVar = frozenset[ControlledSetting]()
 
     def feed(self, deals: Deals, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
@@ -312,6 +313,7 @@ class InProportion:
 
     shares: tuple[int, ...]
     sends: ClassVar = False
+    weighs: ClassVar = False
     takes: ClassVar = frozenset[ControlledSetting]()
 
     def feed(self, deals: Deals, port: Port, perform: Perform, controls: Controls, follow: Follow = unfollowed) -> Feed:
