@@ -16,7 +16,7 @@ hosts = [{name = "laptop", count = 3, cores = 8}]
 
 
 def simulated(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["cluster", "simulate", *words])
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["cluster", "simulate", *words])
     return result.exit_code, result.output
 
 
