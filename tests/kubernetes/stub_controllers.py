@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-
-from stub_store import Item, Refused, StubStore
+from stub_store import Item, Refused, StubFollower, StubStore
 
 
 class StubJobController:
-    """A thread that looks at all Jobs after each change."""
+    """Looks at all Jobs after each change."""
 
     def __init__(self, store: StubStore) -> None:
         self._store = store
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.follower = StubFollower(store, self._look)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Wait for its end; the store is over."""
-        self._thread.join()
-
-    def _run(self) -> None:
-        seen = 0
-        while not self._store.over:
-            with self._store.changed:
-                if self._store.version == seen:
-                    self._store.changed.wait(0.2)
-                    continue
-                seen = self._store.version
-                jobs = {job["metadata"]["uid"]: job for job in self._store.listed("jobs", "")["items"]}
-                pods = self._store.listed("pods", "")["items"]
-                for job in jobs.values():
-                    self._keep(job, [pod for pod in pods if _owner(pod) == job["metadata"]["uid"]])
-                for pod in pods:
-                    if _owner(pod) not in (None, *jobs) and not pod["metadata"].get("deletionTimestamp"):
-                        self._store.delete("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], {})
+    def _look(self) -> None:
+        jobs = {job["metadata"]["uid"]: job for job in self._store.listed("jobs", "")["items"]}
+        pods = self._store.listed("pods", "")["items"]
+        for job in jobs.values():
+            self._keep(job, [pod for pod in pods if _owner(pod) == job["metadata"]["uid"]])
+        for pod in pods:
+            if _owner(pod) not in (None, *jobs) and not pod["metadata"].get("deletionTimestamp"):
+                self._store.delete("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], {})
 
     def _keep(self, job: Item, pods: list[Item]) -> None:
         counted = [pod for pod in pods if pod["status"].get("phase") != "Failed" and not pod["metadata"].get("deletionTimestamp")]

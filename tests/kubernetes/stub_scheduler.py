@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from typing import Any
 
-from stub_store import Item, Refused, StubStore
+from stub_store import Item, Refused, StubFollower, StubStore
 
 from polyrhythm.tools.scheduling.kubernetes.quantities import requested
 
@@ -15,31 +14,16 @@ _NAME = "default-scheduler"
 
 
 class StubScheduler:
-    """A thread that looks at all pods after each change."""
+    """Looks at all pods after each change."""
 
     def __init__(self, store: StubStore) -> None:
         self._store = store
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.follower = StubFollower(store, self._look)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Wait for its end; the store is over."""
-        self._thread.join()
-
-    def _run(self) -> None:
-        seen = 0
-        while not self._store.over:
-            with self._store.changed:
-                if self._store.version == seen:
-                    self._store.changed.wait(0.2)
-                    continue
-                seen = self._store.version
-                pods = self._store.listed("pods", "")["items"]
-                nodes = self._store.listed("nodes", "")["items"]
-                self._bind(pods, nodes)
+    def _look(self) -> None:
+        pods = self._store.listed("pods", "")["items"]
+        nodes = self._store.listed("nodes", "")["items"]
+        self._bind(pods, nodes)
 
     def _bind(self, pods: list[Item], nodes: list[Item]) -> None:
         used: dict[str, int] = {}

@@ -125,7 +125,7 @@ class StubControlPlane:
         self.store = StubStore()
         handler = type("Handler", (_Handler,), {"store": self.store})
         self._server = _Server(("127.0.0.1", 0), handler)
-        self._controllers = [StubScheduler(self.store), StubJobController(self.store)]
+        self._controllers = [each(self.store).follower for each in (StubScheduler, StubJobController)]
         folder.mkdir(parents=True, exist_ok=True)
         self.kubeconfig = folder / "kubeconfig"
         self.kubeconfig.write_text(_KUBECONFIG.format(port=self._server.server_address[1]))

@@ -9,7 +9,7 @@ import copy
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +37,32 @@ class Refused(Exception):
         super().__init__(message)
         self.body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "reason": reason, "message": message}
         self.status = status
+
+
+class StubFollower:
+    """A thread that calls `look` after each change of a store, which nobody changes meanwhile."""
+
+    def __init__(self, store: StubStore, look: Callable[[], None]) -> None:
+        self._store, self._look = store, look
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait for its end; the store is over."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        seen = 0
+        while not self._store.over:
+            with self._store.changed:
+                if self._store.version == seen:
+                    self._store.changed.wait(0.2)
+                    continue
+                seen = self._store.version
+                self._look()
 
 
 class StubStore:

@@ -107,6 +107,14 @@ class ClusterJob:
         """True if it may run with fewer workers."""
         return self.least < self.workers
 
+    def step_seconds(self, workers: int, quality: float) -> float:
+        """The seconds of a step with so many workers: its computation is divided among them, and its bytes go around a ring whose slowest
+        link has `quality` bytes per second.
+        """
+        compute = self.step_compute * self.workers / workers
+        exchange = 2 * (workers - 1) / workers * self.step_bytes / quality if self.step_bytes else 0.0
+        return compute + exchange
+
     @property
     def amount(self) -> float:
         """The devices, or cores, of all workers."""

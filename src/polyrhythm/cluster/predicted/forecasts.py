@@ -37,8 +37,5 @@ class StepForecaster:
         """The estimate times how much longer a step takes than with all workers and a network without limits."""
         if job.estimate is None:
             return None
-        workers = len(slots)
         quality = cluster.quality([(slot.host, slot.devices) for slot in slots])
-        compute = job.step_compute * job.workers / workers
-        exchange = 2 * (workers - 1) / workers * job.step_bytes / quality if job.step_bytes else 0.0
-        return Forecast(job.estimate * (compute + exchange) / job.step_compute)
+        return Forecast(job.estimate * job.step_seconds(len(slots), quality) / job.step_compute)

@@ -97,7 +97,7 @@ class Frontier:
         return Frontier(problem.now, tuple(ends))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ExhaustiveSearch:
     """The best schedule, by branch and bound; `nodes` bounds the starts that are tried, after which the best so far is returned.
 
@@ -141,7 +141,7 @@ class ExhaustiveSearch:
         return None if best is None else JointSchedule(best.starts, best.total, is_optimal=left > 0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LocalSearch:
     """Jobs one after the other, each in the way that is best for it at some price of workers, and with at most so many of them; then
     changes of one job, while they help.
@@ -153,17 +153,15 @@ class LocalSearch:
     """Seconds that a worker-second costs, for each worker of the largest gang."""
     trials: int = 3000
 
-    def best(self, problem: JointProblem, known: JointSchedule | None = None) -> JointSchedule | None:
+    def best(self, problem: JointProblem) -> JointSchedule | None:
         """The best schedule that was found."""
-        best, sequence = known, None
+        found: tuple[JointSchedule, list[tuple[int, WayToPlace]]] | None = None
         sizes = sorted({way.workers for ways in problem.ways.values() for way in ways})
         for price, most in [*((price, sizes[-1]) for price in self.prices), *((0.0, size) for size in sizes[:-1])]:
             greedy = self._greedy(problem, price, most)
-            if greedy is not None and (best is None or greedy[0].total < best.total - 1e-9):
-                best, sequence = greedy
-        if best is None or sequence is None:
-            return best
-        return self._improved(problem, best, sequence)
+            if greedy is not None and (found is None or greedy[0].total < found[0].total - 1e-9):
+                found = greedy
+        return None if found is None else self._improved(problem, *found)
 
     def _greedy(self, problem: JointProblem, price: float, most: int) -> tuple[JointSchedule, list[tuple[int, WayToPlace]]] | None:
         """At each turn the job and way with the least end plus the price of its workers; ways with more than `most` only if there is none

@@ -30,10 +30,7 @@ class PlacementSpeed:
 
     def speed(self, job: ClusterJob, placement: JobPlacement, cluster: Cluster) -> float:
         """Seconds of the trace that pass in one second; 1 with all workers and nothing to exchange."""
-        workers = len(placement.slots)
-        compute = job.step_compute * job.workers / workers
-        exchange = 2 * (workers - 1) / workers * job.step_bytes / placement.quality if job.step_bytes else 0.0
-        return job.step_compute / (compute + exchange)
+        return job.step_compute / job.step_seconds(len(placement.slots), placement.quality)
 
 
 Steps = Mapping[tuple[int, ...], float]

@@ -131,7 +131,7 @@ def _loss(state: ClusterState, host: str, starts: Sequence[PlannedStart], foreca
 
 @dataclass(frozen=True, slots=True)
 class ForecastSpeed:
-    """A `SpeedModel` by forecasts: of the placement's system, or of the fastest."""
+    """A `SpeedModel` by forecasts, of the fastest system on each placement."""
 
     forecaster: Forecaster
 

@@ -99,7 +99,7 @@ class TrainingForecaster:
         found = self._runs.get(key, TrainedRun)
         if found is None:
             task = TrainingTask(scenario, candidate, Objective("time"), self.seed, steps)
-            found = TrainedRun.of(task.attempt(None, lambda event: None), scenario.target, steps, scenario.batch or 1)
+            found = TrainedRun.of(task.attempt(None), scenario.target, steps, scenario.batch or 1)
             self._runs.put(key, found)
         return found
 
@@ -122,8 +122,7 @@ class TrainingForecaster:
 
     def _machine(self, name: str) -> devices.Machine:
         if name not in self._machines:
-            machines, _, _ = devices.load_all(name)
-            self._machines[name] = machines[0]
+            self._machines[name] = devices.load(name)
         return self._machines[name]
 
 
