@@ -9,7 +9,7 @@ from typing import Any
 
 from polyrhythm.serving import DutySlot, DutyTurns, EarlyDrop, MachinePlan, ServingMachine, ServingPlan, ServingSession
 from polyrhythm.serving.control import Beacon
-from polyrhythm.serving.server.answers import Answer
+from polyrhythm.serving.server.answers import ServerOutcome
 from polyrhythm.serving.server.batch_loop import BatchLoop
 from polyrhythm.serving.server.changing_plans import empty
 from polyrhythm.serving.server.gateway import Gateway, GatewayRules
@@ -33,7 +33,7 @@ class VirtualServer:
         await asyncio.sleep(slot.profile.latency(len(payloads)))
         return payloads
 
-    async def _send(self, machine: str, session: str, payload: Any, patience: float) -> Answer:
+    async def _send(self, machine: str, session: str, payload: Any, patience: float) -> ServerOutcome:
         self.sent[machine] += 1
         asked = asyncio.ensure_future(self.loops[machine].answer(session, payload, patience))
         while not asked.done():

@@ -13,7 +13,7 @@ from sites import machine_of, slot_of, straight
 from virtual_loop import in_virtual_time
 
 from polyrhythm.serving import Dropped, DutySlot, DutyTurns, EarlyDrop, MachinePlan, Ok
-from polyrhythm.serving.server.answers import MOVED, SHUTDOWN, Answer, Failed
+from polyrhythm.serving.server.answers import MOVED, SHUTDOWN, Failed, ServerOutcome
 from polyrhythm.serving.server.batch_loop import BatchLoop
 
 FAST = slot_of(straight("fast", 0.001, 0.009), 4, 0.1, "fast")  # 13 ms for its batch of 4
@@ -26,7 +26,7 @@ class Machine:
     def __init__(self, *slots: DutySlot) -> None:
         self.batches: list[tuple[float, str, list[Any]]] = []
         self.loop = BatchLoop(machine_of(*slots), DutyTurns(EarlyDrop()), self._run)
-        self.answers: list[tuple[float, Any, Answer]] = []
+        self.answers: list[tuple[float, Any, ServerOutcome]] = []
 
     async def _run(self, slot: DutySlot, payloads: Sequence[Any]) -> Sequence[Any]:
         self.batches.append((asyncio.get_running_loop().time(), slot.session, list(payloads)))
@@ -35,7 +35,7 @@ class Machine:
             raise ValueError("no such word")
         return [f"{payload}!" for payload in payloads]
 
-    async def ask(self, session: str, payload: Any, patience: float, at: float = 0.0) -> Answer:
+    async def ask(self, session: str, payload: Any, patience: float, at: float = 0.0) -> ServerOutcome:
         await asyncio.sleep(at)
         answer = await self.loop.answer(session, payload, patience)
         self.answers.append((asyncio.get_running_loop().time(), payload, answer))

@@ -12,7 +12,7 @@ from virtual_loop import in_virtual_time
 
 from polyrhythm.serving import Dropped, Ok, PlanningRules, Rejected, ServingSession, plan
 from polyrhythm.serving.routing import LeastCompletionTime
-from polyrhythm.serving.server.answers import Answer, Failed, kind_of
+from polyrhythm.serving.server.answers import Failed, ServerOutcome, kind_of
 from polyrhythm.serving.server.gateway import Gateway, GatewayRules
 from polyrhythm.serving.server.open_loop import schedule
 from polyrhythm.serving.simulation import OfferedLoad, SimulatedSite, simulate_serving
@@ -35,8 +35,8 @@ def served(count: int, rules: GatewayRules | None = None, rate: float = 1.0) -> 
     return server
 
 
-async def play(server: VirtualServer, due: list[tuple[float, str]]) -> list[Answer]:
-    async def one(at: float, session: str) -> Answer:
+async def play(server: VirtualServer, due: list[tuple[float, str]]) -> list[ServerOutcome]:
+    async def one(at: float, session: str) -> ServerOutcome:
         await asyncio.sleep(at)
         return await server.gateway.answer(session, None)
 
@@ -144,7 +144,7 @@ def test_a_shorter_deadline_than_the_objective_is_kept_or_given_up() -> None:
 
 def test_whatever_sending_raises_is_an_outcome_and_is_counted() -> None:
     async def main() -> None:
-        async def send(machine: str, session: str, payload: object, patience: float) -> Answer:
+        async def send(machine: str, session: str, payload: object, patience: float) -> ServerOutcome:
             raise MemoryError("Traceback:\n  somewhere\nthe object store is full\n")
 
         gateway = Gateway(SESSIONS, send, GatewayRules(admission=AdmitAll()))
@@ -167,7 +167,7 @@ def test_a_session_that_the_plan_cannot_serve_is_rejected_by_the_simulator_and_b
     site = SimulatedSite(SESSIONS, ONE, (A, B), RULES, admission=admission)
     expected = [outcome for _, outcome in simulate_serving(site, offered, made).requests]
 
-    async def main() -> list[Answer]:
+    async def main() -> list[ServerOutcome]:
         server = VirtualServer(ONE, SESSIONS, GatewayRules(admission=admission))
         server.begin(made)
         return await play(server, schedule(offered))

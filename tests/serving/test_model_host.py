@@ -11,7 +11,7 @@ import pytest
 from sites import machine_of, slot_of, straight
 
 from polyrhythm.serving import DutyTurns, EarlyDrop, Ok
-from polyrhythm.serving.server.answers import Answer, Failed
+from polyrhythm.serving.server.answers import Failed, ServerOutcome
 from polyrhythm.serving.server.model_host import ModelHost
 from polyrhythm.serving.server.served_model import Compute, InputForm
 
@@ -49,8 +49,8 @@ def text(length: int) -> np.ndarray:
     return np.arange(length, dtype=np.float32)
 
 
-def answered(model: Doubling, lengths: Sequence[int]) -> list[Answer]:
-    async def main() -> list[Answer]:
+def answered(model: Doubling, lengths: Sequence[int]) -> list[ServerOutcome]:
+    async def main() -> list[ServerOutcome]:
         host = await begun(model)
         try:
             return await asyncio.gather(*(host.answer("text", text(each), 5.0) for each in lengths))

@@ -15,7 +15,7 @@ from polyrhythm.core.tables.records import REQUESTS, ReadStatus, TableDone, Tabl
 from polyrhythm.core.tables.shape import TableShape
 
 
-class Answer(NamedTuple):
+class TableResponse(NamedTuple):
     """A server's response to a request for `asked`: the current `rows` that the reader did not have, and their packet."""
 
     asked: Tensor
@@ -42,7 +42,7 @@ class TableRequests:
             tensors = (self._local(rows[places]), *self.shape.kind.take(packet, places))
             await self._send(k, TableUpdate(clock, self.versions[k]), tensors)
 
-    async def read(self, clock: int, rows: Tensor, since: Callable[[Tensor], Tensor]) -> list[Answer]:
+    async def read(self, clock: int, rows: Tensor, since: Callable[[Tensor], Tensor]) -> list[TableResponse]:
         """Read `rows`, each given once, and wait for all responses; `since` gives the known version of each row, -1 where none is known."""
         asked = []
         for k in range(len(self.names)):
@@ -73,13 +73,13 @@ class TableRequests:
         problems = [(await self._receive(f"d{k}", k)).text for k in range(len(self.names))]
         return next(filter(None, problems), "")
 
-    async def _answer(self, k: int, known: Tensor, unknown: Tensor) -> Answer:
+    async def _answer(self, k: int, known: Tensor, unknown: Tensor) -> TableResponse:
         message = await self._receive(f"r{k}", k)
         version, slowest, own = message.numbers
         status = ReadStatus(int(version), slowest, int(own))
         self.versions[k], self.visible[k] = status.version, status.own
         places, *packet = message.tensors
-        return Answer(torch.cat([known, unknown]), torch.cat([known[places.long()], unknown]), tuple(packet), status)
+        return TableResponse(torch.cat([known, unknown]), torch.cat([known[places.long()], unknown]), tuple(packet), status)
 
     async def _receive(self, topic: str, k: int) -> Message:
         delivery = await self.port.receive(topic, self.names[k])

@@ -18,7 +18,7 @@ from polyrhythm.core.protocols.consistency import Conditions
 from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.tables.row_cache import RowCache
 from polyrhythm.core.tables.shape import TableShape
-from polyrhythm.core.tables.table_requests import Answer, TableRequests
+from polyrhythm.core.tables.table_requests import TableRequests, TableResponse
 from polyrhythm.core.trees import StateTree
 from polyrhythm.errors import CheckpointError, WorkloadError, diverged
 
@@ -176,7 +176,7 @@ class TableState:
         waits_for_others = rule.quorum(self.crew.workers.size) > 1 and clock > min(self.requests.visible)
         return waits_for_others and rule.may_proceed(self.clock, clock - 1)
 
-    def _take_over(self, answer: Answer) -> None:
+    def _take_over(self, answer: TableResponse) -> None:
         """Put the rows of a response into the cache, with own updates on top that are not in them."""
         self.cache.learn(answer.asked, self.clock, answer.status)
         self.cache.store.put(answer.rows, answer.packet)

@@ -21,7 +21,8 @@ class Failed:
     theirs: bool = False
 
 
-Answer = ServingOutcome | Failed
+ServerOutcome = ServingOutcome | Failed
+"""What becomes of a request of a real server: one of these, exactly once."""
 
 
 def failure(finished: float, problem: Exception) -> Failed:
@@ -30,7 +31,7 @@ def failure(finished: float, problem: Exception) -> Failed:
     return Failed(finished, f"{type(problem).__name__}: {lines[-1] if lines else 'it says nothing'}")
 
 
-def kind_of(answer: Answer) -> str:
+def kind_of(answer: ServerOutcome) -> str:
     """The word for an outcome in metrics and tables: ok, late, failed, rejected, or dropped with its reason."""
     if isinstance(answer, Dropped):
         return f"dropped: {answer.reason}"
@@ -39,7 +40,7 @@ def kind_of(answer: Answer) -> str:
     return type(answer).__name__.lower()
 
 
-def status_of(answer: Answer) -> tuple[int, Mapping[str, str]]:
+def status_of(answer: ServerOutcome) -> tuple[int, Mapping[str, str]]:
     """The HTTP status and headers: 200, 429 over the planned rate, 503 given up, 400 or 500 failed. A computed answer that is late is 200.
 
     Retry-After is in whole seconds, as RFC 9110 (section 10.2.3) wants it, and Retry-After-Ms beside it is exact.

@@ -10,7 +10,7 @@ from typing import Any
 
 from polyrhythm.serving.machine_queue import MachineQueue
 from polyrhythm.serving.requests import Dropped, InferenceRequest, Ok, Overdue
-from polyrhythm.serving.server.answers import MOVED, SHUTDOWN, Answer, failure
+from polyrhythm.serving.server.answers import MOVED, SHUTDOWN, ServerOutcome, failure
 from polyrhythm.serving.serving_plan import DutySlot, MachinePlan
 from polyrhythm.serving.turns import DutyTurns
 
@@ -32,7 +32,7 @@ class BatchLoop:
         self._queue = MachineQueue(plan, turns)
         self._run = run
         self._numbers = itertools.count()
-        self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._answers: dict[int, asyncio.Future[ServerOutcome]] = {}
         self._batch: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending = False
@@ -49,7 +49,7 @@ class BatchLoop:
         """The number of requests that wait, without the batch that runs."""
         return len(self._queue)
 
-    async def answer(self, session: str, payload: Any, patience: float) -> Answer:
+    async def answer(self, session: str, payload: Any, patience: float) -> ServerOutcome:
         """Wait for the outcome of a request that is worth an answer for `patience` seconds from now.
 
         A caller that is cancelled has gone: its request is left out of the batches that begin later.
@@ -60,7 +60,7 @@ class BatchLoop:
         if self._queue.plan.slot(session) is None:
             return Dropped(now, MOVED)
         request = InferenceRequest(next(self._numbers), session, now, now + patience, payload)
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ServerOutcome] = asyncio.get_running_loop().create_future()
         self._answers[request.number] = answer
         self._idle.clear()
         self._queue.add(request)
@@ -132,7 +132,7 @@ class BatchLoop:
             self._batch = None
             self._decide()
 
-    def _settle(self, request: InferenceRequest, outcome: Answer) -> None:
+    def _settle(self, request: InferenceRequest, outcome: ServerOutcome) -> None:
         answer = self._answers.pop(request.number)
         if not answer.done():
             answer.set_result(outcome)

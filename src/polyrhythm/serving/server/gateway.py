@@ -13,7 +13,7 @@ import numpy as np
 from polyrhythm.serving.control import Beacon
 from polyrhythm.serving.requests import Dropped, Ok, Rejected
 from polyrhythm.serving.routing import RequestRouter, SmoothWeighted
-from polyrhythm.serving.server.answers import LOST, MOVED, SHUTDOWN, Answer, Failed, failure
+from polyrhythm.serving.server.answers import LOST, MOVED, SHUTDOWN, Failed, ServerOutcome, failure
 from polyrhythm.serving.server.machine_view import MachineView
 from polyrhythm.serving.serving_plan import ServingPlan
 from polyrhythm.serving.session_buckets import SessionBuckets
@@ -21,7 +21,7 @@ from polyrhythm.serving.sessions import ServingSession
 from polyrhythm.serving.token_bucket import AdmissionRule, AdmitPlanned
 from polyrhythm.serving.turns import CLIENT_GONE
 
-Send = Callable[[str, str, Any, float], Awaitable[Answer]]
+Send = Callable[[str, str, Any, float], Awaitable[ServerOutcome]]
 """Have a machine answer a payload of a session within so many seconds. Raises ConnectionError where it does not answer.
 
 What else it raises fails the request."""
@@ -75,7 +75,7 @@ class Gateway:
             view.plan, view.lost_until = plan.on(name), 0.0
         self._buckets.follow(plan, self._now())
 
-    async def answer(self, session: str, payload: Any, patience: float | None = None) -> Answer:
+    async def answer(self, session: str, payload: Any, patience: float | None = None) -> ServerOutcome:
         """Wait for the outcome of a request; `patience` is the seconds until its deadline, the objective of its session by default."""
         now = self._now()
         if session not in self.sessions:
@@ -112,9 +112,9 @@ class Gateway:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    async def _routed(self, session: str, payload: Any, deadline: float) -> Answer:
+    async def _routed(self, session: str, payload: Any, deadline: float) -> ServerOutcome:
         """The answer of a machine; one that is lost, or has another plan by now, is replaced by another while there is time."""
-        outcome: Answer = Dropped(self._now(), LOST)
+        outcome: ServerOutcome = Dropped(self._now(), LOST)
         for _ in range(_TRIES):
             machine = self._chosen(session, deadline - self._now())
             if machine is None:
@@ -136,7 +136,7 @@ class Gateway:
         self._credits[session] = routed.credits
         return destinations[routed.index].machine
 
-    async def _asked(self, machine: str, session: str, payload: Any, deadline: float) -> Answer:
+    async def _asked(self, machine: str, session: str, payload: Any, deadline: float) -> ServerOutcome:
         view = self._views[machine]
         view.give(session)
         patience = deadline - self._now()

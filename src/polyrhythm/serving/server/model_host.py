@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyrhythm.serving.server.answers import Answer, Failed
+from polyrhythm.serving.server.answers import Failed, ServerOutcome
 from polyrhythm.serving.server.batch_loop import BatchLoop
 from polyrhythm.serving.server.served_model import Compute, ServedModel
 from polyrhythm.serving.serving_plan import DutySlot, MachinePlan
@@ -55,7 +55,7 @@ class ModelHost:
             self._loop.install(plan)
             self._loaded = {name: each for name, each in self._loaded.items() if name in wanted}
 
-    async def answer(self, session: str, payload: Any, patience: float) -> Answer:
+    async def answer(self, session: str, payload: Any, patience: float) -> ServerOutcome:
         """The outcome of a request; an input of another form than the model's is refused alone, before it is in a batch with others."""
         slot = self.plan.slot(session)
         problem = None if slot is None else self._models[slot.model].form.problem(payload)

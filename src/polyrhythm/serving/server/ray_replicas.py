@@ -15,7 +15,7 @@ import msgspec
 
 from polyrhythm.core.extras import needed
 from polyrhythm.errors import CompositionError
-from polyrhythm.serving.server.answers import Answer, kind_of, status_of
+from polyrhythm.serving.server.answers import ServerOutcome, kind_of, status_of
 from polyrhythm.serving.server.gateway import Gateway, GatewayRules
 from polyrhythm.serving.server.model_host import ModelHost
 from polyrhythm.serving.server.served_model import InputForm
@@ -57,7 +57,7 @@ class RayMachine:
         """Load what the plan has, and follow it; it comes as JSON, as all that Ray Serve keeps for a deployment."""
         await self._host.install(msgspec.convert(plan, MachinePlan))
 
-    async def answer(self, session: str, payload: Any, patience: float) -> tuple[Answer, float]:
+    async def answer(self, session: str, payload: Any, patience: float) -> tuple[ServerOutcome, float]:
         """The outcome of a request, and the moment of the decision about it in seconds since 1970, for clocks of other hosts."""
         answer = await self._host.answer(session, payload, patience)
         return answer, time.time() - (asyncio.get_running_loop().time() - answer.finished)
@@ -146,12 +146,12 @@ class RayGateway:
         decided = time.time() - (asyncio.get_running_loop().time() - answer.finished)
         return self._response(body, status_code=status, headers={**headers, "X-Decided": f"{decided:.6f}", **own})
 
-    async def _send(self, machine: str, session: str, payload: Any, patience: float) -> Answer:
+    async def _send(self, machine: str, session: str, payload: Any, patience: float) -> ServerOutcome:
         exceptions = needed("ray.exceptions", "serve")
         unavailable = needed("ray.serve.exceptions", "serve").DeploymentUnavailableError
         response = self._machines[machine].answer.remote(session, payload, patience)
         try:
-            answered: tuple[Answer, float] = await response
+            answered: tuple[ServerOutcome, float] = await response
         except (exceptions.RayActorError, unavailable) as problem:
             raise ConnectionError(f"{machine} is lost") from problem
         except asyncio.CancelledError:

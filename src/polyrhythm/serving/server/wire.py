@@ -10,7 +10,7 @@ import numpy as np
 from polyrhythm.core.number_types import NUMBER_TYPES
 from polyrhythm.errors import CompositionError
 from polyrhythm.serving.requests import Ok, Overdue
-from polyrhythm.serving.server.answers import Answer, Failed, kind_of
+from polyrhythm.serving.server.answers import Failed, ServerOutcome, kind_of
 from polyrhythm.serving.server.served_model import InputForm
 
 BYTES, JSON = "application/octet-stream", "application/json"
@@ -57,7 +57,7 @@ def read_input(body: bytes, kind: str, form: InputForm) -> np.ndarray:
         raise CompositionError(f"The data do not fit their shape or datatype: {problem}.") from problem
 
 
-def write_answer(answer: Answer, kind: str, session: str) -> tuple[Answer, bytes, Mapping[str, str]]:
+def write_answer(answer: ServerOutcome, kind: str, session: str) -> tuple[ServerOutcome, bytes, Mapping[str, str]]:
     """The outcome, body and headers of an answer: a result, or a line that says why none is there. One that cannot be written fails."""
     if isinstance(answer, Ok | Overdue):
         try:

@@ -12,7 +12,7 @@ from polyrhythm.serving.requests import Dropped, InferenceRequest, Ok, Overdue, 
 from polyrhythm.serving.serving_plan import DutySlot, MachinePlan
 from polyrhythm.serving.turns import DutyTurns
 
-Answer = Callable[[InferenceRequest, ServingOutcome], None]
+Settle = Callable[[InferenceRequest, ServingOutcome], None]
 At = Callable[[float, Callable[[], None]], None]
 
 _OVER, _UNDER = 0.01, 1.0
@@ -24,7 +24,7 @@ class VirtualServer:
     A batch takes its p99 latency less up to `spread` of it; one in a hundred takes that much more.
     """
 
-    def __init__(self, plan: MachinePlan, turns: DutyTurns, at: At, answer: Answer) -> None:
+    def __init__(self, plan: MachinePlan, turns: DutyTurns, at: At, answer: Settle) -> None:
         self.queue = MachineQueue(plan, turns)
         self.alive = True
         self.busy_until = 0.0

@@ -17,7 +17,7 @@ from polyrhythm.errors import WorkerFailed
 from polyrhythm.torch_programs.processes.forks import Forks
 from polyrhythm.torch_programs.processes.packing import pack, unpack
 
-Answer = tuple[Any, ...]
+ProcessReply = tuple[Any, ...]
 """What the process says: a word, and what belongs to it."""
 
 
@@ -60,7 +60,7 @@ class RankHandle:
         """Send it an order or an answer."""
         self._send(pack((what, of, *self.moment())))
 
-    def hear(self) -> Answer:
+    def hear(self) -> ProcessReply:
         """What it says next, when what needs no answer has been done. Raises WorkerFailed if it dies, DeadlockError if it is stuck."""
         while True:
             what, *of = self._receive()
@@ -113,7 +113,7 @@ class RankHandle:
         except OSError:
             raise self._died() from None
 
-    def _receive(self) -> Answer:
+    def _receive(self) -> ProcessReply:
         """What it says next; it is watched as long as it computes, or waits for another process."""
         used, asked = math.inf, False
         while True:
