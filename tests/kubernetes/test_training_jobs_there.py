@@ -21,7 +21,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.launchers import Kubernetes
 from polyrhythm.tools.scheduling.backend import SchedulerRound, schedule_once
 from polyrhythm.tools.scheduling.engines import EngineChoice, backend_through
-from polyrhythm.tools.scheduling.hosts_backend import HostSettings
+from polyrhythm.tools.scheduling.host_settings import HostSettings
 from polyrhythm.tools.scheduling.kubernetes.api import JOBS, PODS, SECRETS, SERVICES, Api
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob, TrainingOrder
 

@@ -3,72 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from recorded_agents import CONFIG, RecordedAgent
 
 from polyrhythm.cluster import (
-    BinPack,
     Cluster,
     ClusterDevice,
     ClusterHost,
     ClusterJob,
     ClusterState,
-    FirstIn,
-    GangPlacement,
-    Preemption,
-    SchedulerConfig,
     WorkerDemand,
     WorkerSlot,
 )
-from polyrhythm.tools.scheduling import hosts_backend
+from polyrhythm.tools.scheduling import host_agents
 from polyrhythm.tools.scheduling.backend import SchedulerRound, schedule_once
-from polyrhythm.tools.scheduling.hosts_backend import HostsBackend, HostSettings
+from polyrhythm.tools.scheduling.host_settings import HostSettings
+from polyrhythm.tools.scheduling.hosts_backend import HostsBackend
 from polyrhythm.tools.scheduling.job_run import CarriedJob
 from polyrhythm.tools.scheduling.news import AgentNews, HostBeat, StartWorker, StopWorker, WorkerEnded
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob, TrainingOrder
 
-CONFIG = SchedulerConfig(FirstIn(), GangPlacement(BinPack()), preemption=Preemption())
 DEVICE = WorkerDemand(devices=1, cores=0.0)
-
-
-@dataclass
-class RecordedAgent:
-    """An agent that records its orders; `says` is what it says next. It takes no order when it is not `obedient`."""
-
-    name: str
-    says: list[AgentNews] = field(default_factory=list)
-    orders: list[StartWorker | StopWorker] = field(default_factory=list)
-    obedient: bool = True
-    is_there: bool = True
-    has_news: bool = True
-    was_heard: bool = True
-    lease: float = 0.0
-
-    def news(self) -> list[AgentNews]:
-        """What it says."""
-        said, self.says = self.says, []
-        return said
-
-    def order(self, order: StartWorker | StopWorker) -> bool:
-        """Record it."""
-        if self.obedient:
-            self.orders.append(order)
-        return self.obedient
-
-    def ordered(self, kind: type[StartWorker] | type[StopWorker]) -> list[str]:
-        """The names of the workers that it was to start, or to stop."""
-        return [each.name for each in self.orders if type(each) is kind]
-
-    def give_up(self) -> float:
-        """End the connection with it."""
-        self.obedient = False
-        return self.lease
-
-    def close(self) -> None:
-        """End it."""
-        self.is_there = False
 
 
 class Rounds:
@@ -76,7 +33,7 @@ class Rounds:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, hosts: Sequence[ClusterHost], jobs: Sequence[ClusterJob], out: Path) -> None:
         self.agents: dict[str, RecordedAgent] = {}
-        monkeypatch.setattr(hosts_backend, "AgentLink", self._linked)
+        monkeypatch.setattr(host_agents, "AgentLink", self._linked)
         cluster = Cluster("home", tuple(hosts))
         self.jobs = [TrainingJob(job, TrainingOrder("train.py")) for job in jobs]
         self.backend = HostsBackend(cluster, self.jobs, HostSettings(out), 0.0)

@@ -56,7 +56,7 @@ def test_a_name_of_letters_and_digits_is_taken(tmp_path: Path, name: str) -> Non
     ("text", "said"),
     [
         ('[[jobs]]\nname = "a"', "has no training: give it jobs.train"),
-        ('[[jobs]]\nname = "a"\n[jobs.train]\nsystem = "ssp"', "missing required field `job`"),
+        ('[[jobs]]\nname = "a"\n[jobs.train]\nsystem = "ssp"', "needs either job"),
         ('[[jobs]]\nname = "a"\n[jobs.train]\njob = "x"\nwrong = 1', "unknown field `wrong`"),
         (WHOLE.replace('system = "diloco"', "every = 5"), "leave one of them out"),
         (WHOLE + WHOLE, "have one name: 'digits'"),

@@ -14,7 +14,7 @@ from polyrhythm.cluster import Cluster, ClusterHost, ClusterJob, ClusterState, F
 from polyrhythm.errors import CompositionError
 from polyrhythm.launchers import Slurm
 from polyrhythm.tools.scheduling.backend import SchedulerRound, schedule_once
-from polyrhythm.tools.scheduling.hosts_backend import HostSettings
+from polyrhythm.tools.scheduling.host_settings import HostSettings
 from polyrhythm.tools.scheduling.slurm.backend import SlurmBackend
 from polyrhythm.tools.scheduling.slurm.commands import SlurmCommands
 from polyrhythm.tools.scheduling.slurm.script import PlacedScript

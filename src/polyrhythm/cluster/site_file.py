@@ -1,6 +1,7 @@
 """The SITE file: one description, in TOML or JSON, of hosts, network and queues, for the scheduler and for the simulation of training.
 
     name = "home"
+    reach = "ssh {host}"            # how a line for its shell comes to a host; without, hosts are parts of this machine
     [network]                       # as a network file has it, or the name of a preset: network = "wifi"
     name = "flat"
     sites = [{name = "flat", egress = "200 Mbit/s", latency = "2 ms"}]
@@ -116,6 +117,7 @@ class SiteDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     hosts: list[HostGroup]
     network: str | NetworkDescription | None = None
+    reach: str | None = None
     levels: list[LevelEntry] = []
     queues: tuple[QueueEntry, ...] = (QueueEntry("default"),)
 
@@ -169,9 +171,7 @@ class JobList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def load_site(path: str | Path) -> Cluster:
     """The cluster that a SITE file describes. Raises `CompositionError` with the place of a mistake."""
-    written = _read(
-        Path(path), SiteDescription, "SITE", "It has a name and hosts (each with name and cores), and may have network, levels, queues."
-    )
+    written = _site(path)
     return Cluster(
         written.name,
         tuple(host for group in written.hosts for host in _hosts(group, Path(path))),
@@ -179,6 +179,11 @@ def load_site(path: str | Path) -> Cluster:
         tuple(Queue(queue.name, queue.parent, queue.devices.quota(), queue.cores.quota()) for queue in written.queues),
         _network(written.network, Path(path)),
     )
+
+
+def reach_written(path: str | Path) -> str | None:
+    """The command by which the hosts of a SITE file are reached, for whoever starts something there; None where it has none."""
+    return _site(path).reach
 
 
 def load_jobs(path: str | Path) -> tuple[ClusterJob, ...]:
@@ -190,6 +195,11 @@ def jobs_written(path: str | Path) -> tuple[tuple[ClusterJob, dict[str, object]]
     """The jobs of a JOBS file, each with its training as it was written."""
     written = _read(Path(path), JobList, "JOBS", "It has jobs, each with a name.")
     return tuple((entry.job(), entry.train) for entry in written.jobs)
+
+
+def _site(path: str | Path) -> SiteDescription:
+    hint = "It has a name and hosts (each with name and cores), and may have network, reach, levels, queues."
+    return _read(Path(path), SiteDescription, "SITE", hint)
 
 
 def _read(path: Path, kind: type[Written], what: str, hint: str) -> Written:

@@ -39,7 +39,10 @@ Reach = Annotated[
 RemotePython = Annotated[str | None, typer.Option("--python", metavar="PATH", help="Python on the hosts; default: the one that runs this.")]
 Beats = Annotated[float, typer.Option("--beat", metavar="SECONDS", help="The time between two beats of a host; lost after three missed.")]
 Through = Annotated[
-    str, typer.Option("--through", metavar="ENGINE", help="What starts the workers: agents on hosts (the default), slurm or kubernetes.")
+    str,
+    typer.Option(
+        "--through", metavar="ENGINE", help="What starts the workers: agents on hosts (the default), torchrun, slurm or kubernetes."
+    ),
 ]
 Watched = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `polyrhythm cluster run`.")]
 Once = Annotated[bool, typer.Option("--once", help="Print the status once, and do not wait for changes.")]
@@ -70,7 +73,7 @@ def run_jobs(
     from polyrhythm.tools.cli.prepare import directory
     from polyrhythm.tools.scheduling.carry import carry
     from polyrhythm.tools.scheduling.engines import EngineChoice, backend_through
-    from polyrhythm.tools.scheduling.hosts_backend import HostSettings
+    from polyrhythm.tools.scheduling.host_settings import HostSettings
     from polyrhythm.tools.scheduling.policies import policy as chosen
     from polyrhythm.tools.scheduling.training_forecasts import TrainingForecaster
     from polyrhythm.tools.scheduling.training_jobs import goals_of, load_training_jobs
@@ -80,7 +83,7 @@ def run_jobs(
     config = chosen(policy, lambda: TrainingForecaster(goals_of(wanted), cache=cache))
     kept = directory(out) or out
     began, changes = time.monotonic(), _Changes()
-    settings = HostSettings(kept.absolute(), reach, python or sys.executable, beat)
+    settings = HostSettings(kept.absolute(), _reach(site, through, reach), python or sys.executable, beat)
     backend = backend_through(through, EngineChoice(hosts, wanted, settings, launchers, began))
 
     def told(status: ClusterStatus) -> None:
@@ -97,14 +100,23 @@ def run_jobs(
     raise typer.Exit(1 if any(job.state == "failed" for job in status.jobs) else 0)
 
 
+def _reach(site: Path, through: str, given: str | None) -> str | None:
+    """The command that reaches a host: as given, else as SITE has it, for engines that need one."""
+    from polyrhythm.cluster.site_file import reach_written
+    from polyrhythm.tools.scheduling.engines import engine_of
+
+    return reach_written(site) if given is None and engine_of(through).reached else given
+
+
 def _launchers(through: str, options: list[str], policy: str) -> Callable[[str], Any]:
     """What makes the launcher of a name, with these options. Raises CompositionError for what does not go together."""
     from polyrhythm.errors import CompositionError
     from polyrhythm.tools.cli.groups import RuntimeOptions
     from polyrhythm.tools.cli.runtimes import runtime
+    from polyrhythm.tools.scheduling.engines import engine_of
     from polyrhythm.tools.scheduling.policies import PREDICTED
 
-    if options and through == "hosts":
+    if options and not engine_of(through).options:
         raise CompositionError(f"--engine {options[0]} is for an engine, such as slurm: give --through slurm too, or leave it out.")
     if through == "kubernetes" and policy == PREDICTED:
         raise CompositionError("Nodes of Kubernetes are no machine of the catalogue, so nothing can be predicted: give another --policy.")

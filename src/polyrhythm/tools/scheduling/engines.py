@@ -11,10 +11,12 @@ from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.launchers.kubernetes import Kubernetes
 from polyrhythm.launchers.slurm import Slurm
 from polyrhythm.tools.scheduling.backend import JobsBackend
-from polyrhythm.tools.scheduling.hosts_backend import HostsBackend, HostSettings
+from polyrhythm.tools.scheduling.host_settings import HostSettings
+from polyrhythm.tools.scheduling.hosts_backend import HostsBackend
 from polyrhythm.tools.scheduling.kubernetes.api import ClusterApi
 from polyrhythm.tools.scheduling.kubernetes.jobs import KubernetesJobs
 from polyrhythm.tools.scheduling.slurm.backend import SlurmBackend
+from polyrhythm.tools.scheduling.torchrun.backend import TorchrunBackend
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 
 
@@ -30,8 +32,23 @@ class EngineChoice:
     now: float
 
 
+@dataclass(frozen=True, slots=True)
+class CarryingEngine:
+    """An engine: what makes its backend, whether its hosts are `reached` by a command of ours, whether it has `options`, and whether it
+    `restarts` a script whose number of workers changes."""
+
+    backend: Callable[[EngineChoice], JobsBackend]
+    reached: bool = False
+    options: bool = True
+    restarts: bool = False
+
+
 def _hosts(asked: EngineChoice) -> JobsBackend:
     return HostsBackend(asked.cluster, asked.jobs, asked.settings, asked.now)
+
+
+def _torchrun(asked: EngineChoice) -> JobsBackend:
+    return TorchrunBackend(asked.cluster, asked.jobs, asked.settings, asked.now)
 
 
 def _slurm(asked: EngineChoice) -> JobsBackend:
@@ -44,13 +61,30 @@ def _kubernetes(asked: EngineChoice) -> JobsBackend:
     return KubernetesJobs(asked.cluster, asked.jobs, asked.settings.interval, launcher, ClusterApi.found(launcher.context))
 
 
-THROUGH: Mapping[str, Callable[[EngineChoice], JobsBackend]] = {"hosts": _hosts, "slurm": _slurm, "kubernetes": _kubernetes}
+THROUGH: Mapping[str, CarryingEngine] = {
+    "hosts": CarryingEngine(_hosts, reached=True, options=False),
+    "torchrun": CarryingEngine(_torchrun, reached=True, options=False, restarts=True),
+    "slurm": CarryingEngine(_slurm),
+    "kubernetes": CarryingEngine(_kubernetes),
+}
+
+
+def engine_of(name: str) -> CarryingEngine:
+    """The engine of that name. Raises UnknownNameError for others."""
+    if name not in THROUGH:
+        raise unknown("engine of `polyrhythm cluster run`", name, THROUGH)
+    return THROUGH[name]
 
 
 def backend_through(name: str, asked: EngineChoice) -> JobsBackend:
     """The backend of that name. Raises UnknownNameError for others, and CompositionError for settings that it has no use for."""
-    if name not in THROUGH:
-        raise unknown("engine of `polyrhythm cluster run`", name, THROUGH)
-    if asked.settings.reach is not None and name != "hosts":
+    engine = engine_of(name)
+    if asked.settings.remote and not engine.reached:
         raise CompositionError(f"--reach is for hosts of one's own, and {name} reaches its nodes by itself: leave it out.")
-    return THROUGH[name](asked)
+    for each in asked.jobs:
+        if each.train.script is not None and each.job.is_malleable and not engine.restarts:
+            raise CompositionError(
+                f"The script of the job {each.job.name!r} cannot go on with fewer workers: leave min_workers out, or give "
+                "--through torchrun, which starts it again."
+            )
+    return engine.backend(asked)

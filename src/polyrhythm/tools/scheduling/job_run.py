@@ -20,7 +20,8 @@ _FINAL = (REFUSED, NoProgressError.EXIT_CODE)
 class CarriedJob:
     """The workers of the present attempt by name, with their slots, and those that were asked to leave and may still be there.
 
-    `finished` and `failures` are those that have ended by themselves; `refused` if one of them says that another try is in vain.
+    `finished` and `failures` are those that have ended by themselves; `refused` if one of them says that another try is in vain. Where
+    a change means another attempt, that begins in `next_slots` when those that leave have ended.
     """
 
     training: TrainingJob
@@ -32,6 +33,7 @@ class CarriedJob:
     system: str | None = None
     workers: dict[str, WorkerSlot] = field(default_factory=dict)
     leaving: dict[str, WorkerSlot] = field(default_factory=dict)
+    next_slots: tuple[WorkerSlot, ...] | None = None
     finished: int = 0
     failed: int = 0
     alone: float | None = None

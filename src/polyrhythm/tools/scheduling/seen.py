@@ -1,10 +1,47 @@
-"""The workers of a job that are there, as the decision is to know of them."""
+"""What has become of the jobs that are carried out, as the decision is to know of it: those that came, ended, or lost workers."""
 
 from __future__ import annotations
 
-from polyrhythm.cluster import ClusterState, JobPlacement, WorkersObserved
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from polyrhythm.cluster import ClusterState, JobEnded, JobPlacement, JobSubmitted, WorkersObserved
 from polyrhythm.cluster.changes import common_slots
 from polyrhythm.tools.scheduling.job_run import CarriedJob
+
+_LINGER_SECONDS = 30.0
+
+
+def jobs_arrived(state: ClusterState, runs: Mapping[str, CarriedJob], now: float) -> ClusterState:
+    """The state with those of `runs` that are to be carried out."""
+    for name, run in runs.items():
+        if name not in state.jobs and run.over is None:
+            state = state.after(JobSubmitted(run.training.job), now)
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class JobsSeen:
+    """What follows from how workers have ended: those on what is lost, and those that are left over, are stopped by `stop`; a job of which
+    workers fail more than `restarts` times each has failed."""
+
+    restarts: int
+    stop: Callable[[CarriedJob, Collection[str]], None]
+
+    def after(self, state: ClusterState, runs: Mapping[str, CarriedJob], now: float) -> ClusterState:
+        """The state without the jobs that are over, and with the workers of the others that are there."""
+        for name, run in runs.items():
+            if name not in state.jobs:
+                continue
+            lost = {worker for worker, slot in run.workers.items() if not state.healthy(slot.host, slot.devices)}
+            self.stop(run, [worker for worker in run.workers if worker in lost])
+            self.stop(run, run.lingering(_LINGER_SECONDS, now))
+            if run.settle(self.restarts, now):
+                self.stop(run, list(run.workers))
+                state = state.after(JobEnded(name), now)
+            elif name in state.running and run.next_slots is None:
+                state = workers_seen(state, run, now)
+        return state
 
 
 def workers_seen(state: ClusterState, run: CarriedJob, now: float) -> ClusterState:

@@ -11,6 +11,12 @@ to = "accuracy=0.95"            # the target, for predictions
 systems = ["diloco", "allreduce"]   # those that `predicted` may choose from; default: the job's own system and these
 set = {epochs = 2}
 every = 50                      # steps between checkpoints; of jobs whose number of workers does not change
+
+[[jobs]]
+name = "own"
+[jobs.train]
+script = "ddp.py"               # a program of torch.distributed's own, in place of `job`
+arguments = ["--epochs", "3"]
 """
 
 from __future__ import annotations
@@ -36,9 +42,9 @@ _NAME = re.compile(r"[^\W_][\w .-]{0,99}")
 
 class TrainingOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A training: the JOB with its own `arguments`, the system and its `option`s, what is `set` of the JOB, the target `to`, and the
-    `systems` that may be chosen for it."""
+    `systems` that may be chosen for it; or a `script` with its arguments, which joins a group of torch.distributed by itself."""
 
-    job: str
+    job: str = ""
     system: str = "allreduce"
     to: str | None = None
     set: dict[str, Any] = {}
@@ -47,6 +53,7 @@ class TrainingOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
     every: int | None = None
     systems: list[str] = []
+    script: str | None = None
 
     def words(self, system: str | None = None) -> list[str]:
         """The arguments of `polyrhythm run` and `join`; of another system if one was chosen, whose options are its own."""
@@ -75,6 +82,8 @@ def goals_of(jobs: Iterable[TrainingJob]) -> dict[str, TrainingGoal]:
     found = {}
     for each in jobs:
         order, name = each.train, each.job.name
+        if order.script is not None:
+            raise CompositionError(f"The job {name!r} is a script, of which nothing is known before it runs: its end cannot be predicted.")
         if order.to is None:
             raise CompositionError(
                 f'The job {name!r} has no target, so that its end cannot be predicted: give jobs.train to = "accuracy=0.95".'
@@ -104,9 +113,19 @@ def load_training_jobs(path: str | Path) -> tuple[TrainingJob, ...]:
             found.append(TrainingJob(job, msgspec.convert(train, TrainingOrder)))
         except msgspec.ValidationError as problem:
             raise CompositionError(f"The training of the job {job.name!r} of {str(path)!r} cannot be used: {problem}.") from problem
-        if found[-1].train.every is not None and job.is_malleable:
-            raise CompositionError(f"The job {job.name!r} has checkpoints (every) and min_workers below workers: leave one of them out.")
+        _refuse(found[-1])
     names = [each.job.name for each in found]
     if len(set(names)) < len(names):
         raise CompositionError(f"Two jobs of {str(path)!r} have one name: {sorted(name for name in names if names.count(name) > 1)[0]!r}.")
     return tuple(found)
+
+
+def _refuse(each: TrainingJob) -> None:
+    """Refuse what does not go together in one job."""
+    name, train = each.job.name, each.train
+    if bool(train.job) == (train.script is not None):
+        raise CompositionError(f"The training of the job {name!r} needs either job, a training function, or script, a program: give one.")
+    if train.script is not None and train != TrainingOrder(script=train.script, arguments=train.arguments):
+        raise CompositionError(f"The job {name!r} is a script, which takes nothing beside its arguments: leave the rest of jobs.train out.")
+    if train.every is not None and each.job.is_malleable:
+        raise CompositionError(f"The job {name!r} has checkpoints (every) and min_workers below workers: leave one of them out.")

@@ -56,6 +56,8 @@ def _variables(each: TrainingJob) -> list[Manifest]:
 
 def _command(each: TrainingJob, engine: Kubernetes) -> list[str]:
     job, train = each.job, each.train
+    if train.script is not None:
+        return [engine.python, train.script, *train.arguments]
     kept = PurePosixPath(engine.mount if engine.claim is not None else _ANYWHERE) / job.name
     command = [engine.python, "-m", "polyrhythm", "join", *train.words()]
     if job.is_malleable:

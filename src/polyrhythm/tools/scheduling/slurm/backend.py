@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from polyrhythm.cluster import (
@@ -11,8 +11,6 @@ from polyrhythm.cluster import (
     Cluster,
     ClusterState,
     EvictJob,
-    JobEnded,
-    JobSubmitted,
     PartLost,
     PartRestored,
     PartSuspected,
@@ -22,15 +20,14 @@ from polyrhythm.cluster import (
 )
 from polyrhythm.errors import CompositionError
 from polyrhythm.launchers.slurm import Slurm
-from polyrhythm.tools.scheduling.hosts_backend import HostSettings
+from polyrhythm.tools.scheduling.host_settings import HostSettings
 from polyrhythm.tools.scheduling.job_run import CarriedJob, log_of
-from polyrhythm.tools.scheduling.seen import workers_seen
+from polyrhythm.tools.scheduling.seen import JobsSeen, jobs_arrived
 from polyrhythm.tools.scheduling.slurm.commands import OVER, TAKEN_AWAY, NodeState, SlurmCommands
 from polyrhythm.tools.scheduling.slurm.script import PlacedScript
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 from polyrhythm.tools.scheduling.worker_commands import free_port, join_command, settings_of
 
-_LINGER_SECONDS = 30.0
 _UNKNOWN_SECONDS = 60.0
 """After so many seconds a job that neither squeue nor sacct has is taken for one that failed."""
 
@@ -56,6 +53,7 @@ class SlurmBackend:
         self._settings = settings
         self._engine = engine
         self._slurm = SlurmCommands()
+        self._seen = JobsSeen(engine.restarts, self._stop)
         self._nodes: dict[str, NodeState] = {}
         self._batches: dict[str, _Batch] = {}
         self._asked: float | None = None
@@ -97,25 +95,13 @@ class SlurmBackend:
 
     def observed(self, state: ClusterState, now: float) -> ClusterState:
         """The state after what SLURM says of nodes and jobs, which it is asked once in `interval` seconds."""
-        for name, run in self.runs.items():
-            if name not in state.jobs and run.over is None:
-                state = state.after(JobSubmitted(run.training.job), now)
+        state = jobs_arrived(state, self.runs, now)
         if self._asked is not None and now < self._asked + self._settings.interval:
             return state
         self._asked = now
         state = self._with_nodes(state, now)
         self._look(now)
-        for name, run in self.runs.items():
-            if name not in state.jobs:
-                continue
-            lost = {worker for worker, slot in run.workers.items() if not state.healthy(slot.host, slot.devices)}
-            self._stop(run, lost | set(run.lingering(_LINGER_SECONDS, now)))
-            if run.settle(self._engine.restarts, now):
-                self._stop(run, set(run.workers))
-                state = state.after(JobEnded(name), now)
-            elif name in state.running:
-                state = workers_seen(state, run, now)
-        return state
+        return self._seen.after(state, self.runs, now)
 
     def carry_out(self, action: Action, now: float) -> bool:
         """Submit batch jobs, or cancel them. False where sbatch refuses, which is tried again after `interval` seconds."""
@@ -167,9 +153,9 @@ class SlurmBackend:
         self._batches[done.number] = _Batch(job.name, workers, now)
         return True
 
-    def _stop(self, run: CarriedJob, workers: set[str]) -> None:
+    def _stop(self, run: CarriedJob, workers: Collection[str]) -> None:
         """Cancel the batch jobs of these workers, which are whole gangs."""
-        gone = {number for number, batch in self._batches.items() if batch.job == run.name and workers.intersection(batch.workers)}
+        gone = {number for number, batch in self._batches.items() if batch.job == run.name and not set(batch.workers).isdisjoint(workers)}
         self._slurm.cancel(gone)
         for number in gone:
             for worker in self._batches[number].workers:
