@@ -37,7 +37,8 @@ from polyrhythm.serving.token_bucket import AdmissionRule, AdmitAll, AdmitPlanne
 from polyrhythm.serving.turns import DutyTurns, MachineChoice
 from polyrhythm.serving.weak_points import WeakPoint, breaks_first, headroom, if_lost, weak_points
 from polyrhythm.serving.latency_split import EvenSplit, LatencySplit, OptimalSplit
-from polyrhythm.serving.prefix_family import FamilyChoice, PrefixFamily, plan_families
+from polyrhythm.serving.family_members import FamilyMembers
+from polyrhythm.serving.prefix_family import FamilyChoice, PrefixFamily, WeighedFamily, plan_families
 from polyrhythm.serving.query import Query, QueryNode
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "EvenArrivals",
     "EvenSplit",
     "FamilyChoice",
+    "FamilyMembers",
     "FirstInFirstOut",
     "InferenceRequest",
     "LatencyProfile",
@@ -100,6 +102,7 @@ __all__ = [
     "TritonExport",
     "Unserved",
     "WeakPoint",
+    "WeighedFamily",
     "breaks_first",
     "control",
     "headroom",

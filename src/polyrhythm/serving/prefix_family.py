@@ -6,10 +6,11 @@ After Shen et al., 2019, section 6.3 (prefix batching). A family is declined whe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
+from polyrhythm.serving.family_members import FamilyMembers
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.planning import plan
 from polyrhythm.serving.serving_plan import ServingPlan
@@ -69,13 +70,37 @@ class PrefixFamily:
 
 
 @dataclass(frozen=True, slots=True)
+class WeighedFamily:
+    """The cost of the plan with and without the family `name`, the requests per second that each leaves unserved, and the choice."""
+
+    name: str
+    used: bool
+    cost: float
+    cost_apart: float
+    unserved: float
+    unserved_apart: float
+
+    @property
+    def sentence(self) -> str:
+        """The choice with its figures, in words."""
+        figures = f"the plan with it costs {self.cost:g} and leaves {self.unserved:.4g} requests/s unserved"
+        apart = f"the one without it {self.cost_apart:g} and {self.unserved_apart:.4g}"
+        return f"The family {self.name} is {'used' if self.used else 'declined'}: {figures}, {apart}."
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyChoice:
-    """The plan, its sessions and profiles, and the families that it uses; the others were declined."""
+    """The plan, its sessions and profiles, the families that it uses, and what each family would change.
+
+    `members` has the sessions that a family's session stands for.
+    """
 
     plan: ServingPlan
     sessions: tuple[ServingSession, ...]
     profiles: tuple[LatencyProfile, ...]
     used: tuple[PrefixFamily, ...]
+    members: FamilyMembers = field(default_factory=FamilyMembers)
+    weighed: tuple[WeighedFamily, ...] = ()
 
 
 def plan_families(
@@ -89,15 +114,30 @@ def plan_families(
     made, _ = plan(sessions, machines, profiles, None, rules)
     best = FamilyChoice(made, tuple(sessions), tuple(profiles), ())
     for family in families:
-        own = [one for one in best.sessions if one.model in family.variants]
-        if len(own) < 2:
+        tried = joined(best, family)
+        if tried == best:
             continue
-        others = tuple(one for one in best.sessions if one not in own)
-        joined, known = (*others, family.session(own)), (*best.profiles, *family.profiles())
-        tried, _ = plan(joined, machines, known, None, rules)
-        if _value(tried) < _value(best.plan):
-            best = replace(best, plan=tried, sessions=joined, profiles=known, used=(*best.used, family))
+        tried = replace(tried, plan=plan(tried.sessions, machines, tried.profiles, None, rules)[0])
+        (left, cost), (left_apart, cost_apart) = _value(tried.plan), _value(best.plan)
+        used = (left, cost) < (left_apart, cost_apart)
+        weighed = (*best.weighed, WeighedFamily(family.prefix, used, cost, cost_apart, left, left_apart))
+        best = replace(tried if used else best, weighed=weighed)
     return best
+
+
+def joined(choice: FamilyChoice, family: PrefixFamily) -> FamilyChoice:
+    """The sessions of the family's variants as one, whose plan is still to be made; `choice` itself where fewer than two are there."""
+    own = [one for one in choice.sessions if one.model in family.variants]
+    if len(own) < 2:
+        return choice
+    others = tuple(one for one in choice.sessions if one not in own)
+    return replace(
+        choice,
+        sessions=(*others, family.session(own)),
+        profiles=(*choice.profiles, *family.profiles()),
+        used=(*choice.used, family),
+        members=FamilyMembers({**choice.members.by_family, family.prefix: tuple(own)}),
+    )
 
 
 def _value(made: ServingPlan) -> tuple[float, float]:

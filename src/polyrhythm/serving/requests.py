@@ -10,8 +10,8 @@ from typing import Any
 class InferenceRequest:
     """A request of `session`; `arrival` and `deadline` are seconds on the clock of whoever answers.
 
-    `number` orders requests with the same deadline. `payload` is the model's input, which no decision looks at; `variant` names the model
-    of a family of models that share their first layers.
+    `number` orders requests with the same deadline. `payload` is the model's input, which no decision looks at; `member` names the session
+    that the client asked, where a family of models that share their first layers serves it as `session`.
     """
 
     number: int
@@ -19,7 +19,12 @@ class InferenceRequest:
     arrival: float
     deadline: float
     payload: Any = None
-    variant: str = ""
+    member: str = ""
+
+    @property
+    def asked(self) -> str:
+        """The session that the client named."""
+        return self.member or self.session
 
     @property
     def order(self) -> tuple[float, int]:

@@ -13,6 +13,9 @@ A MODELS file has what is served, and what is asked for:
     name = "large"
     emulated = true                 # takes the time of its profile, and returns its input
     input = [16]
+    [[families]]                    # models of PyTorch whose first layers are the same, served as one where that pays
+    name = "photos"
+    variants = ["cats", "dogs"]     # profile them with serve profile: "photos/prefix", "photos/cats", "photos/dogs"
     [[sessions]]
     name = "pages"
     model = "digits"
@@ -41,7 +44,9 @@ A SITE file has the machines; `rules` and `control` have the fields of `Planning
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,6 +58,7 @@ from polyrhythm.errors import CompositionError
 from polyrhythm.serving.control import ControlRules
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.latency_split import OptimalSplit
+from polyrhythm.serving.prefix_family import PrefixFamily
 from polyrhythm.serving.query import Query, QueryNode
 from polyrhythm.serving.serving_plan import ServingPlan
 from polyrhythm.serving.sessions import PlanningRules, ServingMachine, ServingSession
@@ -71,6 +77,31 @@ class ModelEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtype: str = "float32"
     device: str = "cpu"
     threads: int = 1
+
+
+class FamilyEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A family of a MODELS file: models that share their first layers."""
+
+    name: str
+    variants: tuple[str, ...]
+
+    @property
+    def prefix(self) -> str:
+        """The name of the profile of the shared layers."""
+        return f"{self.name}/prefix"
+
+    def suffix(self, variant: str) -> str:
+        """The name of the profile of what a variant has besides them."""
+        return f"{self.name}/{variant}"
+
+    def family(self, profiles: Sequence[LatencyProfile]) -> PrefixFamily:
+        """It with its profiles. Raises CompositionError where one was not measured."""
+        variants = {self.suffix(each): each for each in self.variants}
+        prefixes = tuple(replace(each, model=self.name) for each in profiles if each.model == self.prefix)
+        suffixes = tuple(replace(each, model=variants[each.model]) for each in profiles if each.model in variants)
+        if not prefixes:
+            raise CompositionError(f"The family {self.name!r} has no profile {self.prefix!r}: measure it with polyrhythm serve profile.")
+        return PrefixFamily(self.name, self.variants, prefixes, suffixes)
 
 
 class SessionEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +142,11 @@ class ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: list[ModelEntry]
     sessions: list[SessionEntry] = []
     queries: list[QueryEntry] = []
+    families: list[FamilyEntry] = []
+
+    def prefix_families(self, profiles: Sequence[LatencyProfile]) -> tuple[PrefixFamily, ...]:
+        """The families with their profiles."""
+        return tuple(each.family(profiles) for each in self.families)
 
     def served(self) -> tuple[ServingSession, ...]:
         """The sessions as `plan` takes them. Raises CompositionError where there are queries too, which a server does not carry out."""
@@ -188,7 +224,29 @@ def read_models(path: Path) -> ModelsFile:
     for one in (*found.sessions, *nodes):
         if one.model not in names:
             raise CompositionError(f"The session {one.name!r} of {path} asks for {one.model!r}: the models are {', '.join(sorted(names))}.")
+    _refuse_families(found, path)
     return found
+
+
+def _refuse_families(found: ModelsFile, path: Path) -> None:
+    """Raise CompositionError for a family that cannot share layers: all variants must be made and asked alike."""
+    entries = {each.name: each for each in found.models}
+    own = Counter(name for each in found.families for name in each.variants)
+    for family in found.families:
+        known = [entries[name] for name in family.variants if name in entries]
+        problem = ""
+        if missing := [name for name in family.variants if name not in entries]:
+            problem = f"{missing[0]!r} is no model: the models are {', '.join(entries)}"
+        elif len(set(family.variants)) < 2 or any(own[name] > 1 for name in family.variants):
+            problem = "it needs two variants or more, each of which is in one family and once"
+        elif family.name in entries:
+            problem = "a model has its name: give it another"
+        elif any(each.onnx for each in known):
+            problem = "the layers of ONNX files are not compared: give models of torch"
+        elif len({(each.torch is None, tuple(each.input or ()), each.dtype, each.device, each.threads) for each in known}) > 1:
+            problem = "its variants differ in source, input, dtype, device or threads: give all the same"
+        if problem:
+            raise CompositionError(f"The family {family.name!r} of {path} cannot be served: {problem}.")
 
 
 def read_site(path: Path) -> ServingSiteFile:

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from polyrhythm.serving.control import Beacon, ControlRules, ControlState, Replan, control
+from polyrhythm.serving.family_members import FamilyMembers
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.planning import plan
 from polyrhythm.serving.server.changing_plans import RunningSite, change
@@ -16,13 +17,17 @@ from polyrhythm.serving.sessions import PlanningRules, ServingMachine, ServingSe
 
 @dataclass(frozen=True, slots=True)
 class ServedSite:
-    """Sessions, machines and profiles as `plan` takes them, and the rules of planning and of control."""
+    """Sessions, machines and profiles as `plan` takes them, and the rules of planning and of control.
+
+    `members` are the sessions that clients name where a family is planned as one.
+    """
 
     sessions: tuple[ServingSession, ...]
     machines: tuple[ServingMachine, ...]
     profiles: tuple[LatencyProfile, ...]
     rules: PlanningRules = field(default_factory=PlanningRules)
     control: ControlRules = field(default_factory=ControlRules)
+    members: FamilyMembers = field(default_factory=FamilyMembers)
 
     def plan(self, rates: Mapping[str, float], dead: frozenset[str], previous: ServingPlan | None) -> ServingPlan:
         """The plan for those rates on the machines that live; a session keeps room for its own rate, also while nobody asks."""

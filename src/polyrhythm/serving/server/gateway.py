@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from polyrhythm.serving.control import Beacon
+from polyrhythm.serving.family_members import FamilyMembers
 from polyrhythm.serving.requests import Dropped, Ok, Rejected
 from polyrhythm.serving.routing import RequestRouter, SmoothWeighted
 from polyrhythm.serving.server.answers import LOST, MOVED, SHUTDOWN, Failed, ServerOutcome, failure
 from polyrhythm.serving.server.machine_view import MachineView
+from polyrhythm.serving.server.variant_input import VariantInput
 from polyrhythm.serving.serving_plan import ServingPlan
 from polyrhythm.serving.session_buckets import SessionBuckets
 from polyrhythm.serving.sessions import ServingSession
@@ -30,6 +32,7 @@ _GRACE = 1.0
 _PAUSE = 3.0
 """Seconds for which nothing is sent to a machine that a call has found dead; a restarted one has not loaded sooner."""
 _TRIES = 3
+_NONE = FamilyMembers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,13 @@ class GatewayRules:
 class Gateway:
     """The only way in: buckets, credits and counts are exact, since nobody else gives requests to the machines.
 
-    Call everything in one event loop.
+    `sessions` are those that are planned; clients name `members` in place of a family, each of which has a bucket of its own. Call
+    everything in one event loop.
     """
 
-    def __init__(self, sessions: Sequence[ServingSession], send: Send, rules: GatewayRules) -> None:
-        self.sessions = {one.name: one for one in sessions}
+    def __init__(self, sessions: Sequence[ServingSession], send: Send, rules: GatewayRules, members: FamilyMembers = _NONE) -> None:
+        self.sessions = {one.name: one for one in members.asked(sessions)}
+        self._members, self._families, self._variants = members, members.families(), members.variants()
         self._send, self._rules = send, rules
         self._draws = np.random.default_rng(rules.seed)
         self._routes: Mapping[str, tuple[tuple[str, float], ...]] = {}
@@ -73,7 +78,7 @@ class Gateway:
             self._views.setdefault(each.machine.name, MachineView())
         for name, view in self._views.items():
             view.plan, view.lost_until = plan.on(name), 0.0
-        self._buckets.follow(plan, self._now())
+        self._buckets.follow(self._members.admitted(plan), self._now())
 
     async def answer(self, session: str, payload: Any, patience: float | None = None) -> ServerOutcome:
         """Wait for the outcome of a request; `patience` is the seconds until its deadline, the objective of its session by default."""
@@ -82,19 +87,20 @@ class Gateway:
             return Failed(now, f"There is no session {session!r} here: name one of {', '.join(sorted(self.sessions))}.", theirs=True)
         if self._ending:
             return Dropped(now, SHUTDOWN)
-        self._arrived[session] += 1
+        planned = self._families.get(session, session)
+        self._arrived[planned] += 1
         deadline = now + (self.sessions[session].slo if patience is None else patience) - self._rules.network
         self._inside += 1
         self._idle.clear()
         try:
             wait = self._buckets.admit(session, now)
-            outcome = Rejected(now, wait) if wait > 0 else await self._routed(session, payload, deadline)
+            outcome = Rejected(now, wait) if wait > 0 else await self._routed(planned, self._input(session, payload), deadline)
         finally:
             self._inside -= 1
             if not self._inside:
                 self._idle.set()
         if not isinstance(outcome, Ok | Rejected) and not (isinstance(outcome, Dropped) and outcome.reason == CLIENT_GONE):
-            self._dropped[session] += 1
+            self._dropped[planned] += 1
         return outcome
 
     def beacon(self, now: float) -> Beacon:
@@ -108,6 +114,10 @@ class Gateway:
         """Take no more requests, and wait until those that were taken are answered."""
         self._ending = True
         await self._idle.wait()
+
+    def _input(self, session: str, payload: Any) -> Any:
+        """The payload as its machine wants it: with the name of the variant for a family."""
+        return VariantInput(self._variants[session], payload) if session in self._variants else payload
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -9,8 +9,9 @@ from typing import Any
 from polyrhythm.core.job_files.script import from_file, from_name
 from polyrhythm.errors import CompositionError
 from polyrhythm.serving.latency_profile import LatencyProfile
+from polyrhythm.serving.server.family_served import EmulatedFamily, FamilyServed
 from polyrhythm.serving.server.served_model import EmulatedModel, InputForm, OnnxServed, ServedModel, TorchServed, onnx_form
-from polyrhythm.serving.serving_files import ModelEntry, ModelsFile
+from polyrhythm.serving.serving_files import FamilyEntry, ModelEntry, ModelsFile
 
 
 def served_models(
@@ -29,7 +30,25 @@ def served_models(
                 found[each.name, kind] = own
             elif (profile := known.get((each.name, kind))) is not None:
                 found[each.name, kind] = EmulatedModel(profile, InputForm(tuple(each.input or ()), each.dtype))
+    for family in models.families:
+        found |= _family(family, models, folder, kinds, profiles)
     return found
+
+
+def family_source(entry: FamilyEntry, models: ModelsFile, folder: Path) -> FamilyServed:
+    """A family of models of PyTorch. Raises PolyrhythmErrors for one that cannot be found."""
+    entries = {each.name: each for each in models.models}
+    return FamilyServed(entry.name, {name: _torch(entries[name], folder) for name in entry.variants})
+
+
+def _family(
+    entry: FamilyEntry, models: ModelsFile, folder: Path, kinds: Sequence[str], profiles: Sequence[LatencyProfile]
+) -> dict[tuple[str, str], ServedModel]:
+    first = next(each for each in models.models if each.name == entry.variants[0])
+    if not first.emulated:
+        return dict.fromkeys(((entry.name, kind) for kind in kinds), family_source(entry, models, folder))
+    form = InputForm(tuple(first.input or ()), first.dtype)
+    return {(entry.name, each.kind): EmulatedFamily(each, form) for each in entry.family(profiles).profiles() if each.kind in kinds}
 
 
 def source(entry: ModelEntry, folder: Path) -> ServedModel:
@@ -41,6 +60,10 @@ def source(entry: ModelEntry, folder: Path) -> ServedModel:
                 f"The model {entry.name!r} is in {path}, and there is no such file: give its path from the MODELS file on."
             )
         return OnnxServed(path, onnx_form(path), entry.threads)
+    return _torch(entry, folder)
+
+
+def _torch(entry: ModelEntry, folder: Path) -> TorchServed:
     form = InputForm(tuple(entry.input or ()), entry.dtype)
     return TorchServed(_function(entry.name, entry.torch or "", folder), form, entry.device, entry.threads)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from polyrhythm.core.extras import needed
 from polyrhythm.errors import CompositionError
+from polyrhythm.serving.family_members import FamilyMembers
 from polyrhythm.serving.server.answers import ServerOutcome, kind_of, status_of
 from polyrhythm.serving.server.gateway import Gateway, GatewayRules
 from polyrhythm.serving.server.model_host import ModelHost
@@ -78,10 +79,12 @@ class RayGateway:
     Ray Serve gives it the handles of the machines' deployments.
     """
 
-    def __init__(self, sessions: Sequence[ServingSession], forms: Mapping[str, InputForm], rules: GatewayRules, machines: Any) -> None:
+    def __init__(
+        self, sessions: Sequence[ServingSession], members: FamilyMembers, forms: Mapping[str, InputForm], rules: GatewayRules, machines: Any
+    ) -> None:
         self._forms = forms
         self._machines = machines
-        self._gateway = Gateway(sessions, self._send, rules)
+        self._gateway = Gateway(sessions, self._send, rules, members)
         self._plan: ServingPlan | None = None
         self._outcomes: Counter[tuple[str, str]] = Counter()
         metrics = needed("ray.util.metrics", "serve")

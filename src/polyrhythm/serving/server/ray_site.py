@@ -55,7 +55,8 @@ class RayServe:
         if not ray.is_initialized():
             self._connect(served)
         self._refuse_without_resources(served, ray)
-        forms = {one.name: form.form for one in served.sessions for (name, _), form in models.items() if name == one.model}
+        asked = served.members.asked(served.sessions)
+        forms = {one.name: form.form for one in asked for (name, _), form in models.items() if name == one.model}
         machines = {each.name: self._machine(each, models, first) for each in served.machines}
         # one gateway: a second one would have buckets and credits of its own, and know nothing of what the first has given to machines
         gateway = serve.deployment(RayGateway).options(
@@ -65,7 +66,7 @@ class RayServe:
             user_config=msgspec.to_builtins(first),
             ray_actor_options={"num_cpus": 0},
         )
-        bound = gateway.bind(tuple(served.sessions), forms, self.gateway, machines)
+        bound = gateway.bind(served.sessions, served.members, forms, self.gateway, machines)
         serve.start(http_options={"host": self.host, "port": self.port})
         quiet = importlib.import_module("ray.serve.schema").LoggingConfig(enable_access_log=False, log_level="WARNING")
         try:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import torch
 
 _SENT = [each.numpy for each in NUMBER_TYPES]
-Compute = Callable[[Sequence[np.ndarray]], Sequence[np.ndarray]]
-"""The results of a batch of inputs, in their order."""
+Compute = Callable[[Sequence[Any]], Sequence[np.ndarray]]
+"""The results of a batch of inputs, which are arrays or those of a family's variants, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +78,27 @@ class TorchServed:
         """Make the module, and compute one batch."""
         import torch
 
-        torch.set_num_threads(self.threads)
-        module = self.make()
-        if not isinstance(module, torch.nn.Module):
-            raise CompositionError(f"{self.make!r} returned {type(module).__name__}: let it return a torch.nn.Module.")
-        module = module.eval().to(self.device)
+        module = self.module()
 
         def compute(batch: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
             with torch.inference_mode():
                 found = module(torch.from_numpy(np.stack(batch)).to(self.device))
                 first = found if isinstance(found, torch.Tensor) else next(iter(found))
-                _refuse_output(str(first.dtype).removeprefix("torch."))
+                refuse_output(str(first.dtype).removeprefix("torch."))
                 return list(first.cpu().numpy())
 
         compute([self.form.example()])
         return compute
+
+    def module(self) -> torch.nn.Module:
+        """The module on its device. Raises CompositionError where `make` returns something else."""
+        import torch
+
+        torch.set_num_threads(self.threads)
+        module = self.make()
+        if not isinstance(module, torch.nn.Module):
+            raise CompositionError(f"{self.make!r} returned {type(module).__name__}: let it return a torch.nn.Module.")
+        return module.eval().to(self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +121,11 @@ class OnnxServed:
         def compute(batch: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
             return list(session.run(None, {name: np.stack(batch)})[0])
 
-        _refuse_output(str(np.asarray(compute([self.form.example()])[0]).dtype))
+        refuse_output(str(np.asarray(compute([self.form.example()])[0]).dtype))
         return compute
 
 
-def _refuse_output(dtype: str) -> None:
+def refuse_output(dtype: str) -> None:
     """Raise CompositionError for a type of numbers that no answer can have."""
     if dtype not in _SENT:
         raise CompositionError(f"The model's output is of {dtype}, which no answer can have: return one of {', '.join(_SENT)}.")

@@ -23,10 +23,10 @@ class RequestEntrance:
         self._credits: dict[str, Mapping[str, float]] = {}
         self._routes: Mapping[str, tuple[tuple[str, float], ...]] = {}
 
-    def follow(self, plan: ServingPlan, now: float) -> None:
-        """Use the routes of another plan; a bucket keeps its tokens as far as the new one holds them."""
+    def follow(self, plan: ServingPlan, admitted: ServingPlan, now: float) -> None:
+        """Use the routes of another plan, and the buckets of `admitted`, which keep their tokens as far as the new ones hold them."""
         self._routes = plan.routes
-        self._buckets.follow(plan, now)
+        self._buckets.follow(admitted, now)
 
     def admit(self, session: str, now: float) -> float:
         """The seconds after which a request may come again; 0 where it is admitted."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from polyrhythm.core.settings import checked
 from polyrhythm.errors import CompositionError
 from polyrhythm.serving.control import ControlRules
+from polyrhythm.serving.family_members import FamilyMembers
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.routing import RequestRouter, SmoothWeighted
 from polyrhythm.serving.sessions import PlanningRules, ServingMachine, ServingSession
@@ -22,6 +23,7 @@ from polyrhythm.serving.turns import DutyTurns
 class SimulatedSite:
     """Sessions, machines and profiles, as `plan` takes them, and the pieces that decide about requests.
 
+    `members` are the sessions that requests come for where a family is planned as one.
     `spread` is the part of a batch's p99 latency by which batches differ. Without `control` the first plan stays. `losses` has for machines
     the moment at which they are lost.
     """
@@ -36,6 +38,7 @@ class SimulatedSite:
     control: ControlRules | None = None
     losses: Mapping[str, float] = field(default_factory=dict)
     spread: float = 0.0
+    members: FamilyMembers = field(default_factory=FamilyMembers)
 
     def __post_init__(self) -> None:
         if not 0 <= self.spread < 1:

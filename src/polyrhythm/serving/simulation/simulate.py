@@ -55,7 +55,7 @@ class ServedLoad:
         by_session: dict[str, list[tuple[InferenceRequest, ServingOutcome]]] = {}
         for request, outcome in self.requests:
             if since <= request.arrival < until:
-                by_session.setdefault(request.session, []).append((request, outcome))
+                by_session.setdefault(request.asked, []).append((request, outcome))
         return {name: _tally(name, each) for name, each in sorted(by_session.items())}
 
 
@@ -65,7 +65,7 @@ def simulate_serving(site: SimulatedSite, load: OfferedLoad, first: ServingPlan 
     Every request gets exactly one outcome; the same arguments give the same result. Raises CompositionError for arrivals of a session that
     the site does not have.
     """
-    if unknown := sorted(set(load.arrivals) - {one.name for one in site.sessions}):
+    if unknown := sorted(set(load.arrivals) - {one.name for one in site.members.asked(site.sessions)}):
         raise CompositionError(f"Requests come for {unknown[0]!r}, which is no session of the site: name one of its sessions.")
     begun = plan(site.sessions, site.machines, site.profiles, None, site.rules)[0] if first is None else first
     world = ServingWorld(site, begun, load)

@@ -34,7 +34,8 @@ class ServingWorld:
         empty = [MachinePlan(machine, 1.0, ()) for machine in site.machines]
         self.servers = {each.machine.name: VirtualServer(each, site.turns, self._at, self._answer) for each in empty}
         self._entrance = RequestEntrance(site.router, site.admission, stream(load.seed, "serving", "routes"))
-        self._slo = {one.name: one.slo for one in site.sessions}
+        self._slo = {one.name: one.slo for one in site.members.asked(site.sessions)}
+        self._families = site.members.families()
         self._arrived: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._control = ControlState.begin({one.name: one.rate for one in site.sessions}, [each.name for each in site.machines])
@@ -74,9 +75,11 @@ class ServingWorld:
             self._dropped[request.session] += 1
 
     def _arrive(self, session: str) -> None:
-        request = InferenceRequest(self._number, session, self.now, self.now + self._slo[session])
+        family = self._families.get(session)
+        deadline = self.now + self._slo[session]
+        request = InferenceRequest(self._number, family or session, self.now, deadline, member=session if family else "")
         self._number += 1
-        self._arrived[session] += 1
+        self._arrived[request.session] += 1
         wait = self._entrance.admit(session, self.now)
         if wait > 0:
             self._answer(request, Rejected(self.now, wait))
@@ -98,7 +101,7 @@ class ServingWorld:
     def _install(self, made: ServingPlan) -> None:
         """Follow a plan from now on; requests that wait where their session is served no more are routed again."""
         self._active = made
-        self._entrance.follow(made, self.now)
+        self._entrance.follow(made, self._site.members.admitted(made), self.now)
         homeless: list[InferenceRequest] = []
         for name, server in self.servers.items():
             homeless += server.queue.install(made.on(name) or MachinePlan(server.queue.plan.machine, 1.0, ()))

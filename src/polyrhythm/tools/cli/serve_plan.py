@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +40,7 @@ def plan(
 ) -> None:
     """Plan MODELS on the machines of SITE: batches, duty cycles, memory, headroom, and what breaks first."""
     from polyrhythm.serving import plan as make_plan
+    from polyrhythm.serving import plan_families
     from polyrhythm.serving.serving_files import read_models, read_plan, read_profiles, read_site, write_plan
     from polyrhythm.tools.cli.output import print_json
 
@@ -47,7 +48,9 @@ def plan(
     given, where = read_models(models), read_site(machines)
     before = None if previous is None else read_plan(previous)
     measured, rules = read_profiles(profiles_path(models, profiles)), where.planning()
-    made, work = make_plan(given.divided(measured, rules), where.served(), measured, before, rules)
+    sessions, families = given.divided(measured, rules), given.prefix_families(measured)
+    chosen = plan_families(sessions, where.served(), measured, families, rules)
+    made, work = make_plan(chosen.sessions, where.served(), chosen.profiles, before, rules)
     if out is not None:
         write_plan(out, made)
     if exporter is not None and to is not None:
@@ -56,9 +59,9 @@ def plan(
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
     if as_json:
-        print_json({"plan": made, "changes": work})
+        print_json({"plan": made, "changes": work, "families": chosen.weighed})
     else:
-        _show(made, work if before is not None else None)
+        _show(made, work if before is not None else None, [each.sentence for each in chosen.weighed])
     if made.unserved:
         raise typer.Exit(1)
 
@@ -76,14 +79,14 @@ def _exporter(name: str | None, to: Path | None) -> PlanExport | None:
     return known[name]
 
 
-def _show(made: ServingPlan, work: PlanDiff | None) -> None:
+def _show(made: ServingPlan, work: PlanDiff | None, families: Sequence[str]) -> None:
     from polyrhythm.tools.cli.output import console, print_rows
     from polyrhythm.tools.report.serving import PLAN_COLUMNS, plan_rows, plan_sentences
 
     print_rows(PLAN_COLUMNS, plan_rows(made))
     out = console()
     out.print()
-    for sentence in plan_sentences(made):
+    for sentence in (*plan_sentences(made), *families):
         out.print(sentence)
     if work is not None:
         changes = [*(f"load {model} on {machine}" for machine, model in work.loads)]

@@ -27,9 +27,10 @@ def profile(
     repeats: Repeats = 60,
     as_json: Json = False,
 ) -> None:
-    """Time MODELS on this machine, and write the 99th percentile by batch to the file of profiles."""
+    """Time MODELS on this machine, and the parts of their families, and write the 99th percentile by batch to the file of profiles."""
     from polyrhythm.core.units import show_seconds
-    from polyrhythm.serving.server.model_sources import source
+    from polyrhythm.serving.server.family_served import measured_family
+    from polyrhythm.serving.server.model_sources import family_source, source
     from polyrhythm.serving.server.profiling import measured_profile
     from polyrhythm.serving.serving_files import read_models, write_profiles
     from polyrhythm.tools.cli.output import print_json, print_rows
@@ -43,6 +44,10 @@ def profile(
         raise CompositionError(f"{models} has no model {unknown[0]!r}: it has {', '.join(each.name for each in given.models)}.")
     chosen = [each for each in given.models if not each.emulated and (not model or each.name in model)]
     found = [measured_profile(each.name, kind, source(each, models.parent), sizes, repeats) for each in chosen]
+    measurable = {each.name for each in chosen}
+    for family in given.families:
+        if measurable.issuperset(family.variants):
+            found += measured_family(family, kind, family_source(family, given, models.parent), sizes, repeats)
     path = profiles_path(models, profiles)
     write_profiles(path, found)
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,6 +87,7 @@ class PreparedSite:
 
 def _prepared(models: Path, machines: Path, profiles: Path, plan: Path | None) -> PreparedSite:
     """The files, read and checked. Raises PolyrhythmErrors for what cannot be served."""
+    from polyrhythm.serving.prefix_family import FamilyChoice, joined, plan_families
     from polyrhythm.serving.server.control_loop import ServedSite
     from polyrhythm.serving.server.model_sources import served_models
     from polyrhythm.serving.serving_files import read_models, read_plan, read_profiles, read_site
@@ -93,10 +95,19 @@ def _prepared(models: Path, machines: Path, profiles: Path, plan: Path | None) -
     given, where = read_models(models), read_site(machines)
     measured = read_profiles(profiles)
     site = where.served()
-    served = ServedSite(given.served(), site, measured, where.planning(), where.controlling())
-    if not served.sessions:
+    sessions, families, rules = given.served(), given.prefix_families(measured), where.planning()
+    if not sessions:
         raise CompositionError(f"{models} has no sessions: give [[sessions]], each with a name, a model, an slo and a rate.")
-    first = served.plan({}, frozenset(), None) if plan is None else read_plan(plan)
+    written = None if plan is None else read_plan(plan)
+    if written is not None:  # it says by its sessions which families it uses
+        families = tuple(each for each in families if each.prefix in written.routes)
+    chosen = plan_families(sessions, site, measured, families, rules)
+    if written is not None:
+        chosen = reduce(joined, families, FamilyChoice(written, sessions, measured, ()))
+    for weighed in chosen.weighed:
+        notice(weighed.sentence)
+    served = ServedSite(chosen.sessions, site, chosen.profiles, rules, where.controlling(), chosen.members)
+    first = served.plan({}, frozenset(), None) if written is None else written
     if first.unserved:
         refused = first.unserved[0]
         raise CompositionError(f"The session {refused.session!r} cannot be served: {refused.reason}")

@@ -53,20 +53,22 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Play requests for MODELS on the machines of SITE in virtual time, and say which were answered in time."""
-    from polyrhythm.serving import OfferedLoad, SimulatedSite, simulate_serving
+    from polyrhythm.serving import OfferedLoad, SimulatedSite, plan_families, simulate_serving
     from polyrhythm.serving.serving_files import read_models, read_profiles, read_site
 
     given, where = read_models(models), read_site(machines)
     measured, rules = read_profiles(profiles_path(models, profiles)), where.planning()
     sessions = given.divided(measured, rules)
     offered = [replace(one, rate=one.rate * load) for one in sessions]
+    chosen = plan_families(sessions, where.served(), measured, given.prefix_families(measured), rules)
     site = SimulatedSite(
-        sessions,
+        chosen.sessions,
         where.served(),
-        measured,
+        chosen.profiles,
         rules,
         control=None if fixed else where.controlling(),
         losses=dict(_at(each) for each in lose or ()),
+        members=chosen.members,
     )
     played = simulate_serving(site, OfferedLoad(_arrivals(arrivals, offered, step or ()), seconds, seed))
     _show(played, as_json)
