@@ -110,9 +110,27 @@ def test_a_crew_goes_on_with_fewer_where_a_node_is_lost_and_is_deleted_at_the_en
 def test_what_cannot_be_is_refused_and_leaves_nothing(there: HollowKubelets, api: Api, namespace: str, tmp_path: Path) -> None:
     with pytest.raises(CompositionError, match="give --engine claim="):
         Rounds(tmp_path, namespace, ClusterJob("kept", workers=2), every=10)
+    containers = [{"name": "one", "image": "anything:1"}]
+    template = {"metadata": {"labels": {"job": "one"}}, "spec": {"containers": containers, "restartPolicy": "Never"}}
+    spec = {"parallelism": 1, "completions": 1, "template": template}
+    foreign = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "one"}, "spec": spec}
+    assert api.ask("POST", JOBS.path(namespace), foreign).taken
     with pytest.raises(CompositionError, match="did not take the Job 'one'"):
-        Rounds(tmp_path, namespace, ClusterJob("one"), ClusterJob("one"))
-    assert api.ask("GET", JOBS.path(namespace)).body["items"] == []
+        Rounds(tmp_path, namespace, ClusterJob("two"), ClusterJob("one"))
+    assert [each["metadata"]["name"] for each in api.ask("GET", JOBS.path(namespace)).body["items"]] == ["one"]
+
+
+def test_another_scheduler_takes_over_what_one_that_was_killed_has_made(
+    there: HollowKubelets, api: Api, namespace: str, tmp_path: Path
+) -> None:
+    first = Rounds(tmp_path, namespace, ClusterJob("pair", ONE_DEVICE, workers=2))
+    first.until(lambda _: len(bound(api, namespace, "pair")) == 2)
+    pods = {pod["metadata"]["uid"] for pod in pods_of(api, namespace, "pair")}
+    second = Rounds(tmp_path, namespace, ClusterJob("pair", ONE_DEVICE, workers=2))
+    second.until(lambda _: "pair" in second.state.running)
+    assert {pod["metadata"]["uid"] for pod in pods_of(api, namespace, "pair")} == pods
+    second.backend.close()
+    assert not api.ask("GET", JOBS.path(namespace, "pair")).taken
 
 
 @pytest.mark.long

@@ -63,7 +63,7 @@ class Running:
 
     def __init__(self, folder: Path, jobs: str) -> None:
         self.folder, self.marks = folder, folder / "marks"
-        self.marks.mkdir()
+        self.marks.mkdir(exist_ok=True)
         for name, text in (
             ("site.toml", SITE),
             ("ddp.py", SCRIPT),
@@ -134,9 +134,15 @@ def test_a_lost_host_ends_all_workers_and_a_job_that_may_shrink_begins_with_fewe
 
 
 @pytest.mark.long
-def test_no_worker_outlives_a_scheduler_that_is_killed(tmp_path: Path) -> None:
+def test_no_worker_outlives_a_scheduler_that_is_killed_and_another_goes_on(tmp_path: Path) -> None:
     running = Running(tmp_path, JOB)
     workers = running.began("*-of-2-*", 2)
     running.process.kill()
     running.process.communicate()
     _wait(lambda: not any(_is_there(process) for process in workers))
+    again = Running(tmp_path, JOB)
+    again.began("*-of-2-*", 4)
+    (again.marks / "enough").touch()
+    code, jobs, said = again.end()
+    assert (code, jobs[0]["attempt"]) == (0, 2), said
+    assert (tmp_path / "runs" / "ddp" / "worker-3.log").exists()

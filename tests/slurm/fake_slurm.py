@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 FOLDER = Path(os.environ["FAKE_SLURM"])
@@ -53,6 +54,9 @@ def sbatch() -> int:
 def keep() -> int:
     """Run a job's script to its end, and keep how it ended."""
     folder = FOLDER / "jobs" / sys.argv[1]
+    while (FOLDER / "held").exists():
+        time.sleep(0.05)
+    (folder / "begun").touch()
     status = subprocess.run(["bash", str(folder / "script")], check=False).returncode
     (folder / "end.new").write_text(str(status))
     (folder / "end.new").rename(folder / "end")
@@ -77,7 +81,8 @@ def srun() -> int:
 def squeue() -> int:
     """The state of each job."""
     for folder in sorted((FOLDER / "jobs").glob("*")):
-        print(folder.name, _state(folder))
+        comment = json.loads((folder / "parts").read_text())[0].get("comment", "(null)")
+        print(folder.name, _state(folder), comment, "Priority" if _state(folder) == "PENDING" else "None", sep="|")
     return 0
 
 
@@ -123,6 +128,8 @@ def _words(part: str) -> list[tuple[str, str]]:
 def _state(folder: Path) -> str:
     if (folder / "said").exists():
         return (folder / "said").read_text()
+    if not (folder / "begun").exists():
+        return "PENDING"
     if not (folder / "end").exists():
         return "RUNNING"
     return "COMPLETED" if (folder / "end").read_text() == "0" else "FAILED"

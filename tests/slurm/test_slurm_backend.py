@@ -18,6 +18,7 @@ from polyrhythm.tools.scheduling.host_settings import HostSettings
 from polyrhythm.tools.scheduling.slurm.backend import SlurmBackend
 from polyrhythm.tools.scheduling.slurm.commands import SlurmCommands
 from polyrhythm.tools.scheduling.slurm.script import PlacedScript
+from polyrhythm.tools.scheduling.status import job_status
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob, TrainingOrder
 
 SITE = Cluster("slurm", tuple(ClusterHost(name, cores=2) for name in NODES))
@@ -159,3 +160,15 @@ def test_a_script_asks_for_what_each_worker_needs_and_is_bash() -> None:
     assert "RANK=$((1 + SLURM_PROCID))" in script
     for step in ("--het-group=0 --nodes=1 --ntasks=1 --ntasks-per-node=1", "--het-group=1 --nodes=1 --ntasks=2 --ntasks-per-node=2"):
         assert f"srun {step} --cpus-per-task=8 --gpus-per-task=2 " in script
+
+
+def test_a_job_that_slurm_keeps_waiting_is_pending_for_its_reason(slurm: FakeSlurm, tmp_path: Path) -> None:
+    (slurm.folder / "held").touch()
+    carried = Carried(tmp_path, ClusterJob("pair", workers=2))
+    run = carried.backend.runs["pair"]
+    carried.until(lambda _: bool(run.held))
+    found = job_status(run, carried.state, {}, 1.0)
+    assert (found.state, found.reason) == ("pending", "SLURM keeps it waiting (Priority)")
+    (slurm.folder / "held").unlink()
+    carried.until(lambda _: carried.began(2) and not run.held)
+    assert job_status(run, carried.state, {}, 1.0).state == "running"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,9 @@ def test_options_that_do_not_fit_the_engine_are_refused(slurm: FakeSlurm, tmp_pa
         (("--through", "slrm"), "Did you mean 'slurm'?"),
         (("--through", "slurm", "--reach", "ssh {host}"), "--reach is for hosts of one's own"),
         (("--engine", "restarts=1"), "--engine restarts=1 is for an engine, such as slurm"),
+        (("--through", "ray", "--engine", "speed=1"), "speed"),
+        (("--through", "ray"), "install it, with pip install 'polyrhythm[ray]'"),
+        (("--through", "torchrun", "--engine", "restarts=1"), "is for an engine"),
         (("--through", "kubernetes"), "kubernetes needs the option image"),
         (("--through", "kubernetes", "--policy", "predicted"), "no machine of the catalogue"),
         (("--through", "slurm", "--engine", "speed=1"), "speed"),
@@ -75,3 +79,22 @@ def test_options_that_do_not_fit_the_engine_are_refused(slurm: FakeSlurm, tmp_pa
         )
         assert (result.exit_code, said in result.output) == (2, True), result.output
     assert slurm.scripts() == []
+
+
+@pytest.mark.long
+def test_batch_jobs_of_a_scheduler_that_was_killed_are_taken_over(slurm: FakeSlurm, tmp_path: Path) -> None:
+    command = [*_command(tmp_path, "--through", "slurm"), "--beat", "0.5"]
+    (tmp_path / "jobs.toml").write_text(JOBS.replace('job = "train.py"', 'job = "train.py"\nset = {epochs = 30}'))
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        deadline = time.monotonic() + 120
+        while len(list(tmp_path.glob("runs/*/attempt-1/**/events.jsonl"))) < 5:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        first.kill()
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    logs = "".join(log.read_text() for log in tmp_path.glob("runs/*/worker-*.log"))
+    assert done.returncode == 0, done.stderr + logs
+    assert {job["state"] for job in json.loads(done.stdout)["jobs"]} == {"ended"}
+    assert len(slurm.scripts()) == 3  # nothing was submitted twice
+    assert not list(tmp_path.glob("runs/*/attempt-2"))
+    assert not list(tmp_path.glob("runs/*/*.batch"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +42,7 @@ Beats = Annotated[float, typer.Option("--beat", metavar="SECONDS", help="The tim
 Through = Annotated[
     str,
     typer.Option(
-        "--through", metavar="ENGINE", help="What starts the workers: agents on hosts (the default), torchrun, slurm or kubernetes."
+        "--through", metavar="ENGINE", help="What starts the workers: agents on hosts (the default), torchrun, ray, slurm or kubernetes."
     ),
 ]
 Watched = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `polyrhythm cluster run`.")]
@@ -69,7 +70,7 @@ def run_jobs(
     import sys
 
     from polyrhythm.cluster.site_file import load_site
-    from polyrhythm.tools.cli.output import print_json
+    from polyrhythm.tools.cli.output import print_json, reserved
     from polyrhythm.tools.cli.prepare import directory
     from polyrhythm.tools.scheduling.carry import carry
     from polyrhythm.tools.scheduling.engines import EngineChoice, backend_through
@@ -84,16 +85,14 @@ def run_jobs(
     kept = directory(out) or out
     began, changes = time.monotonic(), _Changes()
     settings = HostSettings(kept.absolute(), _reach(site, through, reach), python or sys.executable, beat)
-    backend = backend_through(through, EngineChoice(hosts, wanted, settings, launchers, began))
+    choice = EngineChoice(hosts, wanted, settings, launchers, began)
 
     def told(status: ClusterStatus) -> None:
         for line in changes.of(status):
             typer.echo(f"{time.monotonic() - began:7.1f} s  {line}", err=as_json)
 
-    try:
+    with reserved(as_json), closing(backend_through(through, choice)) as backend:
         status = carry(backend, hosts, config, kept, told)
-    finally:
-        backend.close()
     if as_json:
         print_json(status)
     notice(f"the records and logs of the jobs are in {kept}")
@@ -128,7 +127,7 @@ def _launchers(through: str, options: list[str], policy: str) -> Callable[[str],
 def watch(directory: Watched, once: Once = False, as_json: Json = False) -> None:
     """Show the jobs of a `polyrhythm cluster run`: where each is, or why it waits, and which hosts are well; until all are over."""
     from polyrhythm.tools.cli.output import print_json
-    from polyrhythm.tools.scheduling.status import read_status
+    from polyrhythm.tools.scheduling.status import is_carried, read_status
 
     last: ClusterStatus | None = None
     while True:
@@ -136,10 +135,10 @@ def watch(directory: Watched, once: Once = False, as_json: Json = False) -> None
         if status != last:
             print_json(status) if as_json else _show(status)
             last = status
-        if once or status.over or not _runs(status.process):
+        if once or status.over or not is_carried(status):
             break
         time.sleep(_LOOK_SECONDS)
-    if not status.over and not _runs(status.process):
+    if not status.over and not is_carried(status):
         notice(f"process {status.process}, which carried these jobs out, is not there any more: start `polyrhythm cluster run` again")
         raise typer.Exit(1)
 
@@ -170,6 +169,8 @@ def _sentence(job: JobStatus) -> str:
     match job.state:
         case "running":
             return f"runs on {_counted(job.hosts)}"
+        case "pending":
+            return f"is to run on {_counted(job.hosts)}: {job.reason}"
         case "waiting":
             return f"waits: {job.reason or 'it is to be placed'}"
         case "failed":
@@ -188,7 +189,3 @@ def _show(status: ClusterStatus) -> None:
 
 def _where(job: JobStatus) -> str:
     return job.reason or _counted(job.hosts)
-
-
-def _runs(process: int) -> bool:
-    return Path(f"/proc/{process}").exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from polyrhythm.cluster import Cluster, ClusterState, SchedulerConfig
 from polyrhythm.tools.scheduling.backend import JobsBackend, schedule_once
+from polyrhythm.tools.scheduling.continuing import go_on
 from polyrhythm.tools.scheduling.status import ClusterStatus, statuses, write_status
 
 _PAUSE = 0.1
@@ -17,7 +18,9 @@ _PAUSE = 0.1
 def carry(
     backend: JobsBackend, cluster: Cluster, config: SchedulerConfig, out: Path, told: Callable[[ClusterStatus], None]
 ) -> ClusterStatus:
-    """Schedule until all jobs are over; each changed status is written to `out` and `told`."""
+    """Schedule until all jobs are over; each changed status is written to `out` and `told`. What a scheduler that was killed has left in
+    `out` goes on."""
+    go_on(backend.runs, out)
     while not backend.ready():
         time.sleep(_PAUSE)
     state, last = ClusterState(cluster), None

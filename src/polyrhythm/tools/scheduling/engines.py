@@ -9,12 +9,14 @@ from typing import Any
 from polyrhythm.cluster import Cluster
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.launchers.kubernetes import Kubernetes
+from polyrhythm.launchers.ray import Ray
 from polyrhythm.launchers.slurm import Slurm
 from polyrhythm.tools.scheduling.backend import JobsBackend
 from polyrhythm.tools.scheduling.host_settings import HostSettings
 from polyrhythm.tools.scheduling.hosts_backend import HostsBackend
 from polyrhythm.tools.scheduling.kubernetes.api import ClusterApi
 from polyrhythm.tools.scheduling.kubernetes.jobs import KubernetesJobs
+from polyrhythm.tools.scheduling.ray.backend import RayBackend
 from polyrhythm.tools.scheduling.slurm.backend import SlurmBackend
 from polyrhythm.tools.scheduling.torchrun.backend import TorchrunBackend
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob
@@ -51,6 +53,11 @@ def _torchrun(asked: EngineChoice) -> JobsBackend:
     return TorchrunBackend(asked.cluster, asked.jobs, asked.settings, asked.now)
 
 
+def _ray(asked: EngineChoice) -> JobsBackend:
+    launcher: Ray = asked.engine("ray")
+    return RayBackend(asked.cluster, asked.jobs, asked.settings, launcher)
+
+
 def _slurm(asked: EngineChoice) -> JobsBackend:
     launcher: Slurm = asked.engine("slurm")
     return SlurmBackend(asked.cluster, asked.jobs, asked.settings, launcher)
@@ -58,12 +65,13 @@ def _slurm(asked: EngineChoice) -> JobsBackend:
 
 def _kubernetes(asked: EngineChoice) -> JobsBackend:
     launcher: Kubernetes = asked.engine("kubernetes")
-    return KubernetesJobs(asked.cluster, asked.jobs, asked.settings.interval, launcher, ClusterApi.found(launcher.context))
+    return KubernetesJobs(asked.cluster, asked.jobs, asked.settings, launcher, ClusterApi.found(launcher.context))
 
 
 THROUGH: Mapping[str, CarryingEngine] = {
     "hosts": CarryingEngine(_hosts, reached=True, options=False),
     "torchrun": CarryingEngine(_torchrun, reached=True, options=False, restarts=True),
+    "ray": CarryingEngine(_ray),
     "slurm": CarryingEngine(_slurm),
     "kubernetes": CarryingEngine(_kubernetes),
 }

@@ -21,7 +21,8 @@ class CarriedJob:
     """The workers of the present attempt by name, with their slots, and those that were asked to leave and may still be there.
 
     `finished` and `failures` are those that have ended by themselves; `refused` if one of them says that another try is in vain. Where
-    a change means another attempt, that begins in `next_slots` when those that leave have ended.
+    a change means another attempt, that begins in `next_slots` when those that leave have ended. `held` is why an engine that has taken
+    them does not let them begin.
     """
 
     training: TrainingJob
@@ -34,6 +35,7 @@ class CarriedJob:
     workers: dict[str, WorkerSlot] = field(default_factory=dict)
     leaving: dict[str, WorkerSlot] = field(default_factory=dict)
     next_slots: tuple[WorkerSlot, ...] | None = None
+    held: str = ""
     finished: int = 0
     failed: int = 0
     alone: float | None = None
@@ -55,6 +57,10 @@ class CarriedJob:
         self.secret, self.port, self.addresses, self.system = secret, port, addresses, system
         self.workers, self.finished, self.failed, self.alone = {}, 0, 0, None
         self.begun = now if self.begun is None else self.begun
+
+    def adopt(self, secret: str, port: int, addresses: tuple[str, ...], system: str | None, attempt: int) -> None:
+        """Go on with an attempt that another scheduler has begun."""
+        self.attempt, self.secret, self.port, self.addresses, self.system = attempt, secret, port, addresses, system
 
     def next_worker(self, slot: WorkerSlot) -> str:
         """The name of one more worker, at `slot`."""

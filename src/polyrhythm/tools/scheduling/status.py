@@ -17,7 +17,8 @@ FILE = "cluster.json"
 
 
 class JobStatus(msgspec.Struct, frozen=True):
-    """One job: "waiting", "running", "ended" or "failed", since how many seconds or for how many, and why it waits or has failed."""
+    """One job: "waiting", "pending" (placed, and not let in by the engine), "running", "ended" or "failed"; since how many seconds, or for
+    how many, and why it waits, is pending or has failed."""
 
     name: str
     state: str
@@ -25,6 +26,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     workers: str = ""
     seconds: float | None = None
     reason: str = ""
+    attempt: int = 0
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
@@ -47,9 +49,11 @@ def job_status(run: CarriedJob, state: ClusterState, pending: dict[str, str], no
         counts[slot.host] = counts.get(slot.host, 0) + 1
     wanted = f"{job.least}..{job.workers}" if job.is_malleable else str(job.workers)
     if run.over is not None:
-        return JobStatus(run.name, run.over, {}, wanted, run.seconds, run.reason)
+        return JobStatus(run.name, run.over, {}, wanted, run.seconds, run.reason, run.attempt)
     spent = None if run.begun is None else now - run.begun
-    return JobStatus(run.name, "running" if counts else "waiting", counts, wanted, spent, pending.get(run.name, ""))
+    if counts and run.held:
+        return JobStatus(run.name, "pending", counts, wanted, spent, run.held, run.attempt)
+    return JobStatus(run.name, "running" if counts else "waiting", counts, wanted, spent, pending.get(run.name, ""), run.attempt)
 
 
 def read_status(directory: Path) -> ClusterStatus:
@@ -60,6 +64,11 @@ def read_status(directory: Path) -> ClusterStatus:
         raise RecordError(
             f"{directory} has no status of a cluster's jobs: {problem}. Give the --out of `polyrhythm cluster run`."
         ) from problem
+
+
+def is_carried(status: ClusterStatus) -> bool:
+    """True if the process that carries these jobs out is there."""
+    return Path(f"/proc/{status.process}").exists()
 
 
 def write_status(status: ClusterStatus, directory: Path) -> None:

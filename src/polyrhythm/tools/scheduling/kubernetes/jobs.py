@@ -9,27 +9,32 @@ from polyrhythm.cluster import Action, Cluster, ClusterState
 from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.launchers.kubernetes import Kubernetes
 from polyrhythm.launchers.manifest import Manifest
+from polyrhythm.tools.scheduling.continuing import token_of
+from polyrhythm.tools.scheduling.host_settings import HostSettings
 from polyrhythm.tools.scheduling.job_run import CarriedJob
-from polyrhythm.tools.scheduling.kubernetes.api import JOBS, SECRETS, SERVICES, Api
+from polyrhythm.tools.scheduling.kubernetes.api import CONFLICT, JOBS, SECRETS, SERVICES, Api, ApiAnswer
 from polyrhythm.tools.scheduling.kubernetes.backend import KubernetesBackend
-from polyrhythm.tools.scheduling.kubernetes.gates import Gate, SchedulingGate
+from polyrhythm.tools.scheduling.kubernetes.gates import SchedulingGate
 from polyrhythm.tools.scheduling.kubernetes.training_pods import companions, training_pods
 from polyrhythm.tools.scheduling.kubernetes.view import ClusterSettings
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 
 _LISTED_SECONDS = 30.0
+_RUN = "polyrhythm.dev/run"
+"""The annotation of a Job with the token of the list that it belongs to."""
 
 
 class KubernetesJobs:
     """A backend whose jobs are Jobs of the cluster, in `engine`'s namespace, on those nodes that SITE names. Image, volume and Python are
     `engine`'s; what a worker needs is the job's own.
 
-    Jobs are asked for every `interval` seconds. Raises CompositionError where one cannot be made, after it has deleted the others.
+    Jobs are asked for every `interval` seconds of the settings. Those that a scheduler which was killed has made for the same list are
+    taken over.
     """
 
-    def __init__(self, cluster: Cluster, jobs: Sequence[TrainingJob], interval: float, engine: Kubernetes, api: Api) -> None:
+    def __init__(self, cluster: Cluster, jobs: Sequence[TrainingJob], settings: HostSettings, engine: Kubernetes, api: Api) -> None:
         self._cluster = cluster
-        self._interval = interval
+        self._settings = settings
         self._namespace = engine.namespace or "default"
         self._api = api
         self._asked: float | None = None
@@ -38,12 +43,7 @@ class KubernetesJobs:
         self._pods = KubernetesBackend(api, ClusterSettings(self._namespace, gate, queues=cluster.queues, hosts=hosts))
         self.runs = {each.job.name: CarriedJob(each) for each in jobs}
         self._made: list[str] = []
-        try:
-            for each in jobs:
-                self._make(each, engine, gate)
-        except BaseException:
-            self.close()
-            raise
+        self._wanted = {each.job.name: training_pods(each, engine, gate) for each in jobs}
 
     @property
     def health(self) -> Mapping[str, str]:
@@ -63,7 +63,8 @@ class KubernetesJobs:
         return all(run.over is not None for run in self.runs.values())
 
     def ready(self) -> bool:
-        """True when nodes and pods are known. Raises CompositionError where a host is no node, RunError where nothing is listed."""
+        """True when nodes and pods are known and all Jobs are there. Raises RunError where nothing is listed; CompositionError where a host
+        is no node, or a Job cannot be made, after the others have been deleted."""
         if not self._pods.ready(_LISTED_SECONDS):
             raise RunError(f"The cluster has not listed its nodes and pods within {_LISTED_SECONDS:g} seconds: is the address right?")
         found = self._pods.view.cluster
@@ -71,6 +72,13 @@ class KubernetesJobs:
         for host in self._cluster.hosts:
             if host.name not in nodes:
                 raise CompositionError(f"Kubernetes has no node {host.name!r}: name the hosts of SITE as `kubectl get nodes` does.")
+        try:
+            for name, run in self.runs.items():
+                if run.over is None and name not in self._made:
+                    self._make(run.training, self._wanted[name])
+        except CompositionError:
+            self.close()
+            raise
         return True
 
     def close(self) -> None:
@@ -84,7 +92,7 @@ class KubernetesJobs:
         """The state as the cluster shows it. While its server is away, nothing has changed."""
         self._pods.wait(0.0)
         try:
-            if self._asked is None or now >= self._asked + self._interval:
+            if self._asked is None or now >= self._asked + self._settings.interval:
                 self._asked = now
                 self._look(now)
             return self._begun(self._pods.observed(state, now), now)
@@ -98,16 +106,24 @@ class KubernetesJobs:
         except RunError:
             return False
 
-    def _make(self, each: TrainingJob, engine: Kubernetes, gate: Gate) -> None:
-        """Make the Job, whose pods wait, then what they need when they start."""
-        made = self._posted(JOBS.path(self._namespace), training_pods(each, engine, gate))
+    def _make(self, each: TrainingJob, wanted: Manifest) -> None:
+        """Make the Job, whose pods wait, then what they need when they start; or take one over that this list has made."""
+        token, path = token_of(self._settings.out), JOBS.path(self._namespace)
+        answer = self._api.ask("POST", path, {**wanted, "metadata": {**wanted["metadata"], "annotations": {_RUN: token}}})
+        is_known = False
+        if answer.status == CONFLICT:
+            found = self._api.ask("GET", JOBS.path(self._namespace, each.job.name))
+            is_known = found.taken and found.body["metadata"].get("annotations", {}).get(_RUN) == token
+            answer = found if is_known else answer
+        made = self._taken(wanted, answer)
         self._made.append(each.job.name)
         key, meeting = companions(each, secrets.token_hex(16), made)
-        self._posted(SECRETS.path(self._namespace), key)
-        self._posted(SERVICES.path(self._namespace), meeting)
+        for kind, item in ((SECRETS, key), (SERVICES, meeting)):
+            answer = self._api.ask("POST", kind.path(self._namespace), item)
+            if not (is_known and answer.status == CONFLICT):
+                self._taken(item, answer)
 
-    def _posted(self, path: str, item: Manifest) -> Manifest:
-        answer = self._api.ask("POST", path, item)
+    def _taken(self, item: Manifest, answer: ApiAnswer) -> Manifest:
         if not answer.taken:
             raise CompositionError(f"The cluster did not take the {item['kind']} {item['metadata']['name']!r}: {answer.sentence}")
         return answer.body

@@ -11,19 +11,22 @@ from polyrhythm.cluster import (
     Cluster,
     ClusterState,
     EvictJob,
+    JobPlacement,
     PartLost,
     PartRestored,
     PartSuspected,
     PlaceJob,
     ResizeJob,
     WorkerSlot,
+    WorkersObserved,
 )
 from polyrhythm.errors import CompositionError
 from polyrhythm.launchers.slurm import Slurm
 from polyrhythm.tools.scheduling.host_settings import HostSettings
 from polyrhythm.tools.scheduling.job_run import CarriedJob, log_of
 from polyrhythm.tools.scheduling.seen import JobsSeen, jobs_arrived
-from polyrhythm.tools.scheduling.slurm.commands import OVER, TAKEN_AWAY, NodeState, SlurmCommands
+from polyrhythm.tools.scheduling.slurm.batch_notes import note_of, notes_in, path_of, write_note
+from polyrhythm.tools.scheduling.slurm.commands import OVER, TAKEN_AWAY, WAITING, NodeState, QueuedJob, SlurmCommands
 from polyrhythm.tools.scheduling.slurm.script import PlacedScript
 from polyrhythm.tools.scheduling.training_jobs import TrainingJob
 from polyrhythm.tools.scheduling.worker_commands import free_port, join_command, settings_of
@@ -92,14 +95,19 @@ class SlurmBackend:
     def close(self) -> None:
         """Cancel all that is left."""
         self._slurm.cancel(self._batches)
+        for number in self._batches:
+            self._forget(number)
 
     def observed(self, state: ClusterState, now: float) -> ClusterState:
         """The state after what SLURM says of nodes and jobs, which it is asked once in `interval` seconds."""
+        is_first = self._asked is None
         state = jobs_arrived(state, self.runs, now)
         if self._asked is not None and now < self._asked + self._settings.interval:
             return state
         self._asked = now
         state = self._with_nodes(state, now)
+        if is_first:
+            state = self._adopted(state, now)
         self._look(now)
         return self._seen.after(state, self.runs, now)
 
@@ -141,15 +149,18 @@ class SlurmBackend:
         workers = [run.next_worker(slot) for slot in slots]
         log = log_of(out, workers[0])
         log.parent.mkdir(parents=True, exist_ok=True)
-        script = PlacedScript(job.name, slots, job.demand, log, self._engine.options)
+        note = write_note(note_of(run, workers), out)
+        script = PlacedScript(job.name, slots, job.demand, log, (f"--comment={note}", *self._engine.options))
         address = slots[0].host if job.is_malleable else ""
         command = join_command(run, workers[0], (self._settings.python, address, out))
         done = self._slurm.submit(script.of_member(command) if job.is_malleable else script.of_gang(command), settings_of(run))
         if done.number is None:
             self._again[run.name] = now + self._settings.interval
+            note.unlink()
             for worker in workers:
                 run.failed_by(worker, f"was not taken by SLURM: {done.refusal}")
             return False
+        write_note(note_of(run, workers, done.number), out)
         self._batches[done.number] = _Batch(job.name, workers, now)
         return True
 
@@ -158,9 +169,33 @@ class SlurmBackend:
         gone = {number for number, batch in self._batches.items() if batch.job == run.name and not set(batch.workers).isdisjoint(workers)}
         self._slurm.cancel(gone)
         for number in gone:
+            self._forget(number)
             for worker in self._batches[number].workers:
                 if worker in run.workers:
                     run.leaving[number] = run.workers.pop(worker)
+
+    def _forget(self, number: str) -> None:
+        """No scheduler after this one is to take the batch job over."""
+        path_of(self._settings.out, self._batches[number].workers[0]).unlink(missing_ok=True)
+
+    def _adopted(self, state: ClusterState, now: float) -> ClusterState:
+        """The state with the workers of batch jobs that a scheduler before this one has submitted, and that have not been seen to end."""
+        states = self._slurm.states() or {}
+        numbers = {queued.comment: number for number, queued in states.items()}
+        for name, run in self.runs.items():
+            for path, note in notes_in(self._settings.out, name):
+                number = note.number or numbers.get(str(path))
+                if number is None or run.over is not None or note.attempt < run.attempt:  # it was never taken, or is not wanted any more
+                    self._slurm.cancel([] if number is None else [number])
+                    path.unlink()
+                    continue
+                run.adopt(note.secret, note.port, note.addresses, note.system, note.attempt)
+                run.begun = now
+                run.workers |= note.slots
+                self._batches[number] = _Batch(name, list(note.workers), now)
+            if run.workers and name in state.jobs:
+                state = state.after(WorkersObserved(JobPlacement(name, tuple(run.workers.values()))), now)
+        return state
 
     def _with_nodes(self, state: ClusterState, now: float) -> ClusterState:
         """The state after what has happened to nodes."""
@@ -183,20 +218,30 @@ class SlurmBackend:
             return
         for number in states.keys() & self._batches.keys():
             self._batches[number].seen = now
-        ended = {number for number in self._batches if states.get(number, OVER[0]) in OVER}
+        self._hold(states)
+        ended = {number for number in self._batches if number not in states or states[number].state in OVER}
         accounted = self._slurm.accounted(ended)
         for number in sorted(ended, key=int):
-            batch, (state, status) = self._batches[number], accounted.get(number, (states.get(number, ""), 1))
+            queued = states[number].state if number in states else ""
+            batch, (state, status) = self._batches[number], accounted.get(number, (queued, 1))
             if state not in OVER:  # the accounting comes later, or is not kept
                 if number in states:
-                    state = states[number]
+                    state = queued
                 elif now < batch.seen + _UNKNOWN_SECONDS:
                     continue
+            self._forget(number)
             del self._batches[number]
             run = self.runs[batch.job]
             run.leaving.pop(number, None)
             # the first worker has the log, and its words are to be the last
             self._ended(run, [worker for worker in reversed(batch.workers) if worker in run.workers], (state, status))
+
+    def _hold(self, states: Mapping[str, QueuedJob]) -> None:
+        """Say of each job of which a batch job is in SLURM's own queue, why."""
+        for name, run in self.runs.items():
+            queued = (states[number] for number, batch in self._batches.items() if batch.job == name and number in states)
+            waits = next((each for each in queued if each.state in WAITING), None)
+            run.held = "" if waits is None else f"SLURM keeps it waiting ({waits.reason or waits.state})"
 
     def _ended(self, run: CarriedJob, workers: Sequence[str], how: tuple[str, int]) -> None:
         """Workers have ended: well, by no fault of their own, or in failure."""

@@ -19,6 +19,8 @@ _LOST = ("DOWN", "FAIL", "UNKNOWN", "ERROR", "FUTURE", "NO_RESPOND", "POWERED_DO
 _OPEN = ("IDLE", "MIXED", "ALLOCATED", "COMPLETING", "PLANNED")
 OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")
 """The states of a job that has ended (squeue's manual, "Job state codes")."""
+WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
+"""Those of one that has not begun."""
 TAKEN_AWAY = ("NODE_FAIL", "PREEMPTED", "REVOKED", "BOOT_FAIL")
 """Those of a job that has ended by no fault of its own."""
 
@@ -30,6 +32,15 @@ class NodeState:
     word: str
     lost: bool
     closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job as squeue has it: its state, the comment that it was submitted with, and why it waits."""
+
+    state: str
+    comment: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +66,13 @@ class SlurmCommands:
             return None
         return {name: _node_state(state.strip()) for name, _, state in (line.partition(" ") for line in said.splitlines())}
 
-    def states(self) -> dict[str, str] | None:
-        """The states of the user's jobs that SLURM still keeps, by number; None where it does not answer."""
-        said = _said(["squeue", "--noheader", "--states=all", f"--user={getuser()}", "--format=%A %T"])
-        return None if said is None else dict(line.split(maxsplit=1) for line in said.splitlines() if line.strip())
+    def states(self) -> dict[str, QueuedJob] | None:
+        """The user's jobs that SLURM still keeps, by number; None where it does not answer."""
+        said = _said(["squeue", "--noheader", "--states=all", f"--user={getuser()}", "--format=%A|%T|%k|%r"])
+        if said is None:
+            return None
+        lines = [line.split("|", 3) for line in said.splitlines() if line.strip()]
+        return {number: QueuedJob(state, comment, reason) for number, state, comment, reason in lines}
 
     def accounted(self, numbers: Collection[str]) -> dict[str, tuple[str, int]]:
         """State and exit status of those of these jobs that the accounting knows; negative for a signal."""
