@@ -9,7 +9,24 @@ from clusters import CONFIGS, a_cluster, a_job, check, histories, settled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyrhythm.cluster import ClusterState, EvictJob, JobPending, JobSubmitted, PlaceJob, ResizeJob, WorkersObserved, decide
+from polyrhythm.cluster import (
+    Cluster,
+    ClusterDevice,
+    ClusterHost,
+    ClusterJob,
+    ClusterState,
+    EvictJob,
+    GangPlacement,
+    JobPending,
+    JobSubmitted,
+    LeastFragmentation,
+    PlaceJob,
+    ResizeJob,
+    Transaction,
+    WorkerDemand,
+    WorkersObserved,
+    decide,
+)
 from polyrhythm.cluster.placements import JobPlacement
 from polyrhythm.cluster.reasons import HostGone
 
@@ -107,3 +124,18 @@ def test_jobs_that_fit_beside_each_other_all_start(policy: str) -> None:
     state = state.after(JobSubmitted(a_job(random, "one")), 0.0)
     actions = decide(state, 0.0, CONFIGS[policy])
     assert [type(action) for action in actions] == [PlaceJob]
+
+
+def test_rare_demands_count_in_fragmentation() -> None:
+    """Thirty frequent demands fit on either host; a rare one needs the device of one of them, which is kept for it."""
+    hosts = tuple(ClusterHost(name, 64, 10**12, (ClusterDevice(name),)) for name in "ab")
+    frequent = [(WorkerDemand(devices=1, milli=100 + number), 2) for number in range(30)]
+    rare = WorkerDemand(devices=1, milli=1000, models=("a",))
+    state = ClusterState(Cluster("two", hosts))
+    for demand, count in [*frequent, (rare, 1)]:
+        for number in range(count):
+            state = state.after(JobSubmitted(ClusterJob(f"waits-{demand.milli}-{number}", demand)), 0.0)
+    record = state.jobs["waits-100-0"]
+    placement = GangPlacement(LeastFragmentation()).prepare(state, 0.0).place(record, Transaction(state))
+    assert placement is not None
+    assert placement.hosts == ("b",)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import ceil
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,15 +68,35 @@ def a_tree(random: Random) -> tuple[list[Queue], dict[str, float]]:
     return queues, {name: random.choice((0, 3.5, 12, 40)) for name in leaves}
 
 
-@given(st.integers(0, 10**6))
-@settings(max_examples=100, deadline=None)
-def test_trees_are_divided_alike_in_any_order_and_children_have_no_more_than_their_parent(seed: int) -> None:
+def is_divided(seed: int) -> None:
+    """Shares of a random tree: whatever the order of queues, within one of the exact division of what the parent has, and no more than it."""
     random = Random(seed)
     queues, demand = a_tree(random)
     shares = fair_shares(queues, "devices", 32, demand)
     shuffled = random.sample(queues, len(queues))
     assert fair_shares(shuffled, "devices", 32, demand) == shares
-    for queue in queues:
-        children = [shares[other.name] for other in queues if other.parent == queue.name]
-        assert sum(children) <= shares[queue.name]
-    assert sum(shares[queue.name] for queue in queues if queue.parent is None) <= 32
+    for parent in (None, *queues):
+        children = [queue for queue in queues if queue.parent == (parent.name if parent else None)]
+        amount = shares[parent.name] if parent else 32
+        assert sum(shares[queue.name] for queue in children) <= amount
+        claims = [ShareClaim(q.name, wanted(q, queues, demand), q.devices.deserved, q.devices.weight, q.devices.limit) for q in children]
+        for name, share in exact(amount, claims).items() if claims else ():
+            assert abs(shares[name] - share) < 1
+
+
+def wanted(queue: Queue, queues: list[Queue], demand: dict[str, float]) -> int:
+    """What a queue and those below it want, in whole devices, each up to its limit."""
+    total = ceil(demand.get(queue.name, 0)) + sum(wanted(child, queues, demand) for child in queues if child.parent == queue.name)
+    return total if queue.devices.limit is None else min(total, queue.devices.limit)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=100, deadline=None)
+def test_trees_are_divided_exactly_and_alike_in_any_order(seed: int) -> None:
+    is_divided(seed)
+
+
+@pytest.mark.long
+def test_ten_thousand_trees_are_divided_exactly_and_alike_in_any_order() -> None:
+    for seed in range(10_000):
+        is_divided(seed)

@@ -13,7 +13,8 @@ from polyrhythm.cluster.nodes.bin_pack import BinPack
 from polyrhythm.cluster.state import ClusterState
 from polyrhythm.core.settings import checked
 
-_CLASSES = 24
+_CLASSES = 256
+"""How many demands are told apart: rare ones are many together. On Alibaba's trace, 24 of 151 left out a fifth of the pods and two thirds of the gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ _CLASSES = 24
 class LeastFragmentation:
     """The host on which the expected part of free devices that the next job cannot use grows least.
 
-    `classes` are demands and their shares of all workers; where there are none, those of the jobs that run and wait, the most frequent 24.
+    `classes` are demands and their shares of all workers; where there are none, those of the jobs that run and wait, the most frequent 256.
     """
 
     classes: tuple[tuple[WorkerDemand, float], ...] = ()
