@@ -69,7 +69,7 @@ def a_tree(random: Random) -> tuple[list[Queue], dict[str, float]]:
 
 
 def is_divided(seed: int) -> None:
-    """Shares of a random tree: whatever the order of queues, within one of the exact division of what the parent has, and no more than it."""
+    """Shares of a random tree: in any order, and within one of the exact division of what the parent has."""
     random = Random(seed)
     queues, demand = a_tree(random)
     shares = fair_shares(queues, "devices", 32, demand)

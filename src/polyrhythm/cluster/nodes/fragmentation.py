@@ -14,7 +14,7 @@ from polyrhythm.cluster.state import ClusterState
 from polyrhythm.core.settings import checked
 
 _CLASSES = 256
-"""How many demands are told apart: rare ones are many together. On Alibaba's trace, 24 of 151 left out a fifth of the pods and two thirds of the gain."""
+"""How many demands are told apart: rare ones are many together. The first 24 of Alibaba's 151 are four fifths of its pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ _CLASSES = 256
 class LeastFragmentation:
     """The host on which the expected part of free devices that the next job cannot use grows least.
 
-    `classes` are demands and their shares of all workers; where there are none, those of the jobs that run and wait, the most frequent 256.
+    `classes` are demands and their shares of all workers; where there are none, the most frequent 256
+    of the jobs that run and wait.
     """
 
     classes: tuple[tuple[WorkerDemand, float], ...] = ()
