@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from serving.parts import FORM, MEMORY, Rival, begun_and_generated, best, genera
 from polyrhythm.serving import LatencyProfile, PlanningRules, ServingMachine, ServingPlan, ServingSession
 from polyrhythm.serving.control import ControlRules
 from polyrhythm.serving.server.control_loop import ServedSite, ServingControl
+from polyrhythm.serving.server.entrance_profile import measured_entrance
 from polyrhythm.serving.server.gateway import GatewayRules
 from polyrhythm.serving.server.open_loop import schedule
 from polyrhythm.serving.server.profiling import BatchTimes, timed_batches
@@ -72,9 +74,8 @@ def _slos(sessions: Sequence[ServingSession]) -> dict[str, float]:
 
 def _simulated(served: ServedSite, first: ServingPlan, load: OfferedLoad, admission: object) -> float:
     """The part of the same requests that the simulator answers in time."""
-    rules = replace(served.rules, network=0.0)
-    sessions = tuple(replace(one, slo=one.slo - WAY) for one in served.sessions)
-    site = SimulatedSite(sessions, served.machines, served.profiles, rules, **({} if admission is None else {"admission": admission}))
+    own = {} if admission is None else {"admission": admission}
+    site = SimulatedSite(served.sessions, served.machines, served.profiles, served.rules, **own)
     tallies = simulate_serving(site, load, first).tally().values()
     return sum(each.good for each in tallies) / sum(each.offered for each in tallies)
 
@@ -87,15 +88,15 @@ class Profiles:
     promised: LatencyProfile
 
 
-def race(name: str, model: ServedModel, profiles: Profiles, slo: float, rounds: int) -> list[dict[str, Any]]:
+def race(name: str, model: ServedModel, profiles: Profiles, slo: float, rounds: int, entrance: float = 0.0) -> list[dict[str, Any]]:
     """Ours and `@serve.batch` by turns at 120 % of the optimum; the rival's wait and bound are tuned first."""
     profile = profiles.promised
     session = ServingSession("s", profile.model, slo, 1.0)
     batch, optimum = best(profiles.usual, slo)
     batch, factor = min(batch, max(1, profile.largest_within(slo / 2))), 1.2
-    served = ServedSite((session,), SITE[:1], (profile,), RULES)
+    served = ServedSite((session,), SITE[:1], (profile,), replace(RULES, entrance=entrance))
     first = whole(SITE[0], session, profile, batch)
-    slos = {"s": slo}
+    slos, both = {"s": slo}, min(optimum, 1 / entrance) if entrance else optimum
     site = begun(served, {(profile.model, "box"): model}, first, GatewayRules(admission=AdmitAll(), network=WAY))
     wait = _tuned(model, batch, optimum, slos)
     Rival("plain", batch, wait).deploy(model)
@@ -111,7 +112,12 @@ def race(name: str, model: ServedModel, profiles: Profiles, slo: float, rounds: 
             computed = [each.latency for each in found if each.status == 200]
             drops = [each.decided for each in found if each.outcome.startswith("dropped")]
             row = {"scenario": name, "who": who, "optimum": optimum, "batch": batch, "offered": offered / load.seconds}
-            row |= {"good_of_optimum": count / load.seconds / optimum, "good_of_offered": count / offered, "slo": slo}
+            row |= {
+                "good_of_optimum": count / load.seconds / optimum,
+                "good_of_both": count / load.seconds / both,
+                "good_of_offered": count / offered,
+                "slo": slo,
+            }
             row |= {"p99": percentile(computed, 99), "drop_p50": percentile(drops, 50), "drop_p99": percentile(drops, 99)}
             row |= {"late_sends": percentile([each.sent - each.due for each in found], 99), "outcomes": _counted(found)}
             if who == "ours":
@@ -182,18 +188,26 @@ def beside_requests(measure: Callable[[], BatchTimes], rate: float = 80.0) -> Ba
 
 
 def s7(rounds: int) -> list[dict[str, Any]]:
+    """A slow and a quick model of PyTorch."""
+    return [*s7_of(40, rounds), *s7_of(16, rounds)]
+
+
+def s7_of(layers: int, rounds: int) -> list[dict[str, Any]]:
     """A model of PyTorch, profiled beside requests: at 120 % of the optimum, and at 70 % of what is planned beside batches of one."""
-    model = TorchServed(Wide, FORM)
+    model = TorchServed(partial(Wide, 3072, layers), FORM)
     times = beside_requests(lambda: timed_batches(model, (1, 8, 16, 24, 32), repeats=12))
     profile, usual = times.profile("wide", "box"), times.profile("wide", "box", percentile=50)
     shown = {batch: (round(usual.latency(batch), 4), round(profile.latency(batch), 4)) for batch in (1, 8, 16, 32)}
     print("median and p99", shown, "l(8)/l(1) =", round(profile.latency(8) / profile.latency(1), 2), flush=True)
     slo = max(0.8, 2 * profile.latency(16) + 0.1)
-    rows = race("S7 at 120 %", model, Profiles(usual, profile), slo, rounds)
+    entrance = measured_entrance(RayServe(port=PORT, options={"echo": {}}), [model], FORM)
+    rules = replace(RULES, entrance=entrance)
     planned, _ = best(profile, slo - RULES.network - RULES.jitter)
-    capacity = profile.throughput(planned)
+    capacity = min(profile.throughput(planned), rules.entrance_rate)
+    print("the machine", profile.throughput(planned), "the entrance", 1 / entrance, "of it planned", rules.entrance_rate, flush=True)
+    rows = race(f"S7 at 120 %, {layers} layers", model, Profiles(usual, profile), slo, rounds, entrance)
     session = ServingSession("s", "wide", slo, 1.0)
-    served = ServedSite((session,), SITE[:1], (profile,), RULES)
+    served = ServedSite((session,), SITE[:1], (profile,), rules)
     for size in (planned, 1):
         first = whole(SITE[0], session, profile, size)
         site = begun(served, {("wide", "box"): model}, first, GatewayRules(admission=AdmitAll(), network=WAY))
@@ -201,7 +215,14 @@ def s7(rounds: int) -> list[dict[str, Any]]:
             load = OfferedLoad({"s": PoissonArrivals(0.7 * capacity)}, 8.0, seed=turn)
             found = generated(URL, schedule(load), {"s": slo})
             count, offered = good(found, {"s": slo})
-            row = {"scenario": "S7 at 70 %", "who": f"batches of {size}", "offered": offered / 8, "good_of_offered": count / offered}
+            row = {
+                "scenario": f"S7 at 70 %, {layers} layers",
+                "entrance": entrance,
+                "planned": capacity,
+                "who": f"batches of {size}",
+                "offered": offered / 8,
+                "good_of_offered": count / offered,
+            }
             row |= {"good": count / 8, "slo": slo, "outcomes": _counted(found), "l8_of_l1": profile.latency(8) / profile.latency(1)}
             rows.append(row | ({"simulated": _simulated(served, first, load, AdmitAll())} if size > 1 else {}))
             print(rows[-1], flush=True)
@@ -336,7 +357,17 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     for key in dict.fromkeys((row["scenario"], row.get("who", "")) for row in rows):
         own = [row for row in rows if (row["scenario"], row.get("who", "")) == key]
         cells = []
-        for name in ("good_of_optimum", "good_of_offered", "simulated", "p99", "drop_p50", "drop_p99", "b", "drops_end_after"):
+        for name in (
+            "good_of_optimum",
+            "good_of_both",
+            "good_of_offered",
+            "simulated",
+            "p99",
+            "drop_p50",
+            "drop_p99",
+            "b",
+            "drops_end_after",
+        ):
             values = [row[name] for row in own if name in row]
             if values:
                 cells.append(f"{name} {statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})")

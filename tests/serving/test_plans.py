@@ -201,3 +201,16 @@ def test_a_measured_profile_is_straight_between_batches_and_never_falls() -> Non
     assert made.latency(6) == pytest.approx(0.03)
     assert made.nbytes[7] == 80
     assert (made.outside, made.loading, made.largest_within(0.0301)) == (pytest.approx(0.003), 3.0, 6)
+
+
+def test_a_plan_holds_no_more_than_the_entrance_takes() -> None:
+    sessions = [ServingSession("a", "m", 0.2, 100.0), ServingSession("b", "m", 0.2, 50.0)]
+    rules = PlanningRules(network=0.03, headroom=0.0, entrance=0.01)
+    made, _ = plan(sessions, machines(4), [straight("m", 0.001, 0.02)], None, rules)
+    assert made.capacity("a") + made.capacity("b") == pytest.approx(rules.entrance_rate)
+    assert made.capacity("a") == pytest.approx(2 * made.capacity("b"))
+    assert [(one.session, "The entrance takes" in one.reason) for one in made.unserved] == [("a", True), ("b", True)]
+    assert rules.entrance_rate < 1 / rules.entrance
+    assert not plan(sessions, machines(4), [straight("m", 0.001, 0.02)], None, PlanningRules(network=0.03))[0].unserved
+    with pytest.raises(CompositionError, match="leaves no time to wait for it"):
+        PlanningRules(entrance=0.01)

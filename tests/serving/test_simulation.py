@@ -228,3 +228,22 @@ def test_a_trace_file_is_read_by_session(tmp_path: Path) -> None:
         read_trace(file)
     with pytest.raises(CompositionError, match="cannot be read"):
         read_trace(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(("part", "good"), [(0.95, True), (2.5, False)])
+def test_an_entrance_keeps_the_planned_rate_and_is_what_breaks_beyond_it(part: float, good: bool) -> None:
+    rules = PlanningRules(network=0.03, jitter=0.0, entrance=0.008)
+    rate = part * rules.entrance_rate
+    session, profile = ServingSession("s", "m", 0.2, 0.9 * rules.entrance_rate), straight("m", 0.001, 0.02)
+    site = SimulatedSite((session,), tuple(machines(3)), (profile,), rules, admission=AdmitAll())
+    played = simulate_serving(site, OfferedLoad({"s": PoissonArrivals(rate)}, 20.0, 3)).tally()["s"]
+    assert (played.good_rate >= 0.99) == good
+
+
+def test_a_profile_with_a_spread_is_played_quicker_than_it_promises() -> None:
+    session, load = ServingSession("s", "m", 0.2, 100.0), OfferedLoad({"s": PoissonArrivals(100.0)}, 5.0, 3)
+    usual = [
+        simulate_serving(SimulatedSite((session,), tuple(machines(1)), (replace(straight("m", 0.001, 0.02), spread=each),), RULES), load)
+        for each in (0.0, 0.6)
+    ]
+    assert usual[1].tally()["s"].percentile(50) < 0.9 * usual[0].tally()["s"].percentile(50)  # type: ignore[operator]

@@ -17,8 +17,10 @@ class LatencyProfile:
     """The 99th percentile of the seconds of a batch of `model` on machines of `kind`, and the bytes that it takes there.
 
     `p99` and `nbytes` have an entry for each batch size from 1; neither falls. `before` and `after` are the seconds of a request outside
-    of the batch, such as decoding an image, and `loading` those until the model can serve at all. Measure with the models that will
-    share the machine: latencies of a model alone are too good. Raises CompositionError for numbers that no machine can have.
+    of the batch, such as decoding an image, and `loading` those until the model can serve at all. `spread` is the part of the 99th
+    percentile by which batches differ: they take 1 − `spread` to 1 of it, in the middle 1 − `spread` / 2; only the simulator uses it.
+    Measure with the models that will share the machine: latencies of a model alone are too good. Raises CompositionError for numbers that
+    no machine can have.
     """
 
     model: str
@@ -28,6 +30,7 @@ class LatencyProfile:
     before: float = 0.0
     after: float = 0.0
     loading: float = 0.0
+    spread: float = 0.0
 
     def __post_init__(self) -> None:
         name = f"The profile of {self.model!r} on {self.kind!r}"
@@ -41,6 +44,8 @@ class LatencyProfile:
             raise CompositionError(f"{name} has sizes below zero, or that fall with the batch: give the bytes with that batch.")
         if not all(0 <= value < math.inf for value in (self.before, self.after, self.loading)):
             raise CompositionError(f"{name} has seconds before, after or of loading that are below zero or infinite: give 0 or more.")
+        if not 0 <= self.spread < 1:
+            raise CompositionError(f"{name} has a spread of {self.spread}, which is no part of a latency: give one from 0 to below 1.")
 
     @classmethod
     def measured(

@@ -27,18 +27,24 @@ def plan(
 
     Machines of `previous` keep their sessions while that is feasible: what does not fit any more moves, and a new plan that costs less is
     taken if it loads few models. A session whose objective no machine can meet is refused, with the smallest objective that one could
-    meet; one for which there is no room is served in part. Raises CompositionError for names that occur twice.
+    meet; one for which there is no room is served in part, and so are all where the server's entrance takes fewer requests. Raises
+    CompositionError for names that occur twice.
     """
     _once("session", (one.name for one in sessions))
     _once("machine", (one.name for one in machines))
     _once("profile", (f"{one.model} on {one.kind}" for one in profiles))
     choices = Choices(tuple(sessions), {(one.model, one.kind): one for one in profiles}, rules)
     grown = 1 + rules.headroom
-    rates = {one.name: one.rate * grown for one in sessions}
+    total = sum(one.rate for one in sessions) * grown
+    entered = min(1.0, rules.entrance_rate / total) if total else 1.0
+    rates = {one.name: one.rate * grown * entered for one in sessions}
     packed = pack(choices, rates, Packed([], list(machines)))
     if previous is not None:
         packed = _stable(choices, rates, previous, packed, machines)
     unserved = [refused for one in sessions if (refused := _refusal(choices, one, machines)) is not None]
+    if entered < 1:
+        reason = f"The entrance takes {rules.entrance_rate:.4g} requests per second, and {total:.4g} are planned: divide the site."
+        unserved += [Unserved(one.name, one.rate * (1 - entered), reason) for one in sessions]
     for name, left in packed.left.items():
         unserved.append(Unserved(name, left / grown, f"No machine has room for {left / grown:.4g} of its requests per second."))
     made = ServingPlan(tuple(sorted(packed.open, key=lambda each: each.machine.name)), tuple(unserved))

@@ -201,7 +201,7 @@ class ServingSiteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def planning(self) -> PlanningRules:
         """The rules of planning."""
-        return _rules(PlanningRules, self.rules, "rules", ("network", "jitter"))
+        return _rules(PlanningRules, self.rules, "rules", ("network", "jitter", "entrance"))
 
     def controlling(self) -> ControlRules:
         """The rules of the control loop."""

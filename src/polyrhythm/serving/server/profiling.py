@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.server.served_model import Compute, ServedModel
 
 _PAGE = 4096
+_WIDEST = 0.95
 BATCHES = (1, 2, 4, 8, 16, 32)
 
 
@@ -28,7 +29,9 @@ class BatchTimes:
     def profile(self, name: str, kind: str, percentile: float = 99.0) -> LatencyProfile:
         """The profile of a percentile: the 99th to plan with, the median for what a machine does in the long run."""
         points = {batch: float(np.percentile(times, percentile)) for batch, times in self.seconds.items()}
-        return LatencyProfile.measured(name, kind, points, self.nbytes, (0.0, 0.0, self.loading))
+        made = LatencyProfile.measured(name, kind, points, self.nbytes, (0.0, 0.0, self.loading))
+        below = [1 - float(np.median(times)) / points[batch] for batch, times in self.seconds.items()]
+        return replace(made, spread=min(_WIDEST, max(0.0, 2 * float(np.mean(below)))))
 
 
 def measured_profile(name: str, kind: str, model: ServedModel, batches: Sequence[int] = BATCHES, repeats: int = 60) -> LatencyProfile:

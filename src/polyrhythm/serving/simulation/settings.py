@@ -23,9 +23,9 @@ from polyrhythm.serving.turns import DutyTurns
 class SimulatedSite:
     """Sessions, machines and profiles, as `plan` takes them, and the pieces that decide about requests.
 
-    `members` are the sessions that requests come for where a family is planned as one.
-    `spread` is the part of a batch's p99 latency by which batches differ. Without `control` the first plan stays. `losses` has for machines
-    the moment at which they are lost.
+    `members` are the sessions that requests come for where a family is planned as one. `spread` is the part of a batch's p99 latency by
+    which batches differ at least; profiles have their own. Without `control` the first plan stays. `losses` has for machines the moment
+    at which they are lost.
     """
 
     sessions: tuple[ServingSession, ...]

@@ -60,7 +60,7 @@ class VirtualServer:
             self._arm(now, math.inf if chosen.wake is None else chosen.wake, pace)
             return
         self._running, slot = chosen.batch, chosen.slot
-        self.busy_until = now + slot.profile.latency(len(chosen.batch)) * pace()
+        self.busy_until = now + slot.profile.latency(len(chosen.batch)) * pace(slot.profile.spread)
         self.batches.append((now, slot.session, len(chosen.batch)))
         self._at(self.busy_until, lambda: self._end(slot, pace))
         self._arm(now, self.queue.drop_time(), pace)
@@ -95,16 +95,17 @@ class VirtualServer:
         self._at(moment, lambda: self.decide(moment, pace) if stamp == self._stamp else None)
 
 
-Pace = Callable[[], float]
-"""The part of its p99 latency that the next batch takes."""
+Pace = Callable[[float], float]
+"""The part of its p99 latency that the next batch takes, of a profile with that spread."""
 
 
 def paced(spread: float, draws: np.random.Generator) -> Pace:
-    """Batches take their p99 latency less up to `spread` of it, and one in a hundred as much more."""
+    """Batches take their p99 latency less up to `spread` of it, or their profile's if that is more; one in a hundred as much more."""
 
-    def pace() -> float:
-        if spread == 0:
+    def pace(own: float) -> float:
+        wide = max(spread, own)
+        if wide == 0:
             return 1.0
-        return 1.0 + spread if draws.random() < _OVER else 1.0 - spread * float(draws.random()) * _UNDER
+        return 1.0 + wide if draws.random() < _OVER else 1.0 - wide * float(draws.random()) * _UNDER
 
     return pace

@@ -39,7 +39,7 @@ class ServingWorld:
         self._arrived: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._control = ControlState.begin({one.name: one.rate for one in site.sessions}, [each.name for each in site.machines])
-        self._ready_at = 0.0
+        self._ready_at = self._entrance_free = 0.0
         self._active = self._latest = first
 
     def run(self) -> None:
@@ -84,7 +84,11 @@ class ServingWorld:
         if wait > 0:
             self._answer(request, Rejected(self.now, wait))
             return
-        self._route(request)
+        if self._site.rules.entrance == 0:
+            self._route(request)
+            return
+        self._entrance_free = max(self._entrance_free, self.now) + self._site.rules.entrance
+        self._at(self._entrance_free, lambda: self._route(request))
 
     def _route(self, request: InferenceRequest) -> None:
         server = self._entrance.route(request, self.servers, self.now)
@@ -92,7 +96,9 @@ class ServingWorld:
             self._answer(request, Rejected(self.now, max(0.0, self._ready_at - self.now)))
             return
         slot = server.queue.plan.slot(request.session)
-        before = self._site.rules.network + (slot.profile.before if slot is not None else 0.0)
+        # what was waited for at the entrance is a part of what is left to the network
+        way = max(0.0, self._site.rules.network - (self.now - request.arrival))
+        before = way + (slot.profile.before if slot is not None else 0.0)
         if before == 0:
             server.add(request, self.now, self._pace)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,10 +11,17 @@ from polyrhythm.tools.cli.failures import guarded
 from polyrhythm.tools.cli.options import Json
 from polyrhythm.tools.cli.serve_options import Models, Profiles, profiles_path
 
+if TYPE_CHECKING:
+    from polyrhythm.serving.server.served_model import ServedModel
+
 Kind = Annotated[str, typer.Option("--kind", metavar="NAME", help="The kind of this machine, as the SITE file names it.")]
 Batches = Annotated[str, typer.Option("--batches", metavar="A,B,C", help="The batch sizes; others are interpolated.")]
 Repeats = Annotated[int, typer.Option("--repeats", metavar="N", help="How often each is timed.")]
 Only = Annotated[list[str] | None, typer.Option("--model", metavar="NAME", help="A model of MODELS; may be repeated; default: all.")]
+
+Entrance = Annotated[
+    bool, typer.Option("--entrance", help="Also measure what Ray Serve takes for each request here, while the first model computes.")
+]
 
 
 @guarded
@@ -25,6 +32,7 @@ def profile(
     model: Only = None,
     batches: Batches = "1,2,4,8,16,32",
     repeats: Repeats = 60,
+    entrance: Entrance = False,
     as_json: Json = False,
 ) -> None:
     """Time MODELS on this machine, and the parts of their families, and write the 99th percentile by batch to the file of profiles."""
@@ -50,12 +58,22 @@ def profile(
             found += measured_family(family, kind, family_source(family, given, models.parent), sizes, repeats)
     path = profiles_path(models, profiles)
     write_profiles(path, found)
+    taken = _entrance(source(chosen[0], models.parent)) if entrance and chosen else None
     if as_json:
-        print_json(found)
+        print_json(found if taken is None else {"profiles": found, "entrance": taken})
         return
     rows = [[each.model, *(show_seconds(each.latency(size)) for size in sizes), f"{each.nbytes[-1] / 1e6:.0f} MB"] for each in found]
     print_rows(["model", *(f"batch {size}" for size in sizes), "memory"], rows)
     typer.echo(f"\nThe profiles of {kind!r} are in {path}.")
+    if taken is not None:
+        typer.echo(f'The entrance takes {show_seconds(taken)} for a request: write entrance = "{taken * 1e3:.3g} ms" in [rules] of SITE.')
+
+
+def _entrance(model: ServedModel) -> float:
+    from polyrhythm.serving.server.entrance_profile import measured_entrance
+    from polyrhythm.serving.server.ray_site import RayServe
+
+    return measured_entrance(RayServe(), [model], model.form)
 
 
 def _sizes(given: str) -> list[int]:
