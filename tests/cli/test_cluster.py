@@ -7,7 +7,10 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from polyrhythm.cluster.simulation import ClusterRun
+from polyrhythm.cluster.simulation.results import JobRun
 from polyrhythm.tools.cli.app import app
+from polyrhythm.tools.report.cluster_page import COLUMNS, policies_sentence
 
 SITE = """
 name = "home"
@@ -15,8 +18,8 @@ hosts = [{name = "laptop", count = 3, cores = 8}]
 """
 
 
-def simulated(*words: str) -> tuple[int, str]:
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["cluster", "simulate", *words])
+def simulated(*words: str, width: int = 200) -> tuple[int, str]:
+    result = CliRunner(env={"COLUMNS": str(width)}).invoke(app, ["cluster", "simulate", *words])
     return result.exit_code, result.output
 
 
@@ -25,11 +28,40 @@ def test_policies_are_beside_each_other_in_a_table_and_a_page(tmp_path: Path) ->
     code, text = simulated("tiresias", "--jobs", "12", "--hosts", "2x4", "--policies", "fifo,las", "--failures", "2 h", "--page", str(page))
     assert code == 0, text
     assert "mean completion" in text
-    assert "Jobs complete soonest under" in text
+    assert "Jobs complete after 6.83 min in the mean, the same under fifo and las." in text
     written = page.read_text()
     assert "Who was where: las" in written
     assert "Completion times" in written
     assert "http" not in written.partition("<script>")[0].replace("http-equiv", "")
+
+
+def test_nothing_is_cut_at_eighty_columns() -> None:
+    policies = "strict,fifo,binpack,spread,topology,frag,las,srtf"
+    code, text = simulated("tiresias", "--jobs", "12", "--hosts", "2x4", "--policies", policies, width=80)
+    assert code == 0, text
+    lines = text.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert "…" not in text
+    heads = [line.split()[1:] for line in lines if line.startswith("policy ")]
+    assert [name for head in heads for name in head] == policies.split(",")
+    for name in COLUMNS:
+        assert sum(line.startswith(f"{name} ") for line in lines) == len(heads)
+
+
+def a_run(policy: str, *completions: float) -> ClusterRun:
+    jobs = tuple(JobRun(f"job-{place}", 1.0, 0.0, 0.0, end) for place, end in enumerate(completions))
+    return ClusterRun(policy, jobs, (), (), {}, 0, 0)
+
+
+def test_policies_under_which_jobs_take_the_same_are_not_ranked() -> None:
+    same = policies_sentence([a_run("fifo", 60.0, 120.0), a_run("las", 120.0, 60.0), a_run("frag", 90.0, 90.1)])
+    assert same == "Jobs complete after 90 s in the mean, the same under fifo, las and frag."
+    assert "las takes 1.50 times that" in policies_sentence([a_run("fifo", 60.0), a_run("las", 90.0)])
+
+
+def test_a_policy_under_which_fewer_jobs_complete_is_not_the_soonest() -> None:
+    said = policies_sentence([a_run("strict"), a_run("fifo", 60.0, 120.0)])
+    assert said == "fifo completes 2 jobs in 90 s in the mean. Fewer jobs complete under strict (0 of 2)."
 
 
 def test_the_same_line_gives_the_same_numbers_as_json() -> None:

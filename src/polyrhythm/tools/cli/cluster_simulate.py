@@ -57,7 +57,7 @@ def simulate_jobs(
     """Simulate the jobs of TRACE on a cluster under several policies, beside each other."""
     from polyrhythm.cluster import policy_named
     from polyrhythm.cluster.simulation import simulate_cluster
-    from polyrhythm.tools.cli.output import console, print_json, print_rows
+    from polyrhythm.tools.cli.output import console, print_beside, print_json
     from polyrhythm.tools.report.cluster_page import COLUMNS, cluster_page, policies_sentence, policy_rows
     from polyrhythm.tools.report.render import written
 
@@ -72,7 +72,7 @@ def simulate_jobs(
     if as_json:
         print_json([_figures(run) for run in runs])
         return
-    print_rows(COLUMNS, policy_rows(runs, cluster))
+    print_beside(COLUMNS, policy_rows(runs, cluster))
     out = console()
     out.print(policies_sentence(runs))
     for name, reason in sorted(runs[0].unfinished.items())[:5]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from polyrhythm.tools.report.grid import Grid
 
 _PIPED_WIDTH = 160
+_GAP = 2
+"""Spaces between the columns of a table."""
 
 
 def print_json(value: Any) -> None:
@@ -63,6 +65,29 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*row)
     console().print(table)
+
+
+def print_beside(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """The rows as columns beside each other, in as many tables as the width of the terminal needs: nothing is cut."""
+    out = console()
+    names = max(len(name) for name in columns)
+    kept: list[Sequence[str]] = []
+    width = names
+    for row in rows:
+        needed = _GAP + max(len(cell) for cell in row)
+        if kept and width + needed > out.width:
+            _print_columns(columns, kept)
+            out.print()
+            kept, width = [], names
+        kept.append(row)
+        width += needed
+    _print_columns(columns, kept)
+
+
+def _print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """One table with a name at the beginning of each line, and a column for each row."""
+    lines = list(zip(columns, *rows, strict=True))
+    print_rows(lines[0], lines[1:])
 
 
 def print_grid(grid: Grid) -> None:

@@ -36,14 +36,25 @@ def policy_rows(runs: Sequence[ClusterRun], cluster: Cluster) -> list[list[str]]
 
 
 def policies_sentence(runs: Sequence[ClusterRun]) -> str:
-    """Which policy completes jobs soonest in the mean, and by how much."""
-    best, *others = sorted(runs, key=lambda run: run.mean_completion)
-    if not others or not best.jobs:
-        return f"{best.policy} completes {len(best.jobs)} jobs in {show_seconds(best.mean_completion)} in the mean."
+    """Which policy completes jobs soonest in the mean, and by how much: among those under which the most jobs complete."""
+    most = max(len(run.jobs) for run in runs)
+    best, *others = sorted((run for run in runs if len(run.jobs) == most), key=lambda run: run.mean_completion)
+    fewer = [f"{run.policy} ({len(run.jobs)} of {most})" for run in runs if len(run.jobs) < most]
+    behind = f" Fewer jobs complete under {_listed(fewer)}." if fewer else ""
+    if not others or not most:
+        return f"{best.policy} completes {most} jobs in {show_seconds(best.mean_completion)} in the mean.{behind}"
     last = others[-1]
-    slower = last.mean_completion / best.mean_completion
+    slower = f"{last.mean_completion / best.mean_completion:.2f}"
     soonest = f"Jobs complete soonest under {best.policy}, after {show_seconds(best.mean_completion)} in the mean"
-    return f"{soonest}; {last.policy} takes {slower:.2f} times that."
+    if slower == "1.00":
+        same = _listed([run.policy for run in (best, *others)])
+        return f"Jobs complete after {show_seconds(best.mean_completion)} in the mean, the same under {same}.{behind}"
+    return f"{soonest}; {last.policy} takes {slower} times that.{behind}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names with commas, and "and" before the last."""
+    return " and ".join(", ".join(names).rsplit(", ", 1))
 
 
 def kind_of(cluster: Cluster) -> str:
