@@ -472,6 +472,20 @@ def test_profilers_begin_and_end_with_what_is_put_in_place() -> None:
         assert called == names
 
 
+@uses("waits_of_futures_after", "_C.Future.wait")
+def test_a_future_that_torch_makes_can_be_completed_before_somebody_waits_for_it() -> None:
+    own: torch.futures.Future[int] = torch.futures.Future()
+    both = torch.futures.collect_all([own])
+
+    def complete(done: Callable[[], bool]) -> None:
+        assert not done()
+        own.set_result(2)
+
+    with distributed.waits_of_futures_after(complete):
+        assert [each.wait() for each in both.wait()] == [2]
+    assert torch._C.Future.wait is not None
+
+
 @uses("at_end_of_backward", "Variable._execution_engine.queue_callback")
 def test_calls_are_made_at_the_end_of_a_backward_pass() -> None:
     made: list[int] = []

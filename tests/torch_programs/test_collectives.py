@@ -8,6 +8,8 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 import polyrhythm as pr
 from polyrhythm.errors import RunError
@@ -27,6 +29,37 @@ def test_futures_are_chained_before_anybody_waits() -> None:
                 raised.wait()
 
     pr.simulate(main, ranks=3)
+
+
+def test_futures_are_waited_for_together_whichever_is_done_first() -> None:
+    def main() -> None:
+        with group() as (rank, ranks):
+            late = dist.irecv(torch.ones(1), src=1).get_future() if rank == 0 else None
+            sums = [dist.all_reduce(torch.full((2,), float(part)), async_op=True).get_future() for part in range(3)]
+            found = torch.futures.collect_all(sums).wait()
+            assert [each.wait()[0].tolist() for each in found] == [[float(ranks * part)] * 2 for part in range(3)]
+            if rank == 1:
+                dist.send(torch.zeros(1), dst=0)
+            if late is not None:
+                assert torch.futures.wait_all([late])[0][0].tolist() == [0.0]
+
+    pr.simulate(main, ranks=3)
+
+
+def test_ranks_of_distributed_data_parallel_may_have_uneven_inputs() -> None:
+    gradients: dict[int, list[float]] = {}
+
+    def main() -> None:
+        with group() as (rank, _):
+            model = DistributedDataParallel(nn.Linear(2, 1, bias=False))
+            with model.join():
+                for step in range(2 + rank):
+                    model.zero_grad()
+                    model(torch.full((1, 2), 3.0 * (step + 1))).sum().backward()
+            gradients[rank] = next(model.parameters()).grad.flatten().tolist()  # type: ignore[union-attr]
+
+    pr.simulate(main, ranks=3)
+    assert gradients[2] == [4.0] * 2  # it is alone in the last step, and the sum is divided by all ranks
 
 
 def test_monitored_barriers_have_the_words_of_gloo() -> None:

@@ -15,7 +15,13 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from polyrhythm.core.torch_private.distributed import groups_made_by, isolated_threads, register_group, set_group_names
+from polyrhythm.core.torch_private.distributed import (
+    groups_made_by,
+    isolated_threads,
+    register_group,
+    set_group_names,
+    waits_of_futures_after,
+)
 from polyrhythm.errors import CompositionError, WorkloadError
 from polyrhythm.process_group.messages.algorithms import MEMBERS
 from polyrhythm.process_group.messages.message_group import GroupMembership, MessageGroup
@@ -122,12 +128,18 @@ def _hash() -> MeetingStore:
     return MeetingStore(rank.context, Values())
 
 
+def _settle(enough: Callable[[], bool]) -> None:
+    if (rank := current()) is not None:
+        rank.desk.settle(enough)
+
+
 @contextmanager
 def groups_of_ranks() -> Iterator[None]:
     """Put it in torch's place for the time of a run."""
     stores: dict[str, Callable[..., Any]] = {"TCPStore": _tcp, "FileStore": _file, "HashStore": _hash}
     with ExitStack() as undo:
         undo.enter_context(isolated_threads())
+        undo.enter_context(waits_of_futures_after(_settle))
         undo.enter_context(groups_made_by(WorldByThread, lambda theirs: _by_rank(make_group, theirs)))
 
         def put(where: Any, name: str, value: Any) -> None:

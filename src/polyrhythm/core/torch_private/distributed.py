@@ -76,6 +76,25 @@ def groups_made_by(world: Callable[[Any], Any], make: Callable[[Callable[..., An
         known._world, known._new_process_group_helper = before
 
 
+@contextmanager
+def waits_of_futures_after(call: Callable[[Callable[[], bool]], None]) -> Iterator[None]:
+    """Before a wait for a future that is not done, make `call` with its `done`. Those that C++ returns are of `torch._C.Future` too."""
+    kind: Any = torch._C.Future
+    theirs = kind.wait
+
+    @wraps(theirs)
+    def wait(future: Any) -> Any:
+        if not future.done():
+            call(future.done)
+        return theirs(future)
+
+    kind.wait = wait
+    try:
+        yield
+    finally:
+        kind.wait = theirs
+
+
 def name_only_backend(rank: int, size: int) -> Any:
     """A backend that raises an error for each collective: torch's C++ code looks for one where it asks a group for its name."""
     fake: Any = torch._C._distributed_c10d.FakeProcessGroup

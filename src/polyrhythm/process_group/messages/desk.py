@@ -57,6 +57,16 @@ class Judge(Protocol):
         """Compare with the rank that was first. Raises RunError if it has issued another."""
 
 
+class Unsettled(Protocol):
+    """A collective whose future somebody has, and which the program has not waited for."""
+
+    call: IssuedCall
+    done: Latch
+
+    def settle(self) -> None:
+        """Wait until it is done, and complete the future."""
+
+
 class Desk:
     """That of the rank whose program has `context`."""
 
@@ -66,6 +76,7 @@ class Desk:
         self.port = context.port
         self.rank = rank_of(context.port.name)
         self.standing = Standing(self.rank)
+        self.unsettled: list[Unsettled] = []
         self._blocked: IssuedCall | None = None
         self._since = 0.0
         self.collectives: Callable[[Party, Algorithms], Collectives[Doing]] = MessageCollectives
@@ -98,6 +109,14 @@ class Desk:
         """Wait until the latch of `call` is open, or until so many seconds have passed, if they are given."""
         self.perform(_opened_within(self, latch, call, seconds) if seconds > 0 else _opened(self, latch, call), call)
 
+    def settle(self, enough: Callable[[], bool]) -> None:
+        """Complete the futures of what was issued here, each when it is done, until it is `enough` or none is left."""
+        while self.unsettled and not enough():
+            if not any(each.done.is_open for each in self.unsettled):
+                self.perform(_one_opened(self, [each.done for each in self.unsettled]), self.unsettled[0].call)
+            for each in [each for each in self.unsettled if each.done.is_open]:
+                each.settle()
+
     def look(self) -> None:
         """Let some time pass for a look at something unfinished."""
         self._context.perform(_passed(self))
@@ -125,6 +144,13 @@ async def _opened_within(desk: Desk, latch: Latch, call: IssuedCall, seconds: fl
     latch.when_open(either.open)
     await desk.port.spawn("timeout", _expired(desk, either, seconds))
     await desk.port.wait(either)
+
+
+async def _one_opened(desk: Desk, latches: list[Latch]) -> None:
+    one = Latch()
+    for latch in latches:
+        latch.when_open(one.open)
+    await desk.port.wait(one)
 
 
 async def _expired(desk: Desk, either: Latch, seconds: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -46,7 +47,8 @@ class MessageWork(GroupWork):
             self._desk.wait(self.done, self.call, timeout.total_seconds())
         if not self.done.is_open:
             raise self.call.late_wait(self._desk.rank, timeout.total_seconds())
-        if self._future is not None:
+        if self._future is not None and not self._future.done():
+            self._desk.unsettled.remove(self)
             self._future.complete(self.outputs, self.error)
         if self.error is not None:
             raise self.error
@@ -62,12 +64,19 @@ class MessageWork(GroupWork):
         """The outputs, when they are there.
 
         Within a backward pass the caller may be C++, whose wait would let nobody continue: it is completed at the end of the pass, before.
+        Other futures that C++ makes of it are plain ones: before a program waits for one of those, its desk completes what it can.
         """
         if self._future is None:
             self._future = AwaitedFuture(self.wait)
+            self._desk.unsettled.append(self)
             if backward_pass() >= 0:
-                at_end_of_backward(self._future.settle)
+                at_end_of_backward(self.settle)
         return self._future
+
+    def settle(self) -> None:
+        """Wait until it is done, and complete the future; an error is passed on through it."""
+        with suppress(Exception):
+            self.wait()
 
 
 class ReceiveWork(MessageWork, PeerWork):
@@ -103,13 +112,6 @@ class AwaitedFuture(Future[Any]):
 
         self.add_done_callback(call)
         return chained
-
-    def settle(self) -> None:
-        """Wait, and call what is chained; an error is passed on through the future."""
-        try:
-            self._await_it()
-        except Exception as error:
-            self.complete(None, error)
 
     def complete(self, value: Any, error: BaseException | None) -> None:
         """It is done: call what is chained."""
