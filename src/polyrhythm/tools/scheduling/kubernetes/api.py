@@ -17,7 +17,7 @@ from polyrhythm.errors import CompositionError, RunError
 from polyrhythm.launchers.manifest import Manifest
 
 _SECONDS = 30.0
-_CONNECTIONS = 4
+_CONNECTIONS = 8
 _BLOCK = 65536
 JSON, MERGE = "application/json", "application/merge-patch+json"
 CONFLICT, MISSING, GONE = 409, 404, 410

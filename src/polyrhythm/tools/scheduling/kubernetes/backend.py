@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
 from polyrhythm.cluster import Action, ClusterState, EvictJob, JobPlacement, JobRecord, PlaceJob, ResizeJob, WorkerSlot
 from polyrhythm.core.kernel.stopping import notify
+from polyrhythm.errors import RunError
 from polyrhythm.launchers.manifest import Manifest
 from polyrhythm.tools.scheduling.kubernetes.api import CONFLICT, NODES, PODS, SLICES, Api, ObjectKind
 from polyrhythm.tools.scheduling.kubernetes.gangs import Gang, Place, meant, recorded
@@ -19,6 +21,8 @@ from polyrhythm.tools.scheduling.kubernetes.watching import LISTED, Heard, Watch
 
 _ABSENT_SECONDS = 600.0
 _TRIES = 5
+_AT_ONCE = 4
+"""Gangs that are let in beside each other."""
 
 
 @dataclass(slots=True)
@@ -33,7 +37,8 @@ class _Memory:
 class KubernetesBackend:
     """Pods of a namespace on the nodes of a cluster. All that it decides stands in the pods, so that another process can continue.
 
-    `observed` first finishes what a scheduler before this one had begun, and takes back what kube-scheduler does not bind.
+    `observed` first finishes what a scheduler before this one had begun, and takes back what kube-scheduler does not bind. Gangs are let in
+    beside each other, and the next round begins when that is over: it sees those that others have changed meanwhile as they are.
     """
 
     def __init__(self, api: Api, settings: ClusterSettings) -> None:
@@ -47,6 +52,8 @@ class KubernetesBackend:
         self._memory = _Memory()
         self._view: ClusterView | None = None
         self._is_stale = True
+        self._letting = ThreadPoolExecutor(_AT_ONCE, "polyrhythm pods")
+        self._let: list[Future[list[Manifest | None]]] = []
         for watch in self._watches:
             watch.start()
 
@@ -61,6 +68,7 @@ class KubernetesBackend:
 
     def wait(self, seconds: float) -> bool:
         """Wait until something has happened, for so many seconds at most; then take in all that has. True if anything has."""
+        self._settle()  # an event that comes after our own change must find it
         try:
             self._take(*self._heard.get(timeout=seconds))
         except Empty:
@@ -79,14 +87,16 @@ class KubernetesBackend:
 
     def close(self) -> None:
         """Follow nothing any more."""
+        self._letting.shutdown()
         for watch in self._watches:
             watch.close()
 
     def observed(self, state: ClusterState, now: float) -> ClusterState:
         """The state as the cluster shows it, after what was begun is finished."""
+        self._settle()
         self._prepare_nodes()
         for gang in list(self.view.gangs.values()):
-            self._finish(gang)
+            self._finish(gang, now)
         self._take_back(now)
         for name in [name for name in state.jobs if name not in self.view.jobs]:
             self._memory.absent[name], self._memory.since[name] = state.jobs[name].paused(now), now
@@ -103,26 +113,41 @@ class KubernetesBackend:
             return False
         match action:
             case PlaceJob(placement):
-                return not gang.places and self._placed(gang, placement, now)
+                if gang.places or len(gang.waiting) < len(placement.slots):
+                    return False
+                self._let.append(self._letting.submit(self._placed, gang, placement))
+                return True
             case ResizeJob(placement, _):
                 return self._resized(gang, placement, now)
             case EvictJob():
                 return gang.is_replaced and self._deleted([gang.pods[name] for name in gang.places])
         return False
 
-    def _placed(self, gang: Gang, placement: JobPlacement, now: float) -> bool:
+    def _settle(self) -> None:
+        """Wait for the gangs that are being let in, and take in what has become of their pods. Where the server is away, those that have
+        not begun are left to the next round, and what has become of the others is told by the watch."""
+        let, self._let = self._let, []
+        for each in let:
+            try:
+                pods = each.result()
+            except RunError:
+                for other in let:
+                    other.cancel()
+            except CancelledError:
+                continue
+            else:
+                for pod in pods:
+                    self._take_let(pod, time.monotonic())
+
+    def _placed(self, gang: Gang, placement: JobPlacement) -> list[Manifest | None]:
         """Let the first in with the record of all, which decides; then the others, which the record promises their places."""
-        if len(gang.waiting) < len(placement.slots):
-            return False
         chosen = dict(zip(gang.waiting, placement.slots, strict=False))
         places: dict[str, Place] = {name: (slot.host, slot.devices) for name, slot in chosen.items()}
         pods = [gang.pods[name] for name in chosen]
-        record = recorded(pods, places) if len(pods) > 1 else {}
-        if not self._let_in(pods[0], placement.slots[0], record, now):
-            return False
-        for pod, slot in zip(pods[1:], placement.slots[1:], strict=True):
-            self._let_in(pod, slot, {}, now, tries=_TRIES)
-        return True
+        seen = [self._let_in(pods[0], placement.slots[0], recorded(pods, places) if len(pods) > 1 else {})]
+        if seen[0] is not None and not self._settings.gate.waits(seen[0]):
+            seen += [self._let_in(pod, slot, {}, _TRIES) for pod, slot in zip(pods[1:], placement.slots[1:], strict=True)]
+        return seen
 
     def _resized(self, gang: Gang, placement: JobPlacement, now: float) -> bool:
         """Delete the pods that are in no slot of the new placement, then let more in."""
@@ -137,11 +162,12 @@ class KubernetesBackend:
         if len(gang.waiting) < len(left) or not self._deleted(gone):
             return False
         more = list(zip(gang.waiting, left, strict=False))
-        done = [self._let_in(gang.pods[name], slot, {}, now) for name, slot in more]
+        done = [self._take_let(self._let_in(gang.pods[name], slot, {}), now) for name, slot in more]
         return all(done)
 
-    def _let_in(self, pod: Manifest, slot: WorkerSlot, record: Mapping[str, str], now: float, tries: int = 1) -> bool:
-        """Let a pod onto its node. Where another has changed the pod meanwhile, it is looked at again, and let in if it still waits."""
+    def _let_in(self, pod: Manifest, slot: WorkerSlot, record: Mapping[str, str], tries: int = 1) -> Manifest | None:
+        """Let a pod onto its node: the pod as it is then, None where it is not known. Where another has changed it meanwhile, it is looked
+        at again, and let in if it still waits. Only asks, in any thread."""
         path = PODS.path(pod["metadata"]["namespace"], pod["metadata"]["name"])
         node = self._mirrors[NODES].get("", slot.host)
         for _ in range(tries if node is not None else 0):
@@ -150,15 +176,24 @@ class KubernetesBackend:
             assert node is not None
             answer = self._api.ask("PATCH", path, {"metadata": metadata, "spec": self._settings.gate.admission(pod, node)})
             if answer.taken:
-                self._memory.let_in[pod["metadata"]["uid"]] = now
-                self._assume(answer.body)
-                return True
+                return answer.body
             again = self._api.ask("GET", path) if answer.status == CONFLICT else answer
-            if not again.taken or again.body["metadata"]["uid"] != pod["metadata"]["uid"] or not self._settings.gate.waits(again.body):
-                return False
+            if not again.taken or again.body["metadata"]["uid"] != pod["metadata"]["uid"]:
+                return None
             pod = again.body
-            self._assume(pod)
-        return False
+            if not self._settings.gate.waits(pod):
+                return pod
+        return None
+
+    def _take_let(self, pod: Manifest | None, now: float) -> bool:
+        """Take in a pod that was to be let in; False if it was not."""
+        if pod is None:
+            return False
+        self._assume(pod)
+        if self._settings.gate.waits(pod):
+            return False
+        self._memory.let_in.setdefault(pod["metadata"]["uid"], now)
+        return True
 
     def _deleted(self, pods: Sequence[Manifest]) -> bool:
         """Delete these very pods: others of their names stay."""
@@ -172,10 +207,10 @@ class KubernetesBackend:
             self._assume(gone)
         return True
 
-    def _finish(self, gang: Gang) -> None:
+    def _finish(self, gang: Gang, now: float) -> None:
         """Let those in that have the promise of a place, as after a scheduler that ended between two pods."""
         for name, (node, devices) in gang.promised.items():
-            self._let_in(gang.pods[name], WorkerSlot(node, devices or ()), {}, time.monotonic())
+            self._take_let(self._let_in(gang.pods[name], WorkerSlot(node, devices or ()), {}), now)
 
     def _take_back(self, now: float) -> None:
         """Delete pods that were let in and are not bound, and those on nodes that are not there any more, if others are made for them."""

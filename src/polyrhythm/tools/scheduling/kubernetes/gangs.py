@@ -15,6 +15,7 @@ import msgspec
 
 from polyrhythm.launchers.manifest import INDEX, Manifest
 from polyrhythm.tools.scheduling.kubernetes.gates import Gate
+from polyrhythm.tools.scheduling.kubernetes.remembering import Remembering
 
 JOB = "polyrhythm.dev/job"
 """The label of all pods of a gang."""
@@ -80,7 +81,7 @@ def gangs(pods: Iterable[Manifest], gate: Gate, nodes: Mapping[str, str]) -> dic
             ended[name] += 1
         elif name is not None and _lives(pod):
             found.setdefault(name, {})[pod["metadata"]["name"]] = pod
-    return {name: _gang(name, found[name], ended[name], gate, nodes) for name in sorted(found)}
+    return {name: _GANGS.of(name, name, ended[name], gate, nodes, *found[name].values()) for name in sorted(found)}
 
 
 def recorded(pods: Sequence[Manifest], places: Mapping[str, Place]) -> Manifest:
@@ -94,8 +95,9 @@ def meant(devices: Sequence[int] | None) -> Manifest:
     return {DEVICES: ",".join(str(device) for device in devices or ())}
 
 
-def _gang(name: str, pods: dict[str, Manifest], ended: int, gate: Gate, nodes: Mapping[str, str]) -> Gang:
-    pods = {each: pods[each] for each in sorted(pods, key=lambda each: (int(_annotation(pods[each], INDEX) or 0), each))}
+def _gang(name: str, ended: int, gate: Gate, nodes: Mapping[str, str], *members: Manifest) -> Gang:
+    ordered = sorted((int(_annotation(pod, INDEX) or 0), pod["metadata"]["name"], number) for number, pod in enumerate(members))
+    pods = {each: members[number] for _, each, number in ordered}
     placed = {each: (node, _devices(pod)) for each, pod in pods.items() if (node := _node(pod, gate, nodes)) is not None}
     promised: dict[str, Place] = {}
     for bearer in placed:
@@ -106,6 +108,9 @@ def _gang(name: str, pods: dict[str, Manifest], ended: int, gate: Gate, nodes: M
     size = max(int(_annotation(pod, SIZE) or len(pods) + ended) for pod in pods.values())
     least = min(int(_annotation(pod, LEAST) or size) for pod in pods.values())
     return Gang(name, pods, placed, promised, max(len(placed), size - ended, 1), max(1, least - ended), ended)
+
+
+_GANGS = Remembering(_gang)
 
 
 def malformed(pod: Manifest) -> str | None:

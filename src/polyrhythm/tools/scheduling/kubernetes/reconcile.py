@@ -40,7 +40,8 @@ def reconciled(state: ClusterState, view: ClusterView, absent: Mapping[str, JobR
     for name in [name for name in state.jobs if name not in view.jobs]:
         state = state.after(JobEnded(name), now)
     # what has less than before comes first, so that others find the room
-    changed = [name for name in view.jobs if name in state.jobs and not _same(state.running.get(name), view.placements[name])]
+    running = state.running  # made anew at each reading
+    changed = [name for name in view.jobs if name in state.jobs and not _same(running.get(name), view.placements[name])]
     for name in sorted(changed, key=lambda name: (len(view.placements[name].slots), name)):
         state = _observed(state, view.placements[name], now)
     for name, job in view.jobs.items():
@@ -76,4 +77,5 @@ def _observed(state: ClusterState, placement: JobPlacement, now: float) -> Clust
 
 
 def _same(known: JobPlacement | None, seen: JobPlacement) -> bool:
-    return Counter(known.slots if known else ()) == Counter(seen.slots)
+    slots = known.slots if known else ()
+    return slots == seen.slots or Counter(slots) == Counter(seen.slots)

@@ -13,7 +13,9 @@ from polyrhythm.launchers.manifest import Manifest
 from polyrhythm.tools.scheduling.kubernetes.gangs import JOB, Gang, Place, gangs, is_stray, malformed
 from polyrhythm.tools.scheduling.kubernetes.gates import Gate, TaintGate
 from polyrhythm.tools.scheduling.kubernetes.health import DEVICE, dead_devices, node_health
+from polyrhythm.tools.scheduling.kubernetes.mirror import named
 from polyrhythm.tools.scheduling.kubernetes.quantities import quantity, requested
+from polyrhythm.tools.scheduling.kubernetes.remembering import Remembering
 
 QUEUE = "polyrhythm.dev/queue"
 """The label with the queue of a gang."""
@@ -58,7 +60,7 @@ def cluster_view(nodes: Sequence[Manifest], pods: Sequence[Manifest], slices: Se
     """The view of these objects."""
     gate = settings.gate
     # also of a node that is gone the pods that were let onto it are known by its sign
-    signs = {gate.sign(node): node["metadata"]["name"] for node in nodes}
+    signs = _signs(tuple((gate.sign(node), node["metadata"]["name"]) for node in nodes))
     own = [pod for pod in pods if pod["metadata"].get("namespace") == settings.namespace and JOB in pod["metadata"].get("labels", {})]
     refused = _refused(own, settings)
     found = gangs([pod for pod in own if pod["metadata"]["labels"][JOB] not in refused], gate, signs)
@@ -70,11 +72,11 @@ def cluster_view(nodes: Sequence[Manifest], pods: Sequence[Manifest], slices: Se
         hosts.append(host)
         lost |= dead
     levels = tuple(DomainLevel(level) for level in settings.levels)
-    cluster = Cluster("kubernetes", tuple(hosts), levels, tuple(settings.queues)) if hosts else None
+    cluster = _cluster(tuple(hosts), levels, tuple(settings.queues)) if hosts else None
     placements = {name: JobPlacement(name, _slots(gang, taken)) for name, gang in found.items()}
-    strays = tuple(pod for pod in own if is_stray(pod, gate, signs))
+    strays = tuple(pod for pod in own if _STRAYS.of(named(pod), pod, gate, signs))
     closed = {(str(node["metadata"]["name"]), None) for node in nodes if node_health(node).closed}
-    jobs = {name: _job(gang, settings) for name, gang in found.items()}
+    jobs = {name: _JOBS.of(name, gang, settings) for name, gang in found.items()}
     return ClusterView(cluster, frozenset(lost), frozenset(closed), found, jobs, placements, strays, refused)
 
 
@@ -85,7 +87,7 @@ def _refused(pods: Iterable[Manifest], settings: ClusterSettings) -> dict[str, s
     for pod in pods:
         labels = pod["metadata"]["labels"]
         queue = str(labels.get(QUEUE, queues[0]))
-        wrong = malformed(pod) or (None if queue in queues else str(unknown("queue", queue, queues)))
+        wrong = _MALFORMED.of(named(pod), pod) or (None if queue in queues else str(unknown("queue", queue, queues)))
         if wrong is not None:
             found.setdefault(labels[JOB], wrong)
     return found
@@ -150,14 +152,33 @@ def _host(
 
 def _job(gang: Gang, settings: ClusterSettings) -> ClusterJob:
     first = next(iter(gang.pods.values()))
-    cores, devices = requested(first, "cpu"), int(requested(first, settings.resource))
-    demand = _demand(devices, cores if cores or devices else _LEAST_CORES, int(requested(first, "memory")))
+    cores, memory, devices = _requests(first, settings)
+    demand = _demand(int(devices), cores if cores or devices else _LEAST_CORES, int(memory))
     queue = first["metadata"].get("labels", {}).get(QUEUE, settings.queues[0].name)
     priority = int(first["spec"].get("priority") or 0)
     return _cluster_job(gang.name, demand, gang.size, min(gang.least, gang.size), (queue, priority, gang.is_replaced))
 
 
 # values are checked when they are made, which for a thousand jobs that have not changed takes longer than all else
+def _requests(pod: Manifest, settings: ClusterSettings) -> tuple[float, float, float]:
+    """The cores, the memory and the devices that a pod asks for."""
+    return requested(pod, "cpu"), requested(pod, "memory"), requested(pod, settings.resource)
+
+
+_MALFORMED, _REQUESTS, _JOBS, _STRAYS = Remembering(malformed), Remembering(_requests), Remembering(_job), Remembering(is_stray)
+
+
+@lru_cache(2)
+def _signs(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The same object for the same nodes, so that what was found with it is known again."""
+    return dict(pairs)
+
+
+@lru_cache(2)
+def _cluster(hosts: tuple[ClusterHost, ...], levels: tuple[DomainLevel, ...], queues: tuple[Queue, ...]) -> Cluster:
+    return Cluster("kubernetes", hosts, levels, queues)
+
+
 @lru_cache(_REMEMBERED)
 def _demand(devices: int, cores: float, memory: int) -> WorkerDemand:
     return WorkerDemand(devices=devices, cores=cores, memory=memory)
@@ -192,8 +213,10 @@ def _use(pods: Iterable[Manifest], found: Mapping[str, Gang], taken: Taken, sett
         if node := place or pod["spec"].get("nodeName"):
             use = uses.setdefault(node, _NodeUse())
             counted: Counter[str] = use.own if place else use.foreign
-            for resource in ("cpu", "memory", settings.resource):
-                counted[resource] += requested(pod, resource)  # type: ignore[assignment]
+            cores, memory, devices = _REQUESTS.of(named(pod), pod, settings)
+            counted["cpu"] += cores  # type: ignore[assignment]
+            counted["memory"] += memory  # type: ignore[assignment]
+            counted[settings.resource] += devices  # type: ignore[assignment]
     for node, there in taken.items():
         uses.setdefault(node, _NodeUse()).devices |= {device for devices in there.values() for device in devices}
     return uses

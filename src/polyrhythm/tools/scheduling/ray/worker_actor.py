@@ -21,10 +21,12 @@ class WorkerActor:
         """Run the command to its end: its exit status. The kernel ends it with this thread, which is the actor's to its own end."""
         Path(log).parent.mkdir(parents=True, exist_ok=True)
         bound = partial(die_with_parent, os.getpid())
+        # the worker is no task of Ray, whose variables would say that it belongs to a number of workers that Ray knows
+        around = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         with Path(log).open("ab") as written:
             self._process = subprocess.Popen(
                 list(command),
-                env={**os.environ, **environment},
+                env={**around, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=written,
                 stderr=subprocess.STDOUT,
