@@ -143,7 +143,7 @@ def check(state: ClusterState, configured: str = "") -> None:
 
 
 def settled(state: ClusterState, config: SchedulerConfig, now: float, most: int = 200) -> tuple[ClusterState, list[Action]]:
-    """The state when another decision changes nothing, and all that was done until then."""
+    """The state when another decision changes nothing, and all that was done until then; what each decision leaves is checked."""
     done: list[Action] = []
     for _ in range(most):
         actions = decide(state, now, config)
@@ -151,6 +151,7 @@ def settled(state: ClusterState, config: SchedulerConfig, now: float, most: int 
         if not acted:
             return state, done
         state = state.done(actions, now)
+        check(state)
         done += acted
     raise AssertionError(f"no end after {most} decisions: {done[-6:]}")
 

@@ -184,12 +184,12 @@ def ends(seed: int, config: SchedulerConfig, jobs: int) -> None:
         state = state.after(JobSubmitted(a_job(random, f"job-{number}", names)), now)
         if random.random() < 0.5:
             state = state.done(decide(state, now, config), now)
+            check(state)
     done: list[Action] = []
     for _ in range(12):
         state, more = settled(state, config, now, most=3 * jobs)
         done += more
         now += random.choice((0.0, 1.0, 400.0))
-    check(state)
     stopped: Counter[tuple[str, str]] = Counter()
     for action in done:
         match action:
