@@ -2,9 +2,9 @@
 
     python benchmarks/device_set_bounds.py --out benchmarks/results/device_set_bounds.json
 
-The devices that each running job has are the state of a Markov decision process: a job of one, two or four devices arrives, jobs that are
-drawn at random leave, and the policy chooses devices. Value iteration finds the mean of the best policy without foresight, and of each policy
-that is measured there. The means are exact, so there are no seeds.
+The devices that each running job has are the state of a Markov decision process: a job of one, two or four devices arrives, jobs that
+are drawn at random leave, and the policy chooses devices. Value iteration finds the mean of the best policy without foresight, and
+of each that is measured there. The means are exact, so there are no seeds.
 """
 
 from __future__ import annotations
