@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ray.cluster_utils import Cluster as RayNodes
+from ray.cluster_utils import Cluster
 
 TRAIN = """
 import time
@@ -61,22 +62,28 @@ set = {{epochs = 40, pause = 0.1}}
 """
 
 
+@dataclass(frozen=True)
+class Nodes:
+    """A cluster, and its nodes by the hosts' names."""
+
+    cluster: Any
+    named: dict[str, Any]
+
+
 @pytest.fixture
-def nodes() -> Iterator[RayNodes]:
+def nodes() -> Iterator[Nodes]:
     """A head without cores, which has the driver, and two nodes with a host's name each."""
-    found = RayNodes(initialize_head=True, head_node_args={"num_cpus": 0})
-    for name in ("anna", "ben"):
-        found.add_node(num_cpus=1, labels={"polyrhythm.dev/host": name})
-    yield found
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    yield Nodes(found, {name: found.add_node(num_cpus=1, labels={"polyrhythm.dev/host": name}) for name in ("anna", "ben")})
     found.shutdown()
 
 
-def _begun(folder: Path, nodes: RayNodes, jobs: str, hosts: tuple[str, ...] = ("anna", "ben")) -> subprocess.Popen[str]:
+def _begun(folder: Path, nodes: Nodes, jobs: str, hosts: tuple[str, ...] = ("anna", "ben")) -> subprocess.Popen[str]:
     (folder / "site.json").write_text(json.dumps({"name": "s", "hosts": [{"name": name, "cores": 1} for name in hosts]}))
     for name, text in (("train.py", TRAIN), ("ddp.py", SCRIPT), ("jobs.toml", jobs.format(folder=folder))):
         (folder / name).write_text(text)
     command = [sys.executable, "-m", "polyrhythm", "cluster", "run", "site.json", "jobs.toml", "--out", "runs", "--json"]
-    words = [*command, "--through", "ray", "--engine", f"address={nodes.address}"]
+    words = [*command, "--through", "ray", "--engine", f"address={nodes.cluster.address}"]
     return subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
 
 
@@ -86,21 +93,21 @@ def _ended(folder: Path, running: subprocess.Popen[str]) -> tuple[int, dict[str,
     return running.returncode, {job["name"]: job["state"] for job in json.loads(printed)["jobs"]} if printed else {}, said + logs
 
 
-def test_gangs_of_functions_and_of_scripts_are_on_the_nodes_of_their_placement(nodes: RayNodes, tmp_path: Path) -> None:
+def test_gangs_of_functions_and_of_scripts_are_on_the_nodes_of_their_placement(nodes: Nodes, tmp_path: Path) -> None:
     code, jobs, said = _ended(tmp_path, _begun(tmp_path, nodes, PAIR))
     assert (code, jobs) == (0, {"pair": "ended", "script": "ended"}), said
     assert "pair runs on anna (1), ben (1)" in said
     assert "script waits: needs 2 workers" in said
 
 
-def test_a_crew_goes_on_where_a_node_is_lost(nodes: RayNodes, tmp_path: Path) -> None:
+def test_a_crew_goes_on_where_a_node_is_lost(nodes: Nodes, tmp_path: Path) -> None:
     running = _begun(tmp_path, nodes, CREW)
     deadline = time.monotonic() + 300
     while len(list(tmp_path.glob("runs/crew/attempt-1/*/*/events.jsonl"))) < 2:
         assert running.poll() is None, "".join(_ended(tmp_path, running)[2:])
         assert time.monotonic() < deadline
         time.sleep(0.2)
-    nodes.remove_node(next(node for node in nodes.worker_nodes if node.labels.get("polyrhythm.dev/host") == "ben"))
+    nodes.cluster.remove_node(nodes.named["ben"], allow_graceful=False)
     code, jobs, said = _ended(tmp_path, running)
     assert (code, jobs) == (0, {"crew": "ended"}), said
     assert "ben is dead" in said
@@ -108,7 +115,7 @@ def test_a_crew_goes_on_where_a_node_is_lost(nodes: RayNodes, tmp_path: Path) ->
     assert not (tmp_path / "runs" / "crew" / "attempt-2").exists()
 
 
-def test_a_host_that_is_no_node_is_refused(nodes: RayNodes, tmp_path: Path) -> None:
+def test_a_host_that_is_no_node_is_refused(nodes: Nodes, tmp_path: Path) -> None:
     running = _begun(tmp_path, nodes, PAIR, hosts=("anna", "carl"))
     code, _, said = _ended(tmp_path, running)
     assert code == 2

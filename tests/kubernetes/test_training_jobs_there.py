@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,18 @@ from planes import ControlPlane
 from running import bound, pods_of
 from waiting import until
 
-from polyrhythm.cluster import Cluster, ClusterHost, ClusterJob, ClusterState, FirstIn, SchedulerConfig, WorkerDemand
+from polyrhythm.cluster import (
+    Cluster,
+    ClusterHost,
+    ClusterJob,
+    ClusterState,
+    FirstIn,
+    NoPreemption,
+    SchedulerConfig,
+    WorkerDemand,
+    WorkerSlot,
+)
+from polyrhythm.cluster.predicted import Forecast, PredictedPlacement
 from polyrhythm.errors import CompositionError
 from polyrhythm.launchers import Kubernetes
 from polyrhythm.tools.scheduling.backend import SchedulerRound, schedule_once
@@ -31,8 +43,10 @@ ONE_DEVICE = WorkerDemand(devices=1)
 class Rounds:
     """Jobs that are carried out in rounds on two nodes with two devices each."""
 
-    def __init__(self, folder: Path, namespace: str, *jobs: ClusterJob, **train: Any) -> None:
-        self.cluster = Cluster("k", tuple(ClusterHost(f"{namespace}-{number}", cores=8) for number in range(2)))
+    def __init__(self, folder: Path, namespace: str, *jobs: ClusterJob, machines: Mapping[str, str] | None = None, **train: Any) -> None:
+        names = [f"{namespace}-{number}" for number in range(2)]
+        self.cluster = Cluster("k", tuple(ClusterHost(name, cores=8, machine=(machines or {}).get(name, "cpu-core")) for name in names))
+        self.config = SchedulerConfig(FirstIn())
         given = [TrainingJob(job, TrainingOrder("digits-mlp", **train)) for job in jobs]
         settings = HostSettings(folder, interval=0.05)
         choice = EngineChoice(self.cluster, given, settings, lambda _: Kubernetes("registry.local/trainer:3", namespace), time.monotonic())
@@ -44,7 +58,7 @@ class Rounds:
         """Rounds until it is true."""
         deadline = time.monotonic() + seconds
         while True:
-            done = schedule_once(self.backend, self.state, time.monotonic(), SchedulerConfig(FirstIn()))
+            done = schedule_once(self.backend, self.state, time.monotonic(), self.config)
             self.state = done.state
             if true(done):
                 return
@@ -131,6 +145,24 @@ def test_another_scheduler_takes_over_what_one_that_was_killed_has_made(
     assert {pod["metadata"]["uid"] for pod in pods_of(api, namespace, "pair")} == pods
     second.backend.close()
     assert not api.ask("GET", JOBS.path(namespace, "pair")).taken
+
+
+@dataclass(frozen=True)
+class FasterOnLaptops:
+    """Forecasts by which laptops need a tenth of the time."""
+
+    def forecast(self, job: ClusterJob, slots: Sequence[WorkerSlot], cluster: Cluster) -> Forecast:
+        """Of a job, whatever it is."""
+        fast = all(cluster.host(slot.host).machine == "laptop" for slot in slots)
+        return Forecast(1.0 if fast else 10.0, "allreduce")
+
+
+def test_forecasts_know_the_machines_of_the_site(there: HollowKubelets, api: Api, namespace: str, tmp_path: Path) -> None:
+    fast = f"{namespace}-1"
+    rounds = Rounds(tmp_path, namespace, ClusterJob("one", ONE_DEVICE), ClusterJob("two", ONE_DEVICE), machines={fast: "laptop"})
+    rounds.config = SchedulerConfig(FirstIn(), PredictedPlacement(FasterOnLaptops()), preemption=NoPreemption())
+    rounds.until(lambda _: bound(api, namespace, "one") == bound(api, namespace, "two") == [fast])
+    rounds.backend.close()
 
 
 @pytest.mark.long

@@ -71,7 +71,7 @@ def test_options_that_do_not_fit_the_engine_are_refused(slurm: FakeSlurm, tmp_pa
         (("--through", "ray"), "install it, with pip install 'polyrhythm[ray]'"),
         (("--through", "torchrun", "--engine", "restarts=1"), "is for an engine"),
         (("--through", "kubernetes"), "kubernetes needs the option image"),
-        (("--through", "kubernetes", "--policy", "predicted"), "no machine of the catalogue"),
+        (("--through", "kubernetes", "--policy", "predicted"), "has no target"),
         (("--through", "slurm", "--engine", "speed=1"), "speed"),
     ):
         result = CliRunner().invoke(

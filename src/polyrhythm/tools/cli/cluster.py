@@ -73,15 +73,15 @@ def run_jobs(
     from polyrhythm.tools.cli.output import print_json, reserved
     from polyrhythm.tools.cli.prepare import directory
     from polyrhythm.tools.scheduling.carry import carry
-    from polyrhythm.tools.scheduling.engines import EngineChoice, backend_through
+    from polyrhythm.tools.scheduling.engines import EngineChoice, backend_through, engine_of
     from polyrhythm.tools.scheduling.host_settings import HostSettings
     from polyrhythm.tools.scheduling.policies import policy as chosen
     from polyrhythm.tools.scheduling.training_forecasts import TrainingForecaster
     from polyrhythm.tools.scheduling.training_jobs import goals_of, load_training_jobs
 
     hosts, wanted = load_site(site), load_training_jobs(jobs)
-    launchers = _launchers(through, engine or [], policy)
-    config = chosen(policy, lambda: TrainingForecaster(goals_of(wanted), cache=cache))
+    launchers = _launchers(through, engine or [])
+    config = chosen(policy, lambda: TrainingForecaster(goals_of(wanted, engine_of(through).chosen), cache=cache))
     kept = directory(out) or out
     began, changes = time.monotonic(), _Changes()
     settings = HostSettings(kept.absolute(), _reach(site, through, reach), python or sys.executable, beat)
@@ -107,18 +107,15 @@ def _reach(site: Path, through: str, given: str | None) -> str | None:
     return reach_written(site) if given is None and engine_of(through).reached else given
 
 
-def _launchers(through: str, options: list[str], policy: str) -> Callable[[str], Any]:
+def _launchers(through: str, options: list[str]) -> Callable[[str], Any]:
     """What makes the launcher of a name, with these options. Raises CompositionError for what does not go together."""
     from polyrhythm.errors import CompositionError
     from polyrhythm.tools.cli.groups import RuntimeOptions
     from polyrhythm.tools.cli.runtimes import runtime
     from polyrhythm.tools.scheduling.engines import engine_of
-    from polyrhythm.tools.scheduling.policies import PREDICTED
 
     if options and not engine_of(through).options:
         raise CompositionError(f"--engine {options[0]} is for an engine, such as slurm: give --through slurm too, or leave it out.")
-    if through == "kubernetes" and policy == PREDICTED:
-        raise CompositionError("Nodes of Kubernetes are no machine of the catalogue, so nothing can be predicted: give another --policy.")
     return lambda name: runtime(RuntimeOptions(on=name, engine=options), 0)
 
 

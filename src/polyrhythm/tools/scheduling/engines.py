@@ -36,13 +36,14 @@ class EngineChoice:
 
 @dataclass(frozen=True, slots=True)
 class CarryingEngine:
-    """An engine: what makes its backend, whether its hosts are `reached` by a command of ours, whether it has `options`, and whether it
-    `restarts` a script whose number of workers changes."""
+    """An engine: what makes its backend, whether its hosts are `reached` by a command of ours, whether it has `options`, whether it
+    `restarts` a script whose number of workers changes, and whether a job's system can be `chosen` when the job is placed."""
 
     backend: Callable[[EngineChoice], JobsBackend]
     reached: bool = False
     options: bool = True
     restarts: bool = False
+    chosen: bool = True
 
 
 def _hosts(asked: EngineChoice) -> JobsBackend:
@@ -73,7 +74,7 @@ THROUGH: Mapping[str, CarryingEngine] = {
     "torchrun": CarryingEngine(_torchrun, reached=True, options=False, restarts=True),
     "ray": CarryingEngine(_ray),
     "slurm": CarryingEngine(_slurm),
-    "kubernetes": CarryingEngine(_kubernetes),
+    "kubernetes": CarryingEngine(_kubernetes, chosen=False),
 }
 
 

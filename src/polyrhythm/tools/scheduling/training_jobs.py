@@ -77,8 +77,11 @@ class TrainingJob:
     train: TrainingOrder
 
 
-def goals_of(jobs: Iterable[TrainingJob]) -> dict[str, TrainingGoal]:
-    """The goals of forecasts, by job. Raises PolyrhythmErrors for a job without a target, and for one that cannot be trained so."""
+def goals_of(jobs: Iterable[TrainingJob], chosen: bool = True) -> dict[str, TrainingGoal]:
+    """The goals of forecasts, by job; with its own system alone unless that can be `chosen`.
+
+    Raises PolyrhythmErrors for a job without a target, and for one that cannot be trained so.
+    """
     found = {}
     for each in jobs:
         order, name = each.train, each.job.name
@@ -88,7 +91,7 @@ def goals_of(jobs: Iterable[TrainingJob]) -> dict[str, TrainingGoal]:
             raise CompositionError(
                 f'The job {name!r} has no target, so that its end cannot be predicted: give jobs.train to = "accuracy=0.95".'
             )
-        systems = tuple(order.systems or dict.fromkeys((order.system, *DEFAULT_SYSTEMS)))
+        systems = tuple(order.systems or dict.fromkeys((order.system, *DEFAULT_SYSTEMS))) if chosen else (order.system,)
         for system in systems:
             find(system)
         parse_target(order.to)

@@ -40,7 +40,7 @@ class KubernetesJobs:
         self._asked: float | None = None
         gate = SchedulingGate()
         hosts = frozenset(host.name for host in cluster.hosts)
-        self._pods = KubernetesBackend(api, ClusterSettings(self._namespace, gate, queues=cluster.queues, hosts=hosts))
+        self._pods = KubernetesBackend(api, ClusterSettings(self._namespace, gate, queues=cluster.queues, hosts=hosts, site=cluster))
         self.runs = {each.job.name: CarriedJob(each) for each in jobs}
         self._made: list[str] = []
         self._wanted = {each.job.name: training_pods(each, engine, gate) for each in jobs}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from polyrhythm.cluster import Cluster, ClusterDevice, ClusterHost, ClusterJob, DomainLevel, JobPlacement, Queue, WorkerDemand, WorkerSlot
+from polyrhythm.cluster.cluster import OFFICE
 from polyrhythm.errors import unknown
+from polyrhythm.hardware.network import Network
 from polyrhythm.launchers.manifest import Manifest
 from polyrhythm.tools.scheduling.kubernetes.gangs import JOB, Gang, Place, gangs, is_stray, malformed
 from polyrhythm.tools.scheduling.kubernetes.gates import Gate, TaintGate
@@ -28,7 +30,7 @@ class ClusterSettings:
     """Settings by which a Kubernetes cluster is read: the gate, the resource that counts as a device, node labels of domains, and queues.
 
     A pod that was let in and that kube-scheduler has not bound after `forget` seconds is taken back. Where `hosts` are named,
-    other nodes are not looked at.
+    other nodes are not looked at. Where their `site` is given, it says what nodes do not: machines of the catalogue, prices, the network.
     """
 
     namespace: str = "default"
@@ -38,6 +40,7 @@ class ClusterSettings:
     queues: Sequence[Queue] = (Queue("default"),)
     forget: float = 30.0
     hosts: frozenset[str] = frozenset()
+    site: Cluster | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,8 @@ def cluster_view(nodes: Sequence[Manifest], pods: Sequence[Manifest], slices: Se
         host, dead = _host(node, slices, use.get(str(node["metadata"]["name"]), _NodeUse()), settings)
         hosts.append(host)
         lost |= dead
-    levels = tuple(DomainLevel(level) for level in settings.levels)
-    cluster = _cluster(tuple(hosts), levels, tuple(settings.queues)) if hosts else None
+    levels, site = tuple(DomainLevel(level) for level in settings.levels), settings.site
+    cluster = _cluster(tuple(hosts), levels, tuple(settings.queues), OFFICE if site is None else site.network) if hosts else None
     placements = {name: JobPlacement(name, _slots(gang, taken)) for name, gang in found.items()}
     strays = tuple(pod for pod in own if _STRAYS.of(named(pod), pod, gate, signs))
     closed = {(str(node["metadata"]["name"]), None) for node in nodes if node_health(node).closed}
@@ -147,7 +150,8 @@ def _host(
     cores, memory = (_amount(status, use, resource) for resource in ("cpu", "memory"))
     domains = tuple((level, labels[label]) for level, label in settings.levels.items() if label in labels)
     model = labels.get(f"{settings.resource}.product", "gpu")
-    return _cluster_host(name, max(cores, _LEAST_CORES), int(memory), (model, count), domains), lost
+    known = settings.site.hosts[settings.site.index[name]] if settings.site is not None and name in settings.site.index else None
+    return _cluster_host(name, (max(cores, _LEAST_CORES), int(memory)), (model, count), domains, known), lost
 
 
 def _job(gang: Gang, settings: ClusterSettings) -> ClusterJob:
@@ -175,8 +179,8 @@ def _signs(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 
 @lru_cache(2)
-def _cluster(hosts: tuple[ClusterHost, ...], levels: tuple[DomainLevel, ...], queues: tuple[Queue, ...]) -> Cluster:
-    return Cluster("kubernetes", hosts, levels, queues)
+def _cluster(hosts: tuple[ClusterHost, ...], levels: tuple[DomainLevel, ...], queues: tuple[Queue, ...], network: Network) -> Cluster:
+    return Cluster("kubernetes", hosts, levels, queues, network)
 
 
 @lru_cache(_REMEMBERED)
@@ -191,9 +195,12 @@ def _cluster_job(name: str, demand: WorkerDemand, size: int, least: int, line: t
 
 
 @lru_cache(_REMEMBERED)
-def _cluster_host(name: str, cores: float, memory: int, devices: tuple[str, int], labels: tuple[tuple[str, str], ...]) -> ClusterHost:
+def _cluster_host(
+    name: str, amounts: tuple[float, int], devices: tuple[str, int], labels: tuple[tuple[str, str], ...], known: ClusterHost | None
+) -> ClusterHost:
     model, count = devices
-    return ClusterHost(name, cores, memory, (ClusterDevice(model=model),) * count, labels=labels)
+    host = ClusterHost(name, *amounts, (ClusterDevice(model=model),) * count, labels=labels)
+    return host if known is None else replace(host, machine=known.machine, site=known.site, price_per_hour=known.price_per_hour)
 
 
 def _amount(status: Manifest, use: _NodeUse, resource: str) -> float:
