@@ -87,3 +87,26 @@ def test_a_job_that_cannot_be_run_is_over(tmp_path: Path, status: int) -> None:
     run.ended("j/1/0", status, tmp_path)
     assert run.settle(3, 1.0)
     assert run.over == "failed"
+
+
+def test_a_crew_whose_members_fail_one_after_another_has_failed_though_some_are_always_there(tmp_path: Path) -> None:
+    run = _run(2, 1)
+    for number in range(6):
+        run.ended(f"j/1/{number}", 1, tmp_path)
+        run.next_worker(WorkerSlot("h0"))
+        assert not run.settle(3, 1.0)
+    run.ended("j/1/6", 1, tmp_path)
+    assert run.settle(3, 2.0)
+    assert (run.over, len(run.workers)) == ("failed", 1)
+
+
+def test_a_host_on_which_all_fail_does_not_end_the_crew_on_others(tmp_path: Path) -> None:
+    run = _run(2, 1)
+    for number in range(1, 40):
+        run.ended(f"j/1/{number}", REFUSED, tmp_path)
+        run.next_worker(WorkerSlot("bad"))
+        assert not run.settle(3, 1.0)
+    run.ended("j/1/0", 0, tmp_path)
+    run.workers.clear()
+    assert run.settle(3, 2.0)
+    assert run.over == "ended"

@@ -40,6 +40,7 @@ class CarriedJob:
     failed: int = 0
     alone: float | None = None
     failures: list[str] = field(default_factory=list)
+    failed_numbers: list[int] = field(default_factory=list)
     refused: bool = False
     begun: float | None = None
     seconds: float | None = None
@@ -84,6 +85,7 @@ class CarriedJob:
         slot = self.workers.pop(worker)
         self.failed += 1
         self.failures.append(f"its worker on {slot.host} {how}")
+        self.failed_numbers.append(_number(worker))
 
     def lingering(self, patience: float, now: float) -> list[str]:
         """The workers that are left so many seconds after another has ended by itself, and will not come to an end with it.
@@ -99,14 +101,25 @@ class CarriedJob:
         job = self.training.job
         if self.over is not None:
             return True
-        if self.workers or not (self.finished or self.failures):
+        is_vain = job.is_malleable and self._is_vain(restarts)
+        if not is_vain and (self.workers or not (self.finished or self.failures)):
             return False
         if self.finished and (job.is_malleable or self.finished >= job.workers):
             self.over = "ended"
-        elif self.refused or len(self.failures) > restarts * job.workers:
+        elif is_vain or self.refused or len(self.failures) > restarts * job.workers:
             self.over, self.reason = "failed", self.failures[-1]
         self.seconds = now - (now if self.begun is None else self.begun)
         return self.over is not None
+
+    def _is_vain(self, restarts: int) -> bool:
+        """True if one worker after another fails: none that is there now was there before so many of the last failures.
+
+        Members of a crew are replaced one by one, so that some are always there; a host on which all fail must not end the others.
+        """
+        most = self.training.job.workers * (1 if self.refused else restarts)
+        if self.finished or len(self.failed_numbers) <= most:
+            return False
+        return all(_number(worker) > self.failed_numbers[-most - 1] for worker in self.workers)
 
 
 def has_room(cluster: Cluster, runs: Iterable[CarriedJob], run: CarriedJob, slots: Sequence[WorkerSlot]) -> bool:
@@ -124,6 +137,10 @@ def log_of(out: Path, worker: str) -> Path:
     """The file with what the worker of that name prints."""
     job, _, number = worker.split("/")
     return out / job / f"worker-{number}.log"
+
+
+def _number(worker: str) -> int:
+    return int(worker.rpartition("/")[2])
 
 
 def _last_words(log: Path) -> str:
