@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ray.cluster_utils import Cluster
 
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray leaves sockets of its nodes open
 TRAIN = """
 import time
 import torch
@@ -70,10 +71,10 @@ class Nodes:
     named: dict[str, Any]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
     """A head without cores, which has the driver, and two nodes with a host's name each."""
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     yield Nodes(found, {name: found.add_node(num_cpus=1, labels={"polyrhythm.dev/host": name}) for name in ("anna", "ben")})
     found.shutdown()
 
@@ -100,6 +101,13 @@ def test_gangs_of_functions_and_of_scripts_are_on_the_nodes_of_their_placement(n
     assert "script waits: needs 2 workers" in said
 
 
+def test_a_host_that_is_no_node_is_refused(nodes: Nodes, tmp_path: Path) -> None:
+    running = _begun(tmp_path, nodes, PAIR, hosts=("anna", "carl"))
+    code, _, said = _ended(tmp_path, running)
+    assert code == 2
+    assert "Ray has no node 'carl'" in said
+
+
 def test_a_crew_goes_on_where_a_node_is_lost(nodes: Nodes, tmp_path: Path) -> None:
     running = _begun(tmp_path, nodes, CREW)
     deadline = time.monotonic() + 300
@@ -113,10 +121,3 @@ def test_a_crew_goes_on_where_a_node_is_lost(nodes: Nodes, tmp_path: Path) -> No
     assert "ben is dead" in said
     assert "crew runs on anna (1)" in said
     assert not (tmp_path / "runs" / "crew" / "attempt-2").exists()
-
-
-def test_a_host_that_is_no_node_is_refused(nodes: Nodes, tmp_path: Path) -> None:
-    running = _begun(tmp_path, nodes, PAIR, hosts=("anna", "carl"))
-    code, _, said = _ended(tmp_path, running)
-    assert code == 2
-    assert "Ray has no node 'carl'" in said
