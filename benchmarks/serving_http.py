@@ -25,7 +25,18 @@ import ray
 import torch
 from serving.parts import FORM, MEMORY, Rival, begun_and_generated, best, generated, good, percentile, straight, whole
 
-from polyrhythm.serving import LatencyProfile, PlanningRules, ServingMachine, ServingPlan, ServingSession
+from polyrhythm.serving import (
+    DutyTurns,
+    FirstInFirstOut,
+    LatencyProfile,
+    LeastCompletionTime,
+    PlanningRules,
+    PowerOfTwoChoices,
+    ServingMachine,
+    ServingPlan,
+    ServingSession,
+    plan,
+)
 from polyrhythm.serving.control import ControlRules
 from polyrhythm.serving.server.control_loop import ServedSite, ServingControl
 from polyrhythm.serving.server.entrance_profile import measured_entrance
@@ -44,6 +55,7 @@ WAY = 0.06
 RULES = PlanningRules(network=WAY, jitter=0.005)
 SLOPE, START = 0.008, 0.1
 PORT = 8321
+EARLY = DutyTurns()
 URL = f"http://127.0.0.1:{PORT}"
 
 
@@ -61,9 +73,11 @@ class Wide(torch.nn.Module):
         return self.layers(x)  # type: ignore[no-any-return]
 
 
-def begun(served: ServedSite, models: dict[tuple[str, str], ServedModel], first: ServingPlan, rules: GatewayRules) -> RaySite:
+def begun(
+    served: ServedSite, models: dict[tuple[str, str], ServedModel], first: ServingPlan, rules: GatewayRules, turns: DutyTurns = EARLY
+) -> RaySite:
     """The site, once it answers."""
-    site = RayServe(port=PORT, gateway=rules).deploy(served, models, first)
+    site = RayServe(port=PORT, gateway=rules, turns=turns).deploy(served, models, first)
     generated(site.url, [(0.05 * index, one.name) for index, one in enumerate(list(served.sessions) * 10)], _slos(served.sessions))
     return site
 
@@ -329,7 +343,29 @@ def s12(rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
-SCENARIOS: dict[str, Callable[[int], list[dict[str, Any]]]] = {"S6": s6, "S7": s7, "S10": s10, "S11": s11, "S12": s12}
+def s14(rounds: int) -> list[dict[str, Any]]:
+    """The seconds until 200 requests that come at once are answered, by cost and by count, on a machine and one of a quarter of it."""
+    usual = straight("m", 0.02, 0.06)
+    slow = replace(straight("m", 0.08, 0.24), kind="slow")
+    machines = (SITE[0], replace(SITE[1], kind="slow"))
+    session = ServingSession("s", "m", 60.0, 1e5)  # more than they can do: both are filled
+    first, _ = plan([session], machines, (usual, slow), None, PlanningRules(jitter=0.0, headroom=0.0, deviations=0.0))
+    served = ServedSite((session,), machines, (usual, slow), RULES)
+    models: dict[tuple[str, str], ServedModel] = {("m", each.kind): EmulatedModel(each, FORM) for each in (usual, slow)}
+    rows = []
+    for turn in range(rounds):
+        for router in (LeastCompletionTime(), PowerOfTwoChoices()):
+            rules = GatewayRules(router, AdmitAll(), seed=turn)
+            site = begun(served, models, first, rules, DutyTurns(FirstInFirstOut()))
+            found = generated(URL, [(index * 1e-4, "s") for index in range(200)], {"s": 60.0})
+            row = {"scenario": "S14", "who": type(router).__name__, "makespan": max(each.ended for each in found)}
+            rows.append(row | {"outcomes": _counted(found)})
+            print(rows[-1], flush=True)
+            site.drain(5)
+    return rows
+
+
+SCENARIOS: dict[str, Callable[[int], list[dict[str, Any]]]] = {"S6": s6, "S7": s7, "S10": s10, "S11": s11, "S12": s12, "S14": s14}
 
 
 def main() -> None:
@@ -367,6 +403,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             "drop_p99",
             "b",
             "drops_end_after",
+            "makespan",
         ):
             values = [row[name] for row in own if name in row]
             if values:

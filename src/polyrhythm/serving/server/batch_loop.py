@@ -19,6 +19,8 @@ RunBatch = Callable[[DutySlot, Sequence[Any]], Awaitable[Sequence[Any]]]
 
 It is called in the moment in which the batch is chosen, and awaited later. An exception in place of a result fails that request alone.
 """
+_AT_ONCE = 4
+"""The results that are sent in one turn of the event loop."""
 
 
 class BatchLoop:
@@ -105,6 +107,10 @@ class BatchLoop:
         if self._batch is not None:
             wake = self._queue.drop_time()
         self._arm(max(now, wake))
+        self._rest()
+
+    def _rest(self) -> None:
+        """Say that nothing runs or waits, if so."""
         if self._batch is None and not self._answers:
             self._idle.set()
 
@@ -115,22 +121,24 @@ class BatchLoop:
         self._timer = None if moment == math.inf else asyncio.get_running_loop().call_at(moment, self._decide)
 
     async def _compute(self, slot: DutySlot, batch: tuple[InferenceRequest, ...], running: Awaitable[Sequence[Any]]) -> None:
+        results: Sequence[Any]
         try:
             results = await running
             if len(results) != len(batch):
                 raise ValueError(f"{slot.model} gave {len(results)} results for a batch of {len(batch)}")
         except Exception as problem:  # a model may raise anything; each of its clients is told, and the next batch is tried
-            for request in batch:
-                self._settle(request, failure(self._now(), problem))
-        else:
-            now = self._now()
-            finished = now + slot.profile.after
-            for request, result in zip(batch, results, strict=True):
-                done = (Ok if finished <= request.deadline else Overdue)(now, result)
-                self._settle(request, failure(now, result) if isinstance(result, Exception) else done)
-        finally:
-            self._batch = None
-            self._decide()
+            results = [problem] * len(batch)
+        now = self._now()
+        finished = now + slot.profile.after
+        # the next batch begins, and drops are answered, before what is computed is sent: that takes milliseconds for a large batch
+        self._batch = None
+        self._decide()
+        for place, (request, result) in enumerate(zip(batch, results, strict=True)):
+            if place % _AT_ONCE == 0:
+                await asyncio.sleep(0)  # what is due meanwhile, such as a drop, is not behind all of them
+            done = (Ok if finished <= request.deadline else Overdue)(now, result)
+            self._settle(request, failure(now, result) if isinstance(result, Exception) else done)
+        self._rest()
 
     def _settle(self, request: InferenceRequest, outcome: ServerOutcome) -> None:
         answer = self._answers.pop(request.number)
