@@ -56,8 +56,11 @@ def nodes(api: Api, namespace: str, gate: Gate, *devices: int) -> list[str]:
     names = [f"{namespace}-{number}" for number in range(len(devices))]
     for name, count in zip(names, devices, strict=True):
         make_node(api, name, count)
-        patch = gate.preparation(api.ask("GET", NODES.path("", name)).body)
-        assert patch is None or api.ask("PATCH", NODES.path("", name), patch).taken
+        node = api.ask("GET", NODES.path("", name)).body
+        while (patch := gate.preparation(node)) is not None:  # the controller of nodes writes all taints, and may write over ours
+            version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+            api.ask("PATCH", NODES.path("", name), {**patch, "metadata": {**patch["metadata"], **version}})
+            node = api.ask("GET", NODES.path("", name)).body
     return names
 
 
