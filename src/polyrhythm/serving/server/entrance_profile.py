@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
 from polyrhythm.core.extras import needed
+from polyrhythm.errors import RunError
 from polyrhythm.serving.latency_profile import LatencyProfile
 from polyrhythm.serving.server.control_loop import ServedSite
 from polyrhythm.serving.server.gateway import GatewayRules
@@ -47,12 +48,20 @@ def measured_entrance(engine: RayServe, models: Sequence[ServedModel], form: Inp
 
 
 def seconds_each(url: str, target: LoadTarget, seconds: float, clients: int = _CLIENTS) -> float:
-    """The seconds per answer of a server that `clients` ask again as soon as they have one, from a process of their own."""
+    """The seconds per answer of a server that `clients` ask again as soon as they have one, from a process of their own.
+
+    Raises RunError where that process dies; what it says is on its standard error.
+    """
     here, there = multiprocessing.get_context("spawn").Pipe()
     asking = multiprocessing.get_context("spawn").Process(target=_ask, args=(url, target, seconds, clients, there))
     asking.start()
-    found: float = here.recv()
-    asking.join()
+    there.close()  # else the end of the process would not be seen
+    try:
+        found: float = here.recv()
+    except EOFError as problem:
+        raise RunError(f"The process that asks {url} has ended without a result: see what it says above.") from problem
+    finally:
+        asking.join()
     return found
 
 
