@@ -69,7 +69,7 @@ class Ledger:
     """How often samples were used: `lost` were in no step, `doubled` in several that were completed, each counted so often as it is too
     many. `again` were in a step of a killed process whose end is not known, and in another step. `partial` belong to such a step of which
     some samples were used again and some were not. `left` were in no step either, and are fewer in an epoch than there are workers, as at
-    the end of a pass whose samples are not a multiple of these.
+    the end of a pass whose samples are not a multiple of these; those of a step whose other samples were used again may be among them.
     """
 
     uses: int
@@ -95,13 +95,17 @@ def ledger(processes: Sequence[ProcessSteps], epochs: int, samples: int, workers
     counts -= Counter(use for step in undone for use in step)
     opened = [*undone, *(each.open for each in processes if each.open)]
     maybe = {use for step in opened for use in step}
-    missing = [sum((epoch, each) not in counts and (epoch, each) not in maybe for each in range(samples)) for epoch in range(epochs)]
     again = [sum(use in counts for use in step) for step in opened]
+    spare = {use for step, count in zip(opened, again, strict=True) if 0 < count < len(step) for use in step if use not in counts}
+    unused = [{use for each in range(samples) if (use := (epoch, each)) not in counts and use not in maybe} for epoch in range(epochs)]
+    missing = [len(of_none) + sum(use[0] == epoch for use in spare) for epoch, of_none in enumerate(unused)]
     return Ledger(
         counts.total(),
         left=sum(each for each in missing if each < workers),
         lost=sum(each for each in missing if each >= workers),
         doubled=counts.total() - len(counts),
         again=sum(again),
-        partial=sum(len(step) for step, count in zip(opened, again, strict=True) if 0 < count < len(step)),
+        partial=sum(
+            len(step) for step, count in zip(opened, again, strict=True) if 0 < count < len(step) and missing[step[0][0]] >= workers
+        ),
     )
