@@ -4,7 +4,7 @@
 
 `torch_timed.py` runs unchanged in both. What ranks compute is measured once (`simulate --measure`), on one rank at a time and without the
 lab. Networks, sizes and the targets, 15 % in the median and 25 % at worst, were fixed before the first run. `torch_timed.py` prints
-where its threads wait if it stands still; once the lab stood still without that, and was ended after `STILL` seconds.
+where its threads wait if it stands still.
 """
 
 from __future__ import annotations
