@@ -52,7 +52,9 @@ class Sitter:
     optimizer: torch.optim.Optimizer | None = None
     loader: DataLoader[tuple[Tensor, ...]] | None = None
 
-    def attach(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
+    def attach(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, name: str | None = None
+    ) -> tuple[nn.Module, torch.optim.Optimizer]:
         self.model, self.optimizer = model, optimizer
         return model, optimizer
 

@@ -25,6 +25,7 @@ PAGES = (
     "README.md",
     "docs/own-writes.md",
     "docs/tables.md",
+    "docs/learners-networks.md",
     "docs/memory.md",
     "docs/networks.md",
     "docs/commands.md",

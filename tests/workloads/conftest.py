@@ -34,7 +34,7 @@ class LoneWorker:
     def __init__(self, workers: int = 1, seed: int = 0, rank: int = 0, steps_at_most: int | None = None) -> None:
         self.rank, self.workers, self.device, self.seed = rank, workers, "cpu", seed
         self.steps_at_most = steps_at_most
-        self.model: nn.Module | None = None
+        self.models: list[nn.Module] = []
         self.tables: list[LoneTable] = []
         self.initial: list[Tensor] = []
         self.steps = 0
@@ -42,10 +42,16 @@ class LoneWorker:
         self._shuffle = generator(seed, "shuffle")
         seed_everything(seed, "worker", rank)
 
-    def attach(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
-        self.model = model
-        self.initial = [parameter.detach().clone() for parameter in model.parameters()]
+    def attach(self, model: nn.Module, optimizer: Optimizer, *, name: str | None = None) -> tuple[nn.Module, Optimizer]:
+        self.models.append(model)
+        self.initial += [parameter.detach().clone() for parameter in model.parameters()]
         return model, optimizer
+
+    def keep(self, **objects: Any) -> None:
+        assert all(each.state_dict() for each in objects.values())
+
+    def report(self, **metrics: float) -> None:
+        pass
 
     def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None) -> LoneTable:
         self.tables.append(LoneTable(torch.zeros(rows, columns) if initial is None else initial.clone(), self._clocked))
@@ -63,9 +69,8 @@ class LoneWorker:
 
     @property
     def weights(self) -> list[Tensor]:
-        """The parameters of the model, and the content of the tables."""
-        parameters = [] if self.model is None else list(self.model.parameters())
-        return parameters + [table.content for table in self.tables]
+        """The parameters of the models, and the content of the tables."""
+        return [parameter for model in self.models for parameter in model.parameters()] + [table.content for table in self.tables]
 
     def epochs(self, count: int) -> Iterable[int]:
         return range(count)
@@ -83,7 +88,7 @@ class LoneWorker:
     def final(self) -> dict[str, float]:
         """What the run would end with."""
         assert self.function is not None
-        return self.function(*([] if self.model is None else [self.model]), *(table.content for table in self.tables))
+        return self.function(*self.models, *(table.content for table in self.tables))
 
 
 @pytest.fixture

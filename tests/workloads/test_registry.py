@@ -22,6 +22,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "lasso": {"features": 40, "group": 4, "samples": 50, "rounds": 2},
     "sparse-logistic": {"samples": 60, "features": 300, "active": 20, "steps": 2},
     "matrix-factorization": {"users": 6, "items": 5, "ratings": 200, "epochs": 1, "batch_size": 90},
+    "dbn-digits": {"epochs": 1, "fine_epochs": 1},
     "ising": {"chains": 8, "sweeps": 2},
 }
 each_workload = pytest.mark.parametrize("name", sorted(WORKLOADS))
@@ -35,6 +36,7 @@ def test_those_of_the_documentation_are_there() -> None:
     assert sorted(WORKLOADS) == [
         "chars-gpt",
         "chars-gpt-5m",
+        "dbn-digits",
         "digits-cnn",
         "digits-mlp",
         "ising",

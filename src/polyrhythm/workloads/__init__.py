@@ -2,6 +2,7 @@
 
 from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
+from polyrhythm.workloads.dbn_digits import DbnDigits
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
 from polyrhythm.workloads.ising import Ising
 from polyrhythm.workloads.lasso import Lasso
@@ -16,6 +17,7 @@ __all__ = [
     "WORKLOADS",
     "CharsGpt",
     "CharsGpt5m",
+    "DbnDigits",
     "DigitsCnn",
     "DigitsMlp",
     "Ising",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from polyrhythm.errors import unknown
 from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
+from polyrhythm.workloads.dbn_digits import DbnDigits
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
 from polyrhythm.workloads.ising import Ising
 from polyrhythm.workloads.lasso import Lasso
@@ -12,7 +13,18 @@ from polyrhythm.workloads.sparse_logistic import SparseLogistic
 from polyrhythm.workloads.workload import Workload
 from polyrhythm.workloads.xor import Xor
 
-_KINDS: tuple[type[Workload], ...] = (DigitsCnn, DigitsMlp, CharsGpt, CharsGpt5m, Xor, Lasso, MatrixFactorization, Ising, SparseLogistic)
+_KINDS: tuple[type[Workload], ...] = (
+    DigitsCnn,
+    DigitsMlp,
+    CharsGpt,
+    CharsGpt5m,
+    Xor,
+    Lasso,
+    MatrixFactorization,
+    Ising,
+    SparseLogistic,
+    DbnDigits,
+)
 WORKLOADS = {kind.name: kind for kind in _KINDS}
 
 

@@ -58,10 +58,13 @@ class _Inverting:
     def seed(self) -> int:
         return self.worker.seed
 
-    def attach(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+    def attach(self, model: nn.Module, optimizer: Optimizer, *, name: str | None = None) -> tuple[nn.Module, Optimizer]:
         for parameter in model.parameters():
             parameter.register_hook(Tensor.neg)  # type: ignore[no-untyped-call]
-        return self.worker.attach(model, optimizer)
+        return self.worker.attach(model, optimizer, name=name)
+
+    def keep(self, **objects: Any) -> None:
+        self.worker.keep(**objects)
 
     def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterable[tuple[Tensor, ...]]:
         return self.worker.batches(dataset, batch_size)

@@ -34,8 +34,11 @@ class WorkloadWorker(Protocol):
     def seed(self) -> int:
         """The run's seed, the same in every worker."""
 
-    def attach(self, model: nn.Module, optimizer: Optimizer) -> tuple[nn.Module, Optimizer]:
+    def attach(self, model: nn.Module, optimizer: Optimizer, *, name: str | None = None) -> tuple[nn.Module, Optimizer]:
         """Put the strategy behind `optimizer.step()`."""
+
+    def keep(self, **objects: Any) -> None:
+        """Include objects with `state_dict` and `load_state_dict` in checkpoints."""
 
     def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None) -> Table:
         """Open a table of numbers that all workers share."""

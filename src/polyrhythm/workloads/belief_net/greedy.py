@@ -1,0 +1,106 @@
+"""Machines that are trained one after another, each on what the one below makes of the data (Hinton, Osindero, Teh, 2006, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.utils.data import TensorDataset
+
+from polyrhythm.core.job_files.worker import WorkloadWorker
+from polyrhythm.workloads.belief_net.increments import Increments
+from polyrhythm.workloads.belief_net.machine import BoltzmannMachine, contrastive_divergence
+from polyrhythm.workloads.sample_noise import uniform
+
+UNKNOWN = -1
+"""The class of a sample without a label."""
+
+
+@dataclass(frozen=True, slots=True)
+class GreedyStage:
+    """A machine that is attached to the run with its optimizer, and the increments of its parameters."""
+
+    machine: BoltzmannMachine
+    optimizer: Optimizer
+    increments: Increments
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Images (n, pixels) from 0 to 1, their classes (n,), UNKNOWN where there is none, and the stream of their random numbers."""
+
+    images: Tensor
+    classes: Tensor
+    seed: int
+
+    def noise(self, columns: int, *path: str | int) -> Tensor:
+        """Numbers from 0 to 1 (n, columns), a row for each image."""
+        return uniform(self.seed, len(self.images), columns, "belief-net", *path)
+
+
+@dataclass(frozen=True, slots=True)
+class GreedySettings:
+    """Epochs of each machine, and its steps: `early_momentum` in the first `early_epochs`, `momentum` afterwards, `decay` of weights.
+
+    Every sample counts as much as another: sums over a batch are divided by `batch_size`, also those of a last, smaller one.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    early_momentum: float = 0.5
+    momentum: float = 0.9
+    early_epochs: int = 5
+    decay: float = 2e-4
+
+
+def pretrain(worker: WorkloadWorker, stages: Sequence[GreedyStage], examples: Examples, settings: GreedySettings) -> list[list[float]]:
+    """Train one machine after another; returns for each the mean squared error of a reconstruction in each epoch, of this worker's batches.
+
+    A machine without labels gets the hidden units of the one below, one with labels their one-hot code too. Below the first they are
+    pixels, as probabilities; above it states, which are drawn anew in each epoch.
+    """
+    data, errors = examples.images, list[list[float]]()
+    for depth, stage in enumerate(stages):
+        errors.append(_train(worker, stage, data, examples, settings, depth))
+        # all workers go on from the same frozen machine: what each sees of the weights may be some steps old
+        frozen = worker.broadcast(torch.cat([stage.machine.weight.detach(), stage.machine.hidden_bias.detach().unsqueeze(0)])).to(
+            data.device
+        )
+        if depth + 1 < len(stages):
+            data = torch.sigmoid(data @ frozen[:-1] + frozen[-1])
+    return errors
+
+
+def _train(
+    worker: WorkloadWorker, stage: GreedyStage, data: Tensor, examples: Examples, settings: GreedySettings, depth: int
+) -> list[float]:
+    machine, errors = stage.machine, list[float]()
+    dataset = TensorDataset(torch.arange(len(data)))
+    for epoch in worker.epochs(settings.epochs):
+        momentum = settings.early_momentum if epoch < settings.early_epochs else settings.momentum
+        draws = examples.noise(data.shape[1], depth, epoch, "visible"), examples.noise(machine.hidden_bias.numel(), depth, epoch, "hidden")
+        total, number = 0.0, 0
+        for (which,) in worker.batches(dataset, batch_size=settings.batch_size):
+            visible = data[which] if depth == 0 else (data[which] > draws[0][which]).to(data.dtype)
+            visible, known = with_labels(machine, visible, examples.classes[which])
+            stage.optimizer.zero_grad()
+            found = contrastive_divergence(machine, visible, draws[1][which], known)
+            stage.increments.put([each / settings.batch_size for each in found[:3]], momentum, [settings.decay])
+            stage.optimizer.step()
+            total, number = total + float(found.error.sum()), number + len(which)
+        errors.append(total / max(1, number))
+    return errors
+
+
+def with_labels(machine: BoltzmannMachine, visible: Tensor, classes: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The visible units of a machine, with the one-hot classes where it has labels, and which of them are known."""
+    if not machine.labels:
+        return visible, None
+    labelled = (classes != UNKNOWN).to(visible.dtype).unsqueeze(1)
+    codes = F.one_hot(classes.clamp(min=0), machine.labels).to(visible.dtype) * labelled
+    return torch.cat([visible, codes], dim=1), torch.cat([torch.ones_like(visible), labelled.expand_as(codes)], dim=1)
