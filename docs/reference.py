@@ -59,6 +59,7 @@ PAGES = {
     ),
     "serving": ("Serving", "Models within their latency objectives: plans, batches, routes and admission.", "serving"),
     "export": ("Models that leave", "Files for other runtimes, on edge devices and in browsers.", "export.predictor export"),
+    "estimators": ("Estimators", "Estimators of scikit-learn whose fit is a run.", "sklearn"),
     "sources": ("Sources of data", "Data that divide themselves among workers.", "sources"),
     "loggers": ("Loggers", "Where the metrics of a run go, besides its record.", "loggers"),
     "tables": ("Tables", "Numbers that workers share by rows.", "core.tables.table tables"),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from polyrhythm import partition as partition
     from polyrhythm import serving as serving
     from polyrhythm import shuffle as shuffle
+    from polyrhythm import sklearn as sklearn
     from polyrhythm import sources as sources
     from polyrhythm import systems as systems
     from polyrhythm import tables as tables
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = (
     *("buffers", "cluster", "codec", "consistency", "controllers", "errors", "export", "groups", "hardware", "launchers", "local_rules"),
-    *("loggers", "merge", "parameters", "partition", "serving", "shuffle", "sources", "systems", "tables", "topology"),
+    *("loggers", "merge", "parameters", "partition", "serving", "shuffle", "sklearn", "sources", "systems", "tables", "topology"),
 )
 _PLACES = {
     "core.checkpoints.request": "Checkpoints",
