@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from polyrhythm.errors import CompositionError, WorkloadError
-from polyrhythm.tables import MEMBERS, DenseRows, RowKind, SparseRows
+from polyrhythm.tables import MEMBERS, DenseRows, Leased, RowKind, SparseRows
 
 kinds = pytest.mark.parametrize("kind", [*MEMBERS, DenseRows(torch.int64), SparseRows(torch.float64)], ids=repr)
 ROWS, COLUMNS = 9, 4
@@ -58,3 +58,44 @@ def test_what_is_no_row_of_the_table_is_refused() -> None:
         SparseRows(torch.int32).packed(torch.zeros(2, 4), 4)
     with pytest.raises(CompositionError, match=r"DenseRows\(torch\.bool\) cannot be"):
         DenseRows(torch.bool)
+
+
+leased = pytest.mark.parametrize("kind", [Leased(), Leased(SparseRows(torch.int64)), Leased(DenseRows(torch.int16))], ids=repr)
+
+
+@leased
+def test_units_change_hands_and_none_is_lost_or_counted_twice(kind: Leased) -> None:
+    leases, draw = kind.leases(ROWS, COLUMNS), torch.Generator().manual_seed(3)
+    every, names = torch.arange(ROWS), ("a", "b", "c")
+    content = torch.randint(0, 9, (ROWS, COLUMNS), generator=draw).to(kind.dtype)
+    leases.begin(every, kind.packed(content, COLUMNS))
+    has = {name: torch.zeros_like(content) for name in names}
+    for number in range(1, 13):
+        name, rows = names[number % 3], torch.randperm(ROWS, generator=draw)[:4]
+        wanted = torch.randint(0, 5, (4, COLUMNS), generator=draw).to(kind.dtype)
+        free = content - sum(has.values())
+        taken = dense(kind.unpacked(leases.adopt(name, number, rows, kind.packed(wanted, COLUMNS)), COLUMNS))
+        again = dense(kind.unpacked(leases.adopt(name, number, rows, kind.packed(wanted, COLUMNS)), COLUMNS))
+        assert torch.equal(taken, again)
+        assert bool((taken >= torch.minimum(free[rows], wanted)).all())
+        assert bool((taken <= free[rows]).all())
+        assert torch.equal(taken.sum(1), torch.minimum(free[rows].sum(1), wanted.sum(1)))
+        has[name].index_add_(0, rows, taken)
+        if number % 4 == 0:  # a part is given up, another changes
+            leases.release(name, rows[:1], kind.packed(has[name][rows[:1]], COLUMNS))
+            has[name][rows[:1]] = 0
+            move = torch.tensor([[-1, 1, 0, 0]], dtype=kind.dtype)
+            leases.add(name, rows[1:2], kind.packed(move, COLUMNS))
+            has[name][rows[1]] += move[0]
+            content[rows[1]] += move[0]
+    again = kind.leases(ROWS, COLUMNS)
+    again.restore(leases.export())
+    again.end(["a"])
+    free = again.adopt("a", 99, every, kind.packed(torch.full_like(content, 99), COLUMNS))
+    assert torch.equal(dense(kind.unpacked(free, COLUMNS)), (content - has["a"]).clamp(min=0))
+
+
+def test_only_whole_numbers_can_be_leased() -> None:
+    for wrong in (DenseRows(), Leased()):
+        with pytest.raises(CompositionError, match="is counted in units"):
+            Leased(wrong)

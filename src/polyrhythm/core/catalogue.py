@@ -17,7 +17,7 @@ from polyrhythm.groups import ByHost, BySite, Given, OfSize
 from polyrhythm.merge import Mean
 from polyrhythm.parameters import Named
 from polyrhythm.shuffle import GlobalShuffle
-from polyrhythm.tables import DenseRows, SparseRows
+from polyrhythm.tables import DenseRows, Leased, SparseRows
 from polyrhythm.topology import AllReduce
 
 CHOICES: Mapping[str, Sequence[Any]] = {
@@ -29,7 +29,7 @@ CHOICES: Mapping[str, Sequence[Any]] = {
     "controller": controllers.MEMBERS,
 }
 """The members that an error message proposes instead, by axis: all but `Alone`."""
-ROW_KINDS: tuple[type[RowKind], ...] = (DenseRows, SparseRows)
+ROW_KINDS: tuple[type[RowKind], ...] = (DenseRows, SparseRows, Leased)
 """The rows that tables may have: a message names one by its place here."""
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "Given",
     "GlobalShuffle",
     "Identity",
+    "Leased",
     "Mean",
     "MeanBuffers",
     "Named",

@@ -3,6 +3,7 @@
 from polyrhythm.core.protocols import declared
 from polyrhythm.tables.dense_rows import DenseRows as DenseRows
 from polyrhythm.tables.sparse_rows import SparseRows as SparseRows
+from polyrhythm.tables.leased import Leased as Leased
 from polyrhythm.core.protocols.row_kind import RowKind as RowKind
 
 MEMBERS = declared.members(globals())

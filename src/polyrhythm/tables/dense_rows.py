@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.row_kind import RowStore
+from polyrhythm.core.protocols.row_kind import RowLeases, RowStore
 from polyrhythm.core.settings import checked
+from polyrhythm.tables.no_leases import NoLeases
 from polyrhythm.tables.values import checked_type, matching
 
 _LEAST = 16
@@ -25,6 +26,18 @@ class DenseRows:
 
     def __post_init__(self) -> None:
         checked_type("DenseRows", self.dtype)
+
+    @property
+    def inner(self) -> None:
+        return None
+
+    @property
+    def leased(self) -> bool:
+        return False
+
+    def leases(self, rows: int, columns: int) -> RowLeases:
+        """Nothing is kept."""
+        return NoLeases()
 
     def store(self, rows: int, columns: int) -> RowStore:
         """An empty store, which allocates memory as rows come."""

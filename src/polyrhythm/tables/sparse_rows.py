@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.protocols.row_kind import RowStore
+from polyrhythm.core.protocols.row_kind import RowLeases, RowStore
 from polyrhythm.core.settings import checked
+from polyrhythm.tables.no_leases import NoLeases
 from polyrhythm.tables.values import checked_type, matching
 
 Elements = tuple[Tensor, Tensor]
@@ -28,6 +29,18 @@ class SparseRows:
 
     def __post_init__(self) -> None:
         checked_type("SparseRows", self.dtype)
+
+    @property
+    def inner(self) -> None:
+        return None
+
+    @property
+    def leased(self) -> bool:
+        return False
+
+    def leases(self, rows: int, columns: int) -> RowLeases:
+        """Nothing is kept."""
+        return NoLeases()
 
     def store(self, rows: int, columns: int) -> RowStore:
         """An empty store, which keeps each row separately."""

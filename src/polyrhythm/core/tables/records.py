@@ -37,8 +37,21 @@ class TableDrain(NamedTuple):
     step: int
 
 
-TableRequest = TableUpdate | TableRead | TableDone | TableDrain
-_KINDS: tuple[type[TableRequest], ...] = (TableUpdate, TableRead, TableDone, TableDrain)
+class TableAdopt(NamedTuple):
+    """A request for what nobody has, the sender's of this `number`; the tensors are local rows and a packet of what is wanted of them."""
+
+    number: int
+
+
+class TableRelease(NamedTuple):
+    """A `TableUpdate` whose sender also gives something up: after its tensors come local rows and a packet of that."""
+
+    clock: int
+    version: int
+
+
+TableRequest = TableUpdate | TableRead | TableDone | TableDrain | TableAdopt | TableRelease
+_KINDS: tuple[type[TableRequest], ...] = (TableUpdate, TableRead, TableDone, TableDrain, TableAdopt, TableRelease)
 """The index of a kind is the first number of its requests."""
 
 

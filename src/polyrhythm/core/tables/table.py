@@ -45,6 +45,11 @@ class Table:
         return self._state.shape.columns
 
     @property
+    def servers(self) -> int:
+        """The number of servers: row r is kept by server r modulo it, and what one period adds to a server's rows comes there at once."""
+        return len(self._state.crew.servers)
+
+    @property
     def clocks(self) -> int:
         """The number of calls of `clock` at this worker."""
         return self._state.clock
@@ -74,6 +79,39 @@ class Table:
                 )
             given = given.expand(len(numbers), self.columns)
         self._state.inc(numbers, given)
+
+    def adopt(self, rows: Sequence[int] | Tensor, values: Tensor) -> Tensor:
+        """Take over, of rows that are `pr.tables.Leased`, what no worker has: as near as possible to `values` (n, columns).
+
+        Returns what this worker gets (n, columns): of each row as many units as `values` has, or as many as there are; those of
+        `values` where these are there, else others in proportion. The content of the table stays the same. Raises WorkloadError for
+        other kinds of rows, for values below 0, and for a row that is given twice.
+        """
+        numbers, given = self._leased("adopt", rows, values)
+        if len(numbers.unique()) < len(numbers) or bool((given < 0).any()):  # type: ignore[no-untyped-call]
+            raise WorkloadError(
+                f"adopt was called on the table {self.name!r} with a row given twice, or values below 0: give each row once."
+            )
+        return self._state.adopt(numbers, given)
+
+    def release(self, rows: Sequence[int] | Tensor, values: Tensor) -> None:
+        """Give up `values` (n, columns) of what this worker has added to these leased rows or adopted: others may adopt it.
+
+        It is sent by the next `clock`, with what is added until then. Raises WorkloadError for other kinds of rows.
+        """
+        self._state.release(*self._leased("release", rows, values))
+
+    def _leased(self, call: str, rows: Sequence[int] | Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        kind = self._state.shape.kind
+        if not kind.leased:
+            raise WorkloadError(
+                f"{call} was called on the table {self.name!r} of {kind!r}, whose content is nobody's: open it with "
+                "row=pr.tables.Leased(pr.tables.DenseRows(torch.int64))."
+            )
+        numbers = self._state.shape.numbers(rows)
+        if len(values) != len(numbers):
+            raise WorkloadError(f"{len(values)} rows of values were given for {len(numbers)} rows of the table: give as many of each.")
+        return numbers, values
 
     def clock(self) -> None:
         """End a period: send its updates, and return without waiting."""

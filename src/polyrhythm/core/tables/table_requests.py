@@ -11,7 +11,18 @@ from torch import Tensor
 from polyrhythm.core.kernel.message import Message
 from polyrhythm.core.kernel.port import Port
 from polyrhythm.core.protocols.requests import Packet
-from polyrhythm.core.tables.records import REQUESTS, ReadStatus, TableDone, TableDrain, TableRead, TableRequest, TableUpdate, to_numbers
+from polyrhythm.core.tables.records import (
+    REQUESTS,
+    ReadStatus,
+    TableAdopt,
+    TableDone,
+    TableDrain,
+    TableRead,
+    TableRelease,
+    TableRequest,
+    TableUpdate,
+    to_numbers,
+)
 from polyrhythm.core.tables.shape import TableShape
 
 
@@ -34,13 +45,24 @@ class TableRequests:
         self.versions = [0] * len(servers)
         self.visible = [0] * len(servers)
 
-    async def push(self, clock: int, rows: Tensor, packet: Packet) -> None:
-        """Send each server the updates of its rows up to `clock`; a server without any gets the clock alone."""
+    async def push(self, clock: int, rows: Tensor, packet: Packet, released: Packet = ()) -> None:
+        """Send each server the updates of its rows up to `clock`; a server without any gets the clock alone.
+
+        `released` are the rows of which something is given up, and their packet: in the same message, so that a server has both or none.
+        """
         await self.port.flush()  # nobody waits for a response, so updates would pile up on a line that is too slow
+        kind = TableRelease if released else TableUpdate
         for k in range(len(self.names)):
-            places = self._of(k, rows).nonzero().view(-1)
-            tensors = (self._local(rows[places]), *self.shape.kind.take(packet, places))
-            await self._send(k, TableUpdate(clock, self.versions[k]), tensors)
+            tensors = (*self._part(k, rows, packet), *(self._part(k, released[0], released[1:]) if released else ()))
+            await self._send(k, kind(clock, self.versions[k]), tensors)
+
+    async def adopt(self, number: int, rows: Tensor, packet: Packet) -> list[tuple[Tensor, Packet]]:
+        """Ask for what nobody has of `rows`, each given once; the places among them of what each server answers, and its packets."""
+        asked = [self._of(k, rows).nonzero().view(-1) for k in range(len(self.names))]
+        for k, places in enumerate(asked):
+            if len(places):
+                await self._send(k, TableAdopt(number), self._part(k, rows, packet))
+        return [(places, (await self._receive(f"a{k}", k)).tensors) for k, places in enumerate(asked) if len(places)]
 
     async def read(self, clock: int, rows: Tensor, since: Callable[[Tensor], Tensor]) -> list[TableResponse]:
         """Read `rows`, each given once, and wait for all responses; `since` gives the known version of each row, -1 where none is known."""
@@ -88,6 +110,11 @@ class TableRequests:
 
     async def _send(self, k: int, request: TableRequest, tensors: tuple[Tensor, ...] = ()) -> None:
         await self.port.send(self.names[k], Message(REQUESTS, to_numbers(request), tensors=tensors))
+
+    def _part(self, k: int, rows: Tensor, packet: Packet) -> Packet:
+        """The rows that server k keeps, as it numbers them, and their packet."""
+        places = self._of(k, rows).nonzero().view(-1)
+        return self._local(rows[places]), *self.shape.kind.take(packet, places)
 
     def _of(self, k: int, rows: Tensor) -> Tensor:
         return rows % len(self.names) == k

@@ -16,17 +16,28 @@ from polyrhythm.core.protocols.requests import Packet
 from polyrhythm.core.protocols.state import admitted
 from polyrhythm.core.protocols.topology import ServerEndpoint
 from polyrhythm.core.tables.clock_table import ClockTable, Flushed
-from polyrhythm.core.tables.records import REQUESTS, ReadStatus, TableDone, TableDrain, TableRead, TableUpdate, from_numbers
+from polyrhythm.core.tables.records import (
+    REQUESTS,
+    ReadStatus,
+    TableAdopt,
+    TableDone,
+    TableDrain,
+    TableRead,
+    TableRelease,
+    TableUpdate,
+    from_numbers,
+)
 from polyrhythm.core.tables.shape import TableShape
 from polyrhythm.core.trees import StateTree
 
 
 class RowUpdate(NamedTuple):
-    """Values to add to local rows (n,), from a worker that knew `version`."""
+    """Values to add to local rows (n,), from a worker that knew `version`; `released` are local rows and a packet, or nothing."""
 
     rows: Tensor
     packet: Packet
     version: int
+    released: Packet = ()
 
 
 class PendingRead(NamedTuple):
@@ -35,6 +46,15 @@ class PendingRead(NamedTuple):
     request: TableRead
     known: Tensor
     unknown: Tensor
+
+
+class Adoption(NamedTuple):
+    """A worker's request, of this `number`, for what nobody has of these local rows."""
+
+    sender: str
+    number: int
+    rows: Tensor
+    packet: Packet
 
 
 class TableShard:
@@ -49,6 +69,8 @@ class TableShard:
         self.checkpoints = endpoint.checkpoints
         self.every = torch.arange(len(shape.kept_by(self.rank, endpoint.group.size)))
         self.store = shape.kind.store(len(self.every), shape.columns)
+        self.leases = shape.kind.leases(len(self.every), shape.columns)
+        self.adoptions: list[Adoption] = []
         self.view = View.of(endpoint.workers)
         self.clocks: ClockTable[RowUpdate] = ClockTable(consistency, endpoint.workers)
         self.version = 0
@@ -61,6 +83,7 @@ class TableShard:
         await follow_losses(self.port, self._lose)
         if given:
             self.store.put(given[0].long(), given[1:])
+            self.leases.begin(given[0].long(), given[1:])
         self.checkpoints.resume(self.restore, self.export)
         while not self.clocks.over:
             delivery = await self.port.receive(REQUESTS)
@@ -80,11 +103,13 @@ class TableShard:
         if sender not in self.clocks.clocks:
             return  # the worker was lost in the meantime, or this is the notice of it
         match request := from_numbers(message.numbers):
-            case TableUpdate() if request.clock <= self.clocks.last(sender):
+            case TableUpdate() | TableRelease() if request.clock <= self.clocks.last(sender):
                 pass  # it has come before the crew changed
-            case TableUpdate():
+            case TableUpdate() | TableRelease():
+                self.clocks.take(Flushed(sender, request.clock, _update(request, message.tensors)))
+            case TableAdopt():
                 rows, *packet = message.tensors
-                self.clocks.take(Flushed(sender, request.clock, RowUpdate(rows.long(), tuple(packet), request.version)))
+                self.adoptions.append(Adoption(sender, request.number, rows.long(), tuple(packet)))
             case TableRead():
                 known, unknown = (rows.long() for rows in message.tensors)
                 self.waiting[sender] = PendingRead(request, self.every if request.every else known, unknown)
@@ -97,6 +122,9 @@ class TableShard:
         """Merge what can be merged, write the state when all workers have drained, and respond to all that may read."""
         while group := self.clocks.next_group():
             await self._merge(group)
+        while self.adoptions:
+            asked = self.adoptions.pop(0)
+            await self.port.send(asked.sender, Message(f"a{self.rank}", tensors=self.leases.adopt(*asked)))
         if self.drained and not self.clocks.clocks.keys() - self.drained.keys():
             step = max(self.drained.values())
             self.drained.clear()
@@ -115,13 +143,16 @@ class TableShard:
         staleness = [self.version - flush.content.version for flush in group]
         self.version += 1
         for flush in group:
-            self._add(flush.content)
+            self._add(flush.sender, flush.content)
         now = self.port.now()
         self.record(Merged(now, self.port.name, self.version, staleness, now - began))
         await self.port.merged(len(group))
 
-    def _add(self, update: RowUpdate) -> None:
+    def _add(self, sender: str, update: RowUpdate) -> None:
         self.store.add(update.rows, update.packet)
+        self.leases.add(sender, update.rows, update.packet)
+        if update.released:
+            self.leases.release(sender, update.released[0], update.released[1:])
         self.changed[update.rows] = self.version
 
     async def _respond(self, name: str, pending: PendingRead) -> None:
@@ -138,6 +169,7 @@ class TableShard:
             "changed": self.changed,
             "version": self.version,
             "clocks": self.clocks.clocks,
+            "leases": self.leases.export(),
             "pending": [(each.sender, each.clock, tuple(each.content)) for each in waiting],
         }
 
@@ -146,10 +178,19 @@ class TableShard:
         self.store.put(state["rows"], state["packet"])
         self.changed, self.version = state["changed"], state["version"]
         self.clocks.clocks = admitted(state["clocks"], self.view.members, 0)
+        self.leases.restore(state["leases"])
         for sender, clock, content in state["pending"]:
             update = RowUpdate(*content)
             if self.view.present(sender):
                 self.clocks.take(Flushed(sender, clock, update))
             else:  # of a worker that has left, for whom nobody waits
                 self.version += 1
-                self._add(update)
+                self._add(sender, update)
+        self.leases.end(self.view.members)
+
+
+def _update(request: TableUpdate | TableRelease, tensors: Packet) -> RowUpdate:
+    """The update that a message has; the second half of the tensors of a `TableRelease` is what the sender gives up."""
+    half = len(tensors) // (1 + (type(request) is TableRelease))
+    released = (tensors[half].long(), *tensors[half + 1 :]) if half < len(tensors) else ()
+    return RowUpdate(tensors[0].long(), tuple(tensors[1:half]), request.version, released)

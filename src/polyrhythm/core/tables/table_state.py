@@ -24,11 +24,12 @@ from polyrhythm.errors import CheckpointError, WorkloadError, diverged
 
 
 class OwnUpdate(NamedTuple):
-    """An update that this worker sent when it ended `clock`."""
+    """An update that this worker sent when it ended `clock`; what it `released` then, as rows and a packet, or nothing."""
 
     clock: int
     rows: Tensor
     packet: Packet
+    released: Packet = ()
 
 
 class TableCrew(NamedTuple):
@@ -54,7 +55,8 @@ class TableState:
         self.context = context
         self.requests = TableRequests(shape, crew.servers, port)
         self.cache = RowCache(shape, bound)
-        self.pending = shape.kind.store(shape.rows, shape.columns)
+        self.pending, self.released = (shape.kind.store(shape.rows, shape.columns) for _ in range(2))
+        self.adoptions = 0
         self.sent: deque[OwnUpdate] = deque()
         self.clock = 0
         self.finished = False
@@ -92,6 +94,27 @@ class TableState:
         if len(held):
             self.cache.store.add(rows[held], self.shape.kind.take(packet, held))
 
+    def release(self, rows: Tensor, values: Tensor) -> None:
+        """Give up so much of what this worker has added or adopted, when it ends this clock."""
+        self._refuse_if_finished("release")
+        self.released.add(rows, self.shape.kind.packed(values, self.shape.columns))
+
+    def adopt(self, rows: Tensor, values: Tensor) -> Tensor:
+        """Take over what nobody has of `rows`, each given once, as near as possible to `values`: what this worker gets (n, columns)."""
+        self._refuse_if_finished("adopt")
+        self.adoptions += 1
+        packet = self.shape.kind.packed(values, self.shape.columns)
+        while True:
+            try:
+                answers = self.context.perform(self.requests.adopt(self.adoptions, rows, packet))
+                break
+            except ViewChanged as interruption:
+                self.reform(interruption.change)
+        found = torch.zeros(len(rows), self.shape.columns, dtype=self.shape.kind.dtype)
+        for places, part in answers:
+            found[places] = self.shape.kind.flat(part, self.shape.columns).view(-1, self.shape.columns)
+        return found
+
     def step(self, samples: int) -> None:
         """End a clock: send the updates made in it."""
         self._refuse_if_finished("clock")
@@ -102,11 +125,19 @@ class TableState:
         if values.is_floating_point() and not bool(torch.isfinite(values).all()):
             raise diverged(f"What {self.context.port.name} adds to the table {self.name!r} is not finite at clock {self.clock}")
         self.pending.keep(rows[:0])
+        update = OwnUpdate(self.clock, rows, packet, self._take_released())
         if self._may_be_invisible(self.clock):
-            self.sent.append(OwnUpdate(self.clock, rows, packet))
+            self.sent.append(update)
         while self.sent and not self._may_be_invisible(self.sent[0].clock):
             self.sent.popleft()
-        self._push(OwnUpdate(self.clock, rows, packet))
+        self._push(update)
+
+    def _take_released(self) -> Packet:
+        if not len(rows := self.released.held):
+            return ()
+        released = (rows, *self.released.read(rows))
+        self.released.keep(rows[:0])
+        return released
 
     def _push(self, update: OwnUpdate) -> None:
         """Send an update; where the crew may change it is kept until every server has shown that it has it, and sent again after a loss."""
@@ -129,7 +160,7 @@ class TableState:
 
     def finish(self) -> None:
         """Send the rest; worker 0 then gets the final rows, when all workers have ended."""
-        if len(self.pending.held):
+        if len(self.pending.held) or len(self.released.held):
             self.step(0)
         self.context.stopped(self.clock)
         self.finished = True
@@ -150,6 +181,8 @@ class TableState:
             "visible": self.requests.visible,
             "rows": rows,
             "packet": self.pending.read(rows),
+            "released": (self.released.held, self.released.read(self.released.held)),
+            "adoptions": self.adoptions,
             "sent": [tuple(each) for each in self.sent],
         }
 
@@ -161,11 +194,14 @@ class TableState:
             )
         self.clock, self.requests.visible = state["clock"], state["visible"]
         self.pending.put(state["rows"], state["packet"])
+        self.released.put(*state["released"])
+        self.adoptions = state["adoptions"]
         self.sent = deque(OwnUpdate(*each) for each in state["sent"])
 
     def take_over(self, state: StateTree, own: bool, left: Sequence[StateTree] = (), donor: Donor | None = None) -> None:
         """Without the updates of the worker that it joins, which are sent by that one; with those of workers that have left."""
-        none = {"rows": self.pending.held, "packet": self.pending.read(self.pending.held), "sent": []}
+        none = {name: each for name, each in self.export().items() if name in ("rows", "packet", "released", "adoptions")}
+        none["sent"] = []
         self.restore(state if own else {**state, **none})
         for each in left:
             self.pending.add(each["rows"], each["packet"])
