@@ -81,6 +81,11 @@ class LoneWorker:
             self.steps += 1
             yield tuple(default_collate([dataset[int(index)] for index in indices]))
 
+    def range(self, *bounds: int) -> Iterator[int]:
+        for number in range(*bounds)[: self.steps_at_most]:
+            self.steps += 1
+            yield number
+
     def evaluate(self, function: Callable[[Any], dict[str, float]]) -> None:
         self.function = function
 

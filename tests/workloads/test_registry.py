@@ -24,6 +24,11 @@ SHORT: dict[str, dict[str, Any]] = {
     "matrix-factorization": {"users": 6, "items": 5, "ratings": 200, "epochs": 1, "batch_size": 90},
     "dbn-digits": {"epochs": 1, "fine_epochs": 1},
     "ising": {"chains": 8, "sweeps": 2},
+    "chain-a3c": {"frames": 100, "width": 8},
+    "chain-dqn": {"frames": 100, "width": 8},
+    "chain-q": {"frames": 100, "width": 8},
+    "cart-pole-a3c": {"frames": 200, "width": 8},
+    "cart-pole-dqn": {"frames": 100, "width": 8},
 }
 each_workload = pytest.mark.parametrize("name", sorted(WORKLOADS))
 
@@ -34,6 +39,11 @@ def short(name: str) -> Workload:
 
 def test_those_of_the_documentation_are_there() -> None:
     assert sorted(WORKLOADS) == [
+        "cart-pole-a3c",
+        "cart-pole-dqn",
+        "chain-a3c",
+        "chain-dqn",
+        "chain-q",
         "chars-gpt",
         "chars-gpt-5m",
         "dbn-digits",
@@ -58,7 +68,7 @@ def test_a_workload_shows_what_it_is_in_one_line(name: str) -> None:
     assert kind.name == name
     assert kind.description
     assert "\n" not in kind.description
-    assert kind.metric.higher_is_better == (kind.metric.name == "accuracy")
+    assert kind.metric.higher_is_better == (kind.metric.name in ("accuracy", "score"))
 
 
 @each_workload

@@ -1,6 +1,8 @@
 """Training functions that come with the package, readers of data sets, and the loading of JOBs."""
 
 from polyrhythm.core.job_files.worker import WorkloadWorker
+from polyrhythm.workloads.actors.a3c import CartPoleA3c, ChainA3c
+from polyrhythm.workloads.actors.dqn import CartPoleDqn, ChainDqn, ChainQ
 from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
 from polyrhythm.workloads.dbn_digits import DbnDigits
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
@@ -15,6 +17,11 @@ from polyrhythm.workloads.xor import Xor
 
 __all__ = [
     "WORKLOADS",
+    "CartPoleA3c",
+    "CartPoleDqn",
+    "ChainA3c",
+    "ChainDqn",
+    "ChainQ",
     "CharsGpt",
     "CharsGpt5m",
     "DbnDigits",

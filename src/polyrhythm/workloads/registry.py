@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from polyrhythm.errors import unknown
+from polyrhythm.workloads.actors.a3c import CartPoleA3c, ChainA3c
+from polyrhythm.workloads.actors.dqn import CartPoleDqn, ChainDqn, ChainQ
 from polyrhythm.workloads.chars import CharsGpt, CharsGpt5m
 from polyrhythm.workloads.dbn_digits import DbnDigits
 from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
@@ -24,6 +26,11 @@ _KINDS: tuple[type[Workload], ...] = (
     Ising,
     SparseLogistic,
     DbnDigits,
+    ChainA3c,
+    ChainDqn,
+    ChainQ,
+    CartPoleA3c,
+    CartPoleDqn,
 )
 WORKLOADS = {kind.name: kind for kind in _KINDS}
 

@@ -72,6 +72,9 @@ class _Inverting:
     def epochs(self, count: int) -> Iterable[int]:
         return self.worker.epochs(count)
 
+    def range(self, *bounds: int) -> Iterable[int]:
+        return self.worker.range(*bounds)
+
     def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None) -> Table:
         return self.worker.table(name, rows=rows, columns=columns, initial=initial)
 

@@ -49,6 +49,9 @@ class WorkloadWorker(Protocol):
     def epochs(self, count: int) -> Iterable[int]:
         """The numbers of so many epochs, from the present one in a resumed run and at a worker that joins."""
 
+    def range(self, *bounds: int) -> Iterable[int]:
+        """The numbers of `range(...)`, from where a resumed run was: for steps without batches."""
+
     def evaluate(self, function: Callable[..., Mapping[str, Any]]) -> None:
         """Evaluate the result with `function(model)` at the moments of a grid, at no charge."""
 
