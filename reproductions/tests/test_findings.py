@@ -8,7 +8,8 @@ import pytest
 
 from polyrhythm.errors import CompositionError, UnknownNameError
 from polyrhythm.systems import SYSTEMS
-from polyrhythm_reproductions.findings import interval, judge, verdict_of
+from polyrhythm.tools.report.estimates import median_interval
+from polyrhythm_reproductions.findings import judge, verdict_of
 from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction
 from polyrhythm_reproductions.registry import REPRODUCTIONS, find
 from polyrhythm_reproductions.trial import ArmTrial
@@ -54,11 +55,11 @@ def test_one_claim_that_is_not_reproduced_decides() -> None:
 
 
 def test_the_interval_is_the_range_of_few_values_and_narrower_than_that_of_many() -> None:
-    assert interval([3.0, 1.0]) == (1.0, 3.0)
+    assert median_interval([3.0, 1.0]) == (1.0, 3.0)
     values = [float(k) for k in range(40)]
-    low, high = interval(values)
+    low, high = median_interval(values)
     assert 0 < low < 19.5 < high < 39
-    assert interval(values) == (low, high)
+    assert median_interval(values) == (low, high)
 
 
 @pytest.mark.parametrize(

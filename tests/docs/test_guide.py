@@ -29,6 +29,7 @@ PAGES = (
     "docs/memory.md",
     "docs/networks.md",
     "docs/commands.md",
+    "docs/studies.md",
     "docs/joining.md",
     "docs/launchers.md",
     *GUIDE,

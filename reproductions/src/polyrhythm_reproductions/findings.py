@@ -9,19 +9,18 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from polyrhythm.core.rng import stream
 from polyrhythm.systems.published_verdicts import MEDIAN_ONLY, NOT_REPRODUCED, REPRODUCED, UNTESTABLE, PublishedVerdict, Verdict
+from polyrhythm.tools.report.estimates import LEAST_REPETITIONS, median_interval
 from polyrhythm.tools.report.repeats import spread
 from polyrhythm_reproductions.arm import Arm
 from polyrhythm_reproductions.protocol import Claim, ClaimKind, Reproduction
 
-LEAST_SEEDS = 5
+LEAST_SEEDS = LEAST_REPETITIONS
 """As many seeds does a verdict that is published have at least."""
-_RESAMPLED = 2000
 
 
 class Finding(msgspec.Struct, kw_only=True):
-    """One claim and what was measured for it: `values` by seed, their median, and a 95 % interval of it (see `interval`).
+    """One claim and what was measured for it: `values` by seed, their median, and a 95 % interval of it (see `median_interval`).
 
     `bounds` is `least` and `most` in words; one that is None does not bound. `kind` is that of the claim, `changed` the change that was
     made after a run. `beside` is another figure that is shown with it, with `beside_values` by seed.
@@ -138,15 +137,6 @@ def verdict_on(values: Sequence[float], least: float | None, most: float | None)
     return REPRODUCED if all(map(within, values)) else MEDIAN_ONLY
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the median; of fewer than five values, the least and the greatest. The draw has a fixed seed."""
-    if len(values) < LEAST_SEEDS or not all(map(math.isfinite, values)):
-        return min(values), max(values)
-    draw = stream(0, "bootstrap")
-    medians = sorted(spread([values[k] for k in draw.integers(0, len(values), len(values))]).median for _ in range(_RESAMPLED))
-    return medians[int(0.025 * _RESAMPLED)], medians[int(0.975 * _RESAMPLED) - 1]
-
-
 def _finding(claim: Claim, figures: Sequence[Mapping[str, float]]) -> Finding:
     values = [] if claim.untestable else [float(each[claim.figure]) for each in figures]
     found = Finding(
@@ -169,5 +159,5 @@ def _finding(claim: Claim, figures: Sequence[Mapping[str, float]]) -> Finding:
     if values:
         found.verdict = verdict_on(values, found.least, found.most)
         if not any(map(math.isnan, values)):
-            found.median, (found.low, found.high) = spread(values).median, interval(values)
+            found.median, (found.low, found.high) = spread(values).median, median_interval(values)
     return found

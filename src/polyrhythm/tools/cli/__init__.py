@@ -1,4 +1,4 @@
-"""The command line: `polyrhythm systems`, `plan`, `layouts`, `run`, `join`, `launch`, `compare`, `check`, `report`, `diagnose`,
+"""The command line: `polyrhythm systems`, `plan`, `layouts`, `run`, `join`, `launch`, `compare`, `study`, `check`, `report`, `diagnose`,
 `trace`, `export`, `networks`, `devices`, `workloads`, `lab`, `simulate`, `calibrate`, `cluster`."""
 
 from polyrhythm.tools.cli.app import main

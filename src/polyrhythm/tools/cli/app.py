@@ -25,6 +25,7 @@ from polyrhythm.tools.cli.report import report
 from polyrhythm.tools.cli.run import run
 from polyrhythm.tools.cli.serve import serve
 from polyrhythm.tools.cli.simulate import simulate
+from polyrhythm.tools.cli.study import study
 from polyrhythm.tools.cli.systems import systems
 from polyrhythm.tools.cli.trace import trace
 from polyrhythm.tools.cli.workloads import workloads
@@ -46,6 +47,7 @@ _COMMANDS = (
     launch,
     check,
     compare,
+    study,
     report,
     diagnose,
     trace,

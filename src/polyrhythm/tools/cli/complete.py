@@ -113,3 +113,9 @@ def complete_launchers(incomplete: str) -> list[str]:
     from polyrhythm.launchers import LAUNCHED
 
     return [name for name in LAUNCHED if name.startswith(incomplete)]
+
+
+def complete_studies(incomplete: str) -> list[str]:
+    """The shipped studies that begin with `incomplete`."""
+    names = sorted(path.stem for path in (_PACKAGE / "tools" / "studies" / "grids").glob("*.toml"))
+    return [name for name in names if name.startswith(incomplete)]

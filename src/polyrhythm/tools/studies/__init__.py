@@ -1,0 +1,1 @@
+"""Studies: a grid of factors, each cell measured several times, with the missing ones named."""
