@@ -5,7 +5,8 @@
 For each of three sites with four hosts, `plan_cluster` decides by forecasts which hosts train which job, with which system, and in which
 order. Then every host of the lab does what the plan has for it: it joins its jobs one after the other, on lines with the rates and
 latencies of the site. A step takes the seconds of the host's machine, of which it sleeps what is left, since all hosts share the cores of
-this machine. Sites, jobs, seeds and the goal, 15 % for each job and for the mean completion, were fixed before the first run.
+this machine. A forecast does not have the start of processes: all hosts train a few steps together before their first job. Sites, jobs,
+seeds and the goal, 15 % for each job and for the mean completion, were fixed before the first run.
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ from placement_job import PACE, Train
 import polyrhythm as pr
 from polyrhythm.cluster import Cluster, ClusterHost, ClusterJob, DomainLevel, WorkerDemand
 from polyrhythm.core.records.metrics import curve_of, parse_target
+from polyrhythm.hardware import devices
+from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.network_json import network_json
 from polyrhythm.hardware.site import Site
 from polyrhythm.tools.emulation.frames import address
+from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.limited import Limited
 from polyrhythm.tools.scheduling.cluster_plan import ClusterPlan, plan_cluster
-from polyrhythm.tools.scheduling.training_forecasts import TrainingForecaster, TrainingGoal
+from polyrhythm.tools.scheduling.training_forecasts import REFERENCE, TrainingForecaster, TrainingGoal
 
 JOB = str(Path(__file__).with_name("placement_job.py"))
 TARGET, GOAL = "accuracy=0.93", 0.15
@@ -87,17 +92,18 @@ def scenarios() -> list[Scenario]:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One job of a plan: its kind, its hosts, the system, when it starts, and the seconds that are forecast."""
+    """One job of a plan: its kind, its hosts, the system, the steps that are forecast, when it starts, and how many seconds it takes."""
 
     kind: str
     hosts: tuple[int, ...]
     system: str
-    starts: float
-    seconds: float
+    steps: int
+    starts: float = 0.0
+    seconds: float = 0.0
 
-    def train(self) -> Train:
-        """The training of this kind."""
-        return Train(WIDTHS[self.kind])
+    def train(self) -> Limited:
+        """The training of this kind, some steps beyond the target."""
+        return Limited(Train(WIDTHS[self.kind]), round(1.1 * self.steps) + 5)
 
 
 def planned(scenario: Scenario, folder: Path) -> tuple[ClusterPlan, list[Planned]]:
@@ -106,23 +112,35 @@ def planned(scenario: Scenario, folder: Path) -> tuple[ClusterPlan, list[Planned
     names = {f"{number}-{kind}": kind for number, kind in enumerate(scenario.jobs)}
     goals = {name: TrainingGoal(JOB, TARGET, (("width", str(WIDTHS[kind])),)) for name, kind in names.items()}
     jobs = [ClusterJob(name, WorkerDemand(cores=1), len(cluster.hosts), 1) for name in names]
-    plan = plan_cluster(cluster, jobs, TrainingForecaster(goals))
-    found = [
-        Planned(
-            names[each.job],
-            tuple(int(host.removeprefix("host-")) for host in each.placement.hosts),
-            each.placement.system or "allreduce",
-            each.starts,
-            each.ends - each.starts,
-        )
-        for each in plan.jobs
-    ]
+    forecaster = TrainingForecaster(goals)
+    plan, found = plan_cluster(cluster, jobs, forecaster), []
+    for each in plan.jobs:
+        hosts = tuple(int(host.removeprefix("host-")) for host in each.placement.hosts)
+        system = each.placement.system or "allreduce"
+        steps = steps_of(forecaster, goals[each.job], Candidate(system, len(hosts)))
+        found.append(Planned(names[each.job], hosts, system, steps, each.starts, each.ends - each.starts))
     return plan, sorted(found, key=lambda each: each.starts)
+
+
+def steps_of(forecaster: TrainingForecaster, goal: TrainingGoal, candidate: Candidate) -> int:
+    """The steps of a worker to the target, by the runs that the forecast was made from."""
+    equal = Fleet((devices.DEVICES["cpu-core"],))
+    runs = (forecaster.trained(goal, candidate, equal, REFERENCE, length) for length in (64, 256, 1024, forecaster.steps))
+    samples = next(run.end.samples for run in runs if run.end is not None)
+    return round(samples / candidate.workers / Train().batch_size)
+
+
+def warm_up() -> None:
+    """Some steps of all hosts together, so that no job waits for one that is still importing torch."""
+    worker = pr.join("allreduce")
+    Limited(Train(16), 3)(worker)
+    worker.leave()
 
 
 def host(jobs: Sequence[Planned], paces: Sequence[float]) -> None:
     """One host of the lab: its jobs one after another. The first worker of each prints its seconds to the target."""
     here = int(os.environ["RANK"])
+    warm_up()
     os.environ[PACE] = str(paces[here])
     for number, job in enumerate(jobs):
         if here not in job.hosts:
@@ -144,7 +162,9 @@ def measured(jobs: Sequence[Planned], scenario: Scenario, folder: Path) -> list[
     network = folder / "network.json"
     network.write_text(network_json(cluster.network_of([each.name for each in cluster.hosts])))
     order = folder / "plan.json"
-    order.write_text(json.dumps([[[each.kind, each.hosts, each.system, 0.0, 0.0] for each in jobs], [pace for _, pace in scenario.hosts]]))
+    order.write_text(
+        json.dumps([[[each.kind, each.hosts, each.system, each.steps] for each in jobs], [pace for _, pace in scenario.hosts]])
+    )
     lab = (sys.executable, "-m", "polyrhythm", "lab", "--hosts", str(len(cluster.hosts)), "--network", str(network), "--quiet", "--")
     command = [*lab, sys.executable, "-W", "ignore", __file__, "--host", str(order)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
