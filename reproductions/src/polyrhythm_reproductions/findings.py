@@ -62,15 +62,15 @@ class ReproductionReport(msgspec.Struct, kw_only=True):
     """The report of a reproduction, with all that its page shows. `quick` ones are no published verdict. `tuning_runs` are by arm."""
 
     name: str
-    systems: list[str]
+    systems: list[str] = []
     paper: str
     setting: str
-    notes: str
+    notes: str = ""
     stop: str
     baseline: str
     scaling: str
-    machines: str
-    quick: bool
+    machines: str = ""
+    quick: bool = False
     seeds: list[int]
     verdict: Verdict
     claims: list[Finding]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.systems.published_verdicts import NOT_REPRODUCED, Verdict
+from polyrhythm.tools.report.repeats import spread
 from polyrhythm_reproductions.arm import Arm
 from polyrhythm_reproductions.findings import LEAST_SEEDS, Finding, ReproductionReport, verdict_of, verdict_on
 from polyrhythm_reproductions.protocol import ClaimKind, Efficiency, Scaling, swapped, without_effect
@@ -150,6 +151,8 @@ def _unfounded_verdict(findings: ReproductionReport) -> Iterator[str]:
             yield f"any value of {claim.figure} would do: its claim has no bound."
         elif claim.verdict != (measured := verdict_on(claim.values, claim.least, claim.most)):
             yield f"{claim.figure} is called {claim.verdict}, and its values say {measured}."
+        elif claim.median is not None and not math.isclose(claim.median, middle := spread(claim.values).median, rel_tol=1e-6):
+            yield f"the median of {claim.figure} is said to be {claim.median:g}, and that of its values is {middle:g}."
     if findings.verdict != verdict_of(findings.claims):
         yield f"all in all it is called {findings.verdict}, and its claims say {verdict_of(findings.claims)}."
 
