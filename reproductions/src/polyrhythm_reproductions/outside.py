@@ -15,9 +15,33 @@ from polyrhythm_reproductions.rules import RULES, problems
 
 _MISSING = re.compile(r"missing required field `(\w+)`(?: - at `\$?\.?(.*)`)?")
 _RULES_OF_FIELDS = {
-    "metric": 1, "final": 1, "seconds": 1, "split": 2, "tuning_runs": 3, "hardware": 4, "data": 6, "data_wait": 6, "unit": 7,
-    "config": 8, "settings": 8, "batch": 9, "global_batch": 9, "dataset": 9, "stop": 10, "curve": 10, "scaling": 11, "workers": 11,
-    "baseline": 12, "seeds": 13, "cores": 14, "jobs": 14, "threads": 14, "load": 14, "verdict": 15, "values": 15, "claims": 15,
+    "metric": 1,
+    "final": 1,
+    "seconds": 1,
+    "split": 2,
+    "tuning_runs": 3,
+    "hardware": 4,
+    "data": 6,
+    "data_wait": 6,
+    "unit": 7,
+    "config": 8,
+    "settings": 8,
+    "batch": 9,
+    "global_batch": 9,
+    "dataset": 9,
+    "stop": 10,
+    "curve": 10,
+    "scaling": 11,
+    "workers": 11,
+    "baseline": 12,
+    "seeds": 13,
+    "cores": 14,
+    "jobs": 14,
+    "threads": 14,
+    "load": 14,
+    "verdict": 15,
+    "values": 15,
+    "claims": 15,
 }
 """The rule that cannot be checked without a field, by its number."""
 _SHORT = {each.name.lower(): each.value for each in Efficiency}
