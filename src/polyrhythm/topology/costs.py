@@ -53,3 +53,17 @@ def partial_all_to_all(nbytes: float, workers: int, parts: int, bandwidth: float
 def gossip(nbytes: float, latency: float, bandwidth: float) -> float:
     """a + M / B, whatever P is (GossipGraD; Daily et al., 2018)."""
     return latency + nbytes / bandwidth
+
+
+def all_reduce_bound(nbytes: float, workers: int, latency: float, bandwidth: float) -> float:
+    """⌈log2 P⌉ a + 2 (P - 1) M / (P B): the bound where a worker sends one message at a time (Ben-Nun and Hoefler, 2019, section 2.5).
+
+    `Direct` is below it in latencies, since its messages are under way together.
+    """
+    return ceil(log2(workers)) * latency + colocated_servers(nbytes, workers, bandwidth)
+
+
+def recursive_doubling(nbytes: float, workers: int, latency: float, bandwidth: float) -> float:
+    """⌊log2 P⌋ (a + M / B): each exchanges the whole with a partner; where P is no power of two, two more steps (Thakur et al., 2005)."""
+    core = workers.bit_length() - 1
+    return (core + 2 * (workers != 1 << core)) * (latency + nbytes / bandwidth)

@@ -111,7 +111,10 @@ class _Local:
         for name, stage in zero.items():
             if axes[name].size > 1:
                 units += stage.shard(model, axes[name])[0]
-        return _Local(subject, model, pipeline, tuple(units), subject.optimizer(list(model.parameters())), 1 + bool(units) + late)
+        parameters = list(model.parameters())
+        if not parameters:
+            raise CompositionError("A stage of this division has no parameters, so there is nothing to optimize: divide into fewer stages.")
+        return _Local(subject, model, pipeline, tuple(units), subject.optimizer(parameters), 1 + bool(units) + late)
 
     def measured(self, held: HeldBytes, counted: Iterable[CountedAxis]) -> tuple[dict[str, int], int, int]:
         """The memory by role, the peak and the operations of the last of `steps` steps."""

@@ -11,6 +11,7 @@ from polyrhythm.tools.cli.calibrate import calibrate
 from polyrhythm.tools.cli.check import check
 from polyrhythm.tools.cli.cluster import cluster
 from polyrhythm.tools.cli.compare import compare
+from polyrhythm.tools.cli.cost import cost
 from polyrhythm.tools.cli.devices import devices
 from polyrhythm.tools.cli.diagnose import diagnose
 from polyrhythm.tools.cli.export import export
@@ -42,6 +43,7 @@ _COMMANDS = (
     systems,
     plan,
     layouts,
+    cost,
     run,
     join,
     launch,
