@@ -1,4 +1,4 @@
-"""Writes what pages state of the catalogue: docs/systems.md, and the tables of README and of docs/guide/strategies.md.
+"""Writes what pages state of the catalogue: docs/systems.md, docs/taxonomy.md, and the tables of README and of docs/guide/strategies.md.
 
     make docs-tables
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 import generate_systems
+import generate_taxonomy
 
 import polyrhythm
 from polyrhythm.systems import SYSTEMS
@@ -72,6 +73,7 @@ def with_table(text: str, name: str, table: str) -> str:
 def pages() -> Iterator[tuple[Path, str]]:
     """Each page, as it should be."""
     yield generate_systems.PAGE, generate_systems.page()
+    yield generate_taxonomy.PAGE, generate_taxonomy.page()
     yield README, with_table(README.read_text(encoding="utf-8"), "systems", systems())
     yield GUIDE, with_table(GUIDE.read_text(encoding="utf-8"), "pieces", pieces())
 
