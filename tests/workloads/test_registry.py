@@ -23,6 +23,12 @@ SHORT: dict[str, dict[str, Any]] = {
     "sparse-logistic": {"samples": 60, "features": 300, "active": 20, "steps": 2},
     "matrix-factorization": {"users": 6, "items": 5, "ratings": 200, "epochs": 1, "batch_size": 90},
     "dbn-digits": {"epochs": 1, "fine_epochs": 1},
+    "rica-patches": {"patches": 200, "epochs": 1, "maps": 1},
+    "gan-ring": {"samples": 256, "epochs": 1, "width": 8},
+    "autoencoder-digits": {"epochs": 1},
+    "sparse-svm": {"samples": 60, "features": 30, "present": 5, "batch_size": 30, "epochs": 1},
+    "matrix-completion": {"users": 6, "items": 5, "ratings": 200, "epochs": 1, "batch_size": 90},
+    "graph-cuts": {"nodes": 30, "edges": 120, "terminals": 2, "epochs": 1, "batch_size": 60},
     "ising": {"chains": 8, "sweeps": 2},
     "chain-a3c": {"frames": 100, "width": 8},
     "chain-dqn": {"frames": 100, "width": 8},
@@ -39,6 +45,7 @@ def short(name: str) -> Workload:
 
 def test_those_of_the_documentation_are_there() -> None:
     assert sorted(WORKLOADS) == [
+        "autoencoder-digits",
         "cart-pole-a3c",
         "cart-pole-dqn",
         "chain-a3c",
@@ -49,10 +56,15 @@ def test_those_of_the_documentation_are_there() -> None:
         "dbn-digits",
         "digits-cnn",
         "digits-mlp",
+        "gan-ring",
+        "graph-cuts",
         "ising",
         "lasso",
+        "matrix-completion",
         "matrix-factorization",
+        "rica-patches",
         "sparse-logistic",
+        "sparse-svm",
         "xor",
     ]
 
@@ -68,7 +80,7 @@ def test_a_workload_shows_what_it_is_in_one_line(name: str) -> None:
     assert kind.name == name
     assert kind.description
     assert "\n" not in kind.description
-    assert kind.metric.higher_is_better == (kind.metric.name in ("accuracy", "score"))
+    assert kind.metric.higher_is_better == (kind.metric.name in ("accuracy", "score", "modes"))
 
 
 @each_workload

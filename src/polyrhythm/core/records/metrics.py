@@ -23,7 +23,7 @@ _LOWER = {
 }  # fmt: skip
 _HIGHER = {
     "accuracy", "acc", "correct", "precision", "recall", "f1", "auc", "iou", "map", "bleu", "rouge", "r2", "score", "reward", "return",
-    "likelihood", "elbo", "psnr", "ssim",
+    "likelihood", "elbo", "psnr", "ssim", "modes",
 }  # fmt: skip
 _COUNTERS = {"epoch", "epochs", "step", "steps", "iteration", "iterations", "samples", "lr", "rate", "time", "seconds", "progress"}
 
