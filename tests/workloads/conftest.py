@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import Dataset, default_collate
 
+from polyrhythm.core.kernel.group import workers
+from polyrhythm.core.kernel.view import View
 from polyrhythm.core.rng import generator, seed_everything
 
 
@@ -20,6 +22,15 @@ class LoneTable:
     def __init__(self, content: Tensor, clocked: Callable[[], None]) -> None:
         self.content = content
         self.clock = clocked
+
+    @property
+    def columns(self) -> int:
+        return self.content.shape[1]
+
+    servers = 1
+
+    def adopt(self, rows: Tensor, values: Tensor) -> Tensor:
+        return values
 
     def get(self, rows: Tensor | None = None) -> Tensor:
         return self.content.clone() if rows is None else self.content[rows]
@@ -53,7 +64,11 @@ class LoneWorker:
     def report(self, **metrics: float) -> None:
         pass
 
-    def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None) -> LoneTable:
+    @property
+    def crew(self) -> View:
+        return View.of(workers(1))
+
+    def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None, **settings: Any) -> LoneTable:
         self.tables.append(LoneTable(torch.zeros(rows, columns) if initial is None else initial.clone(), self._clocked))
         self.initial.append(self.tables[-1].content.clone())
         return self.tables[-1]

@@ -29,6 +29,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "sparse-svm": {"samples": 60, "features": 30, "present": 5, "batch_size": 30, "epochs": 1},
     "matrix-completion": {"users": 6, "items": 5, "ratings": 200, "epochs": 1, "batch_size": 90},
     "graph-cuts": {"nodes": 30, "edges": 120, "terminals": 2, "epochs": 1, "batch_size": 60},
+    "lda": {"topics": 3, "sweeps": 1, "blocks": 2, "documents": 20, "vocabulary": 40},
     "ising": {"chains": 8, "sweeps": 2},
     "chain-a3c": {"frames": 100, "width": 8},
     "chain-dqn": {"frames": 100, "width": 8},
@@ -61,6 +62,7 @@ def test_those_of_the_documentation_are_there() -> None:
         "ising",
         "lasso",
         "matrix-completion",
+        "lda",
         "matrix-factorization",
         "rica-patches",
         "sparse-logistic",
@@ -123,6 +125,6 @@ def test_training_changes_every_parameter(name: str, lone_worker: type) -> None:
 @each_workload
 def test_settings_with_which_nothing_trains_are_refused_at_once(name: str) -> None:
     there = {field.name for field in fields(WORKLOADS[name])}  # type: ignore[arg-type]
-    setting = next(each for each in ("batch_size", "parallel", "chains", "steps") if each in there)
+    setting = next(each for each in ("batch_size", "parallel", "chains", "steps", "sweeps") if each in there)
     with pytest.raises(WorkloadError, match=rf"{name} was given {setting}=0"):
         WORKLOADS[name](**{setting: 0})

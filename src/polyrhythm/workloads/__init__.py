@@ -10,6 +10,7 @@ from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
 from polyrhythm.workloads.gan_ring import GanRing
 from polyrhythm.workloads.ising import Ising
 from polyrhythm.workloads.lasso import Lasso
+from polyrhythm.workloads.lda import Lda
 from polyrhythm.workloads.load import load_workload
 from polyrhythm.workloads.matrix_factorization import MatrixFactorization
 from polyrhythm.workloads.registry import WORKLOADS, find
@@ -38,6 +39,7 @@ __all__ = [
     "GraphCuts",
     "Ising",
     "Lasso",
+    "Lda",
     "MatrixCompletion",
     "MatrixFactorization",
     "Metric",

@@ -12,6 +12,7 @@ from polyrhythm.workloads.digits import DigitsCnn, DigitsMlp
 from polyrhythm.workloads.gan_ring import GanRing
 from polyrhythm.workloads.ising import Ising
 from polyrhythm.workloads.lasso import Lasso
+from polyrhythm.workloads.lda import Lda
 from polyrhythm.workloads.matrix_factorization import MatrixFactorization
 from polyrhythm.workloads.rica_patches import RicaPatches
 from polyrhythm.workloads.sparse_logistic import SparseLogistic
@@ -22,6 +23,7 @@ from polyrhythm.workloads.workload import Workload
 from polyrhythm.workloads.xor import Xor
 
 _KINDS: tuple[type[Workload], ...] = (
+    Lda,
     DigitsCnn,
     DigitsMlp,
     CharsGpt,

@@ -11,6 +11,8 @@ from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
 from polyrhythm.core.job_files.worker import WorkloadWorker
+from polyrhythm.core.kernel.view import View
+from polyrhythm.core.protocols.row_kind import RowKind
 from polyrhythm.core.tables.table import Table
 from polyrhythm.workloads.workload import Metric, Sizes
 from polyrhythm_reproductions.jobs.teacher import Teacher
@@ -72,11 +74,17 @@ class _Inverting:
     def epochs(self, count: int) -> Iterable[int]:
         return self.worker.epochs(count)
 
+    @property
+    def crew(self) -> View:
+        return self.worker.crew
+
     def range(self, *bounds: int) -> Iterable[int]:
         return self.worker.range(*bounds)
 
-    def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None) -> Table:
-        return self.worker.table(name, rows=rows, columns=columns, initial=initial)
+    def table(
+        self, name: str, *, rows: int, columns: int = 1, row: RowKind | None = None, initial: Tensor | None = None, cache: int | None = None
+    ) -> Table:
+        return self.worker.table(name, rows=rows, columns=columns, row=row, initial=initial, cache=cache)
 
     def broadcast(self, value: Any) -> Any:
         return self.worker.broadcast(value)

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
+from polyrhythm.core.kernel.view import View
+from polyrhythm.core.protocols.row_kind import RowKind
 from polyrhythm.core.tables.table import Table
 
 
@@ -40,7 +42,13 @@ class WorkloadWorker(Protocol):
     def keep(self, **objects: Any) -> None:
         """Include objects with `state_dict` and `load_state_dict` in checkpoints."""
 
-    def table(self, name: str, *, rows: int, columns: int = 1, initial: Tensor | None = None) -> Table:
+    @property
+    def crew(self) -> View:
+        """The workers that are there now."""
+
+    def table(
+        self, name: str, *, rows: int, columns: int = 1, row: RowKind | None = None, initial: Tensor | None = None, cache: int | None = None
+    ) -> Table:
         """Open a table of numbers that all workers share."""
 
     def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterable[tuple[Tensor, ...]]:
