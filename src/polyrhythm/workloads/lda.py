@@ -18,11 +18,12 @@ from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.core.tables.table import Table
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.topics.documents import Documents
+from polyrhythm.workloads.topics.drawing import Batch, Priors
 from polyrhythm.workloads.topics.held_out import log_likelihood, topic_words
 from polyrhythm.workloads.topics.holding import Holding
 from polyrhythm.workloads.topics.planted import PlantedTopics
 from polyrhythm.workloads.topics.portable import uniform
-from polyrhythm.workloads.topics.slices import Batch, ModelSlice, Priors
+from polyrhythm.workloads.topics.slices import ModelSlice
 from polyrhythm.workloads.topics.text import bundled, read
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 

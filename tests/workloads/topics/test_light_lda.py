@@ -12,10 +12,11 @@ import pytest
 from scipy.stats import chi2
 
 from polyrhythm.workloads.topics import alias_rows, loops, portable, slices
-from polyrhythm.workloads.topics.alias_rows import AliasRows
+from polyrhythm.workloads.topics.alias_rows import alias_rows_of_counts
 from polyrhythm.workloads.topics.documents import Documents
+from polyrhythm.workloads.topics.drawing import Batch, Priors
 from polyrhythm.workloads.topics.planted import PlantedTopics
-from polyrhythm.workloads.topics.slices import Batch, ModelSlice, Priors
+from polyrhythm.workloads.topics.slices import ModelSlice
 
 TOY = Documents.of([[0, 0, 1], [1, 2], [0, 2]], 3)
 TOPICS = 3
@@ -44,7 +45,7 @@ def swept(documents: Documents, width: int, sweeps: int) -> list[np.ndarray]:
     for key in range(sweeps):
         for places in np.array_split(held, 3):
             part.draw(documents, topics, Batch(places, documents.words[places]), 2**63 + key)
-    return [topics, part.counts, part.totals, part.words.keep, part.words.others, part.smooth.keep]
+    return [topics, part.counts, part.totals, part.drawing.words.keep, part.drawing.words.others, part.drawing.smooth.keep]
 
 
 def test_the_loops_in_c_and_in_numpy_have_equal_results(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +68,7 @@ def test_alias_tables_have_the_probabilities_of_the_weights(module: Any, monkeyp
     counts = (draw.integers(0, 40, (30, 9)) * draw.integers(0, 2, (30, 9))).astype(np.int32)
     counts[4] = 0
     denominators = draw.uniform(1, 3, 9)
-    tables = AliasRows.of_counts(counts, denominators)
+    tables = alias_rows_of_counts(counts, denominators)
     for row in range(30):
         start, end = tables.starts[row : row + 2]
         share = np.zeros(9)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from polyrhythm.core.tables.table import Table
 from polyrhythm.workloads.topics.documents import Documents
+from polyrhythm.workloads.topics.drawing import Batch
 from polyrhythm.workloads.topics.owners import owners
-from polyrhythm.workloads.topics.slices import Batch
 
 Topics = NDArray[np.int32]
 NOT_HELD = -1

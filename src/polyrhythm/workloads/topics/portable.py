@@ -5,14 +5,13 @@ All results are those of `_light_lda.c`, to the bit: sums and products are of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from polyrhythm.workloads.topics.documents import Documents
-    from polyrhythm.workloads.topics.slices import Batch, Counts, ModelSlice
+from polyrhythm.workloads.topics.documents import Documents
+from polyrhythm.workloads.topics.drawing import Batch, Counts, Drawing
 
 Reals = NDArray[np.float64]
 Integers = NDArray[Any]
@@ -56,7 +55,7 @@ def _stacks(row_of: Integers, member: NDArray[np.bool_], rows: int, width: int) 
     return stacks
 
 
-def draw(part: ModelSlice, documents: Documents, topics: Counts, batch: Batch, key: int) -> None:
+def draw(part: Drawing, documents: Documents, topics: Counts, batch: Batch, key: int) -> None:
     """Draw tokens in `topics`: at once the first of each document that is to be drawn, then the second ones, and so on."""
     document = documents.bounds.searchsorted(batch.places, "right") - 1
     here, local = np.unique(document, return_inverse=True)
@@ -73,7 +72,7 @@ def draw(part: ModelSlice, documents: Documents, topics: Counts, batch: Batch, k
 class _Layer:
     """Tokens of different documents; `counted` are the topics of each document, and `local` the row there of each token's."""
 
-    def __init__(self, part: ModelSlice, documents: Documents, topics: Counts, counted: Integers, local: Integers) -> None:
+    def __init__(self, part: Drawing, documents: Documents, topics: Counts, counted: Integers, local: Integers) -> None:
         self.part, self.documents, self.topics, self.counted, self.local = part, documents, topics, counted, local
         self.alpha, self.beta = part.priors.alpha, part.priors.beta
         self.sum_of_betas = part.priors.beta * part.priors.vocabulary

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
-from polyrhythm.workloads.topics.alias_rows import AliasRows
+from polyrhythm.workloads.topics.alias_rows import alias_rows, alias_rows_of_counts
 from polyrhythm.workloads.topics.documents import Documents
+from polyrhythm.workloads.topics.drawing import Batch, Counts, Drawing, Priors, Totals
 from polyrhythm.workloads.topics.loops import draw
-
-Counts = NDArray[np.int32]
-Totals = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Priors:
-    """The Dirichlet parameters of topics in a document and of words in a topic, and the number of words."""
-
-    alpha: float
-    beta: float
-    vocabulary: int
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Batch:
-    """Tokens to draw: their `places` among all, ascending, and the row of each one's word in the slice."""
-
-    places: Totals
-    rows: Counts
 
 
 class ModelSlice:
@@ -40,12 +18,11 @@ class ModelSlice:
     """
 
     def __init__(self, counts: Counts, totals: Totals, priors: Priors, cycles: int) -> None:
-        self.counts, self.totals, self.priors, self.cycles = counts, totals, priors, cycles
-        self.proposed, self.proposed_totals = counts.copy(), totals.copy()
+        self.counts, self.totals = counts, totals
         denominators = totals.clip(min=0) + priors.beta * priors.vocabulary
-        self.words = AliasRows.of_counts(counts, denominators)
-        topics = np.arange(len(totals), dtype=np.int32)
-        self.smooth = AliasRows.of(np.array([0, len(totals)]), topics, priors.beta / denominators)
+        words = alias_rows_of_counts(counts, denominators)
+        smooth = alias_rows(np.array([0, len(totals)]), np.arange(len(totals), dtype=np.int32), priors.beta / denominators)
+        self.drawing = Drawing(counts, totals, counts.copy(), totals.copy(), words, smooth, priors, cycles)
 
     def draw(self, documents: Documents, topics: Counts, batch: Batch, key: int) -> None:
         """Draw the tokens of a batch anew, in `topics` (tokens,), which has -1 for tokens that others hold, and count the changes.
@@ -54,7 +31,7 @@ class ModelSlice:
         stream, and used once.
         """
         before = topics[batch.places]
-        draw(self, documents, topics, batch, key)
+        draw(self.drawing, documents, topics, batch, key)
         after = topics[batch.places]
         changed = (before != after).nonzero()[0]
         rows, old, new = batch.rows[changed].astype(np.int64), before[changed], after[changed]
