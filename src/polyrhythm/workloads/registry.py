@@ -13,6 +13,7 @@ from polyrhythm.workloads.gan_ring import GanRing
 from polyrhythm.workloads.ising import Ising
 from polyrhythm.workloads.lasso import Lasso
 from polyrhythm.workloads.lda import Lda
+from polyrhythm.workloads.markov import MarkovConvolution, MarkovMixer, MarkovTransformer
 from polyrhythm.workloads.matrix_factorization import MatrixFactorization
 from polyrhythm.workloads.rica_patches import RicaPatches
 from polyrhythm.workloads.sparse_logistic import SparseLogistic
@@ -33,6 +34,9 @@ _KINDS: tuple[type[Workload], ...] = (
     MatrixFactorization,
     Ising,
     SparseLogistic,
+    MarkovTransformer,
+    MarkovMixer,
+    MarkovConvolution,
     DbnDigits,
     ChainA3c,
     ChainDqn,

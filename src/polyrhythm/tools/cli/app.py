@@ -24,6 +24,7 @@ from polyrhythm.tools.cli.parsing import StrictCommand
 from polyrhythm.tools.cli.plan import plan
 from polyrhythm.tools.cli.report import report
 from polyrhythm.tools.cli.run import run
+from polyrhythm.tools.cli.scaling import scaling
 from polyrhythm.tools.cli.serve import serve
 from polyrhythm.tools.cli.simulate import simulate
 from polyrhythm.tools.cli.study import study
@@ -50,6 +51,7 @@ _COMMANDS = (
     check,
     compare,
     study,
+    scaling,
     report,
     diagnose,
     trace,
