@@ -26,6 +26,8 @@ PAGES = (
     "docs/own-writes.md",
     "docs/tables.md",
     "docs/learners-networks.md",
+    "docs/learners-actors.md",
+    "docs/whole-batches.md",
     "docs/memory.md",
     "docs/networks.md",
     "docs/commands.md",

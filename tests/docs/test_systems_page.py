@@ -67,6 +67,7 @@ SENT: dict[str, tuple[Callable[[int, int, int, int], float], Callable[[int], int
     "direct": (lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * P * (P - 1)),
     "tree": (lambda P, M, B, D: 2 * (P - 1) * M, lambda P: 2 * (P - 1)),
     "downpour": (lambda P, M, B, D: 2 * P * M, lambda P: 2 * P),
+    "sandblaster": (lambda P, M, B, D: 2 * P * M, lambda P: 4 * P),
     "softsync": (lambda P, M, B, D: 2 * P * M, lambda P: 2 * P),
     "sparknet": (lambda P, M, B, D: 2 * P * M / 10, None),
     "easgd": (lambda P, M, B, D: 2 * P * M / 10, None),

@@ -42,6 +42,7 @@ from polyrhythm.systems.large_batches import climate as climate
 from polyrhythm.systems.servers import byteps_async as byteps_async
 from polyrhythm.systems.servers import project_adam as project_adam
 from polyrhythm.systems.servers import bigdl as bigdl
+from polyrhythm.systems.whole_batch import sandblaster as sandblaster
 from polyrhythm.systems.parameter_servers import zhang_asgd as zhang_asgd
 from polyrhythm.systems.parameter_servers import paine as paine
 from polyrhythm.systems.parameter_servers import consgd as consgd

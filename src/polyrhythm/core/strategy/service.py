@@ -31,10 +31,11 @@ from polyrhythm.core.strategy.current_view import CurrentView
 from polyrhythm.core.strategy.snapshots import new_snapshots, show
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
 from polyrhythm.core.tables.opening import TableOpening
+from polyrhythm.core.whole_batch.batch_opening import BatchOpening
 
 _ATTACH, _OPEN, _SERVED, _NONE, _EVALUATE = "attach", "open", "served", "none", ASIDE + "evaluate"
 
-AnyOpening = TableOpening
+AnyOpening = TableOpening | BatchOpening
 """The openings that servers know, of state other than models: the union of all structs that are an `Opening`."""
 
 

@@ -25,6 +25,11 @@ version: Callable[[Tensor], int] = attrgetter("_version")
 """`Tensor._version`, which counts in-place writes: the only sign that user code has written to a gradient, weight or buffer."""
 
 
+def without_numbers(kind: type[Tensor], shape: Sequence[int], dtype: torch.dtype) -> Any:
+    """A tensor of the class `kind` without memory, by `Tensor._make_wrapper_subclass`: its operations are all `__torch_dispatch__`'s."""
+    return Tensor._make_wrapper_subclass(kind, tuple(shape), dtype=dtype)
+
+
 def sparse_indices(tensor: Tensor) -> Tensor:
     """`Tensor._indices()` of a sparse tensor, also of one that is not coalesced, where `indices()` raises an error."""
     return tensor._indices()

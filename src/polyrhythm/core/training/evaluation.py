@@ -18,8 +18,7 @@ from polyrhythm.core.strategy.replica import Replica
 from polyrhythm.core.strategy.service import request_snapshots
 from polyrhythm.core.strategy.snapshots import collect, new_snapshots, show
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
-from polyrhythm.core.tables.table_state import TableState
-from polyrhythm.core.training.followed import Followed, FollowedPart, FollowedTable
+from polyrhythm.core.training.followed import Followed, FollowedPart
 from polyrhythm.core.training.numbers import number
 from polyrhythm.core.training.untouched import untouched
 from polyrhythm.errors import WorkloadError, diverged
@@ -68,9 +67,9 @@ class Evaluation:
             self._followed.append(FollowedPart(part, model, buffers, new_snapshots(self.group.size)))
         self._want()
 
-    def follow_table(self, table: TableState, scope: str) -> None:
-        """Follow a table that was opened, whose topics begin with `scope`."""
-        self._followed.append(FollowedTable(table, scope))
+    def follow_state(self, followed: Followed) -> None:
+        """Follow a table or a whole batch that was opened."""
+        self._followed.append(followed)
 
     def request(self, function: Evaluate, moments: Moments, started: bool) -> None:
         """Set the `function` that evaluates and the choice of `moments`. Raises WorkloadError if training has started."""

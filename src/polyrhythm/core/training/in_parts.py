@@ -15,6 +15,7 @@ from polyrhythm.core.training.changing import ChangingCrew
 from polyrhythm.core.training.evaluation import Evaluate, Moments, every_moment
 from polyrhythm.core.training.observed import ObservedWorker
 from polyrhythm.core.training.tables import Tables
+from polyrhythm.core.training.whole_batches import WholeBatches
 from polyrhythm.errors import WorkloadError
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -25,6 +26,7 @@ class WorkerInParts(ObservedWorker):
 
     _local: LocalParts
     _tables: Tables
+    _batches: WholeBatches
     _crew: ChangingCrew
     finish: Callable[[], None]
 
@@ -84,7 +86,7 @@ class WorkerInParts(ObservedWorker):
     def weights(self) -> dict[str, Tensor]:
         """The final parameters and buffers by name, on the CPU, and at worker 0 the tables; calls `finish`."""
         self.finish()
-        return self._local.whole(self._models.weights()) | self._tables.weights()
+        return self._local.whole(self._models.weights()) | self._batches.weights() | self._tables.weights()
 
 
 def _positive(norm: float) -> float:

@@ -60,9 +60,32 @@ class Steps:
         self.take(each)
         self.models.gradients.stepped()
 
+    def evaluated(self, each: CommonState, evaluate: Callable[[], None]) -> None:
+        """Take one step whose computations are made, charged and counted in `evaluate`."""
+        models, position = self.models, self.state.position
+        if self.finished:
+            self.refuse_if_finished()
+        if not models.checked:
+            models.check()
+        if position.returning:
+            position.refuse_steps_before_arrival()
+        if models.evaluation.function is not None:
+            models.evaluation.look()
+        self.context.uncounted(evaluate)
+        self._complete(each)
+
+    def _complete(self, each: CommonState) -> None:
+        """The step was computed: exchange it, and count it."""
+        samples, self.state.batch = self.state.batch, 0
+        self.context.uncounted(partial(each.step, samples))
+        self.taken()
+        self.state.samples += samples
+        self._stepped()
+        self.state.position.stepped()
+
     def take(self, each: CommonState) -> None:
         """Take one step of a model or a table."""
-        context, models, position = self.context, self.models, self.state.position
+        models, position = self.models, self.state.position
         if self.finished:
             self.refuse_if_finished()
         if not models.checked:
@@ -80,15 +103,10 @@ class Steps:
             self._discard()
             self._pass_over()
             return
-        samples, self.state.batch = self.state.batch, 0
-        context.charge(samples)
+        self.context.charge(self.state.batch)
         if models.evaluation.function is not None:
             models.evaluation.look()
-        context.uncounted(partial(each.step, samples))
-        self.taken()
-        self.state.samples += samples
-        self._stepped()
-        position.stepped()
+        self._complete(each)
 
     def passed_over(self) -> bool:
         """Skip the step of a batch that was drawn, if the strategy has this worker rest; True if it was skipped."""

@@ -17,6 +17,7 @@ from polyrhythm.core.tables.opening import TableOpening
 from polyrhythm.core.tables.shape import TableShape
 from polyrhythm.core.tables.table import Table
 from polyrhythm.core.tables.table_state import TableCrew, TableState
+from polyrhythm.core.training.followed import FollowedTable
 from polyrhythm.core.training.models import Models
 from polyrhythm.errors import CompositionError, WorkloadError
 
@@ -28,7 +29,9 @@ class Tables:
         self.plan = plan
         self.context = context
         self.models = models
-        self.states: dict[str, TableState] = {}
+        self.states: dict[str, CommonState] = {}
+        """All that the worker shares with others besides models: tables, and a whole batch."""
+        self.tables: dict[str, TableState] = {}
 
     def open(self, name: str, shape: TableShape, initial: Tensor | None, cache: int | None, step: Callable[[CommonState], None]) -> Table:
         """Have the servers keep a table; its `clock` calls `step`."""
@@ -36,11 +39,11 @@ class Tables:
         if initial is not None and not isinstance(initial, Tensor):
             raise WorkloadError(f"worker.table was given initial={shown(initial)}: give a tensor (rows, columns), or nothing for zeros.")
         port = self.context.port
-        scope = f"t{len(self.states)}/"
+        scope = f"t{len(self.tables)}/"
         crew = self._announce(name, shape, initial, scope)
-        state = self.states[name] = TableState(name, shape, crew, self.context, port.scoped(scope), cache)
+        state = self.states[name] = self.tables[name] = TableState(name, shape, crew, self.context, port.scoped(scope), cache)
         state.reform = self.models.reform
-        self.models.evaluation.follow_table(state, scope)
+        self.models.evaluation.follow_state(FollowedTable(state, scope))
         self.models.regrouped.append(partial(self._regroup, state, scope))
         return Table(state, lambda: step(state))
 
@@ -62,14 +65,14 @@ class Tables:
         state.regroup(crew, self.context.port.scoped(scope), handed.state["tables"][state.name], handed.own, left)
 
     def finish(self) -> None:
-        """Finish all tables; worker 0 then has their content."""
+        """Finish all of them; worker 0 then has their content."""
         for state in self.states.values():
             state.finish()
 
     def weights(self) -> dict[str, Tensor]:
         """The content by name, at worker 0, after `finish`."""
         found: dict[str, Tensor] = {}
-        for name, state in self.states.items():
+        for name, state in self.tables.items():
             if state.content is not None:
                 found |= state.shape.kind.named(name, state.content, state.shape.columns)
         return found

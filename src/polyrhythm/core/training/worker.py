@@ -27,11 +27,11 @@ from polyrhythm.core.training.data.data import Batches, StreamBatches
 from polyrhythm.core.training.data.data_request import DataRequest
 from polyrhythm.core.training.data.sampling import ShareSampler
 from polyrhythm.core.training.data.stream import StreamShard
-from polyrhythm.core.training.in_parts import WorkerInParts
 from polyrhythm.core.training.numbers import whole
 from polyrhythm.core.training.own_state.own_variables import Variables
 from polyrhythm.core.training.result import Leave, Run, no_leaving
 from polyrhythm.core.training.shards import attach_whole
+from polyrhythm.core.training.whole_batch_worker import WholeBatchWorker
 from polyrhythm.core.training.worker_parts import WorkerHooks, assembled
 from polyrhythm.errors import WorkloadError
 
@@ -40,7 +40,7 @@ Optimizer = TypeVar("Optimizer", bound=torch.optim.Optimizer)
 Value = TypeVar("Value")
 
 
-class Worker(WorkerInParts):
+class Worker(WholeBatchWorker):
     """One of `workers` that train a model together; the same interface in both runtimes.
 
     `rank` counts from 0, and `replica` too, among the `replicas` of the model; `device` is where the model should be ("cpu", "cuda:0");
@@ -68,6 +68,7 @@ class Worker(WorkerInParts):
         self._place(plan)
         self._local = Undivided() if local is None else local
         parts = assembled(context, plan, chosen, WorkerHooks(self._place, self._between, self.count))
+        self._batches = parts.batches
         self._models, self._tables, self._state, self._steps = parts.models, parts.tables, parts.state, parts.steps
         self._steps.complete = self._local.complete
         self._steps.taken = self._local.follow
@@ -111,6 +112,7 @@ class Worker(WorkerInParts):
         CompositionError for a model or optimizer that the strategy does not support, WorkloadError when training has started.
         """
         self._steps.refuse_if_finished("worker.attach", "attach every model at the beginning")
+        self._batches.refuse_attaching()
         refuse_attached(model, optimizer, name)
         self._local.localize(model, optimizer, loss)
         self._state.expect_replica()

@@ -25,6 +25,7 @@ from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.regrouping import Regrouping
 from polyrhythm.core.training.steps import Steps
 from polyrhythm.core.training.tables import Tables
+from polyrhythm.core.training.whole_batches import WholeBatches
 from polyrhythm.core.training.worker_state import WorkerState
 
 
@@ -33,6 +34,7 @@ class WorkerParts(NamedTuple):
 
     models: Models
     tables: Tables
+    batches: WholeBatches
     state: WorkerState
     steps: Steps
     together: Together
@@ -85,4 +87,5 @@ def assembled(context: WorkerContext, plan: StrategyPlan, chosen: CheckpointPlan
     crew = ChangingCrew(context, plan, View(chosen.epoch, mesh.members), regrouping, began=began)
     calls.reform = models.reform = crew.reform
     checkpointing.losses = lambda: len(present(crew, models).left)
-    return WorkerParts(models, tables, state, steps, together, data, checkpointing, crew)
+    batches = WholeBatches(plan, context, models, tables.states)
+    return WorkerParts(models, tables, batches, state, steps, together, data, checkpointing, crew)

@@ -25,8 +25,9 @@ def refuse_unattachable(optimizer: torch.optim.Optimizer) -> None:
         )
     if use.needs:
         raise CompositionError(
-            f"{kind} evaluates the model several times per step, in a closure without which it cannot step, and that is not supported: "
-            f"use an optimizer whose step() needs no closure, such as SGD or AdamW.{advice(optimizer)}"
+            f"{kind} evaluates the model several times per step, in a closure without which it cannot step, and an attached optimizer "
+            "steps on one gradient: use one whose step() needs no closure, such as SGD or AdamW, or worker.whole_batch under a system with "
+            f"servers, such as sandblaster, which evaluates the closure on all data.{advice(optimizer)}"
         )
     if any("lr" not in group for group in optimizer.param_groups):
         raise CompositionError(
