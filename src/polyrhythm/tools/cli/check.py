@@ -22,6 +22,10 @@ Steps = Annotated[int, typer.Option("--steps", metavar="N", min=1, help="Of a sc
 Collectives = Annotated[
     bool, typer.Option("--collectives", help="Of a script: print what each line's collectives move, and over which axis.")
 ]
+Recipe = Annotated[
+    bool,
+    typer.Option("--recipe", help="Of a script: also what it lacks of the recipe for data parallelism: rate, weights, files, samples."),
+]
 
 
 @guarded
@@ -36,6 +40,7 @@ def check(
     twin: Twin = None,
     steps: Steps = 2,
     collectives: Collectives = False,
+    recipe: Recipe = False,
     as_json: Json = False,
 ) -> None:
     """Run the first steps of JOB in virtual time, and list what it lacks of the recipe for many workers.
@@ -44,7 +49,7 @@ def check(
     its gradients, data, dropout, norms and reductions are listed, with line, parameter and known cause.
     """
     from polyrhythm.errors import CompositionError
-    from polyrhythm.tools.cli.check_script import check_script
+    from polyrhythm.tools.cli.check_script import ScriptOptions, check_script
     from polyrhythm.tools.cli.scripts import is_script
 
     if is_script(job):
@@ -52,10 +57,10 @@ def check(
             raise CompositionError(
                 f"{job} is a script of torch.distributed, which has no --system, --set or --option: leave them out, or give {job}:FUNCTION."
             )
-        check_script(job, tuple(arguments or ()), workers, twin, steps, collectives, as_json)
-    if twin or collectives or steps != 2:
+        check_script(job, tuple(arguments or ()), workers, ScriptOptions(twin, steps, collectives, recipe), as_json)
+    if twin or collectives or recipe or steps != 2:
         raise CompositionError(
-            f"{job} is no script that calls init_process_group, and --twin, --steps and --collectives are for those alone."
+            f"{job} is no script that calls init_process_group, and --twin, --steps, --recipe and --collectives are for those alone."
         )
     _check_job(job, arguments, system or "allreduce", workers, seed, settings, options, as_json)
 
