@@ -56,6 +56,19 @@ def test_a_tree_of_any_shape_moves_by_the_mean_of_all_gradients() -> None:
     go(train)
 
 
+def test_a_list_of_many_leaves_keeps_its_order() -> None:
+    """Names of paths are not in the order of the leaves: [10] is before [2]."""
+
+    def train(worker: Any) -> None:
+        exchange = TreeExchange(worker, [jnp.full((2,), float(place)) for place in range(12)], optax.sgd(1.0))
+        assert [leaf[0].item() for leaf in exchange.params] == list(range(12))
+        worker.count(1)
+        moved = exchange.step([jnp.full((2,), float(place)) for place in range(12)])
+        assert all((leaf == 0).all() for leaf in moved)
+
+    go(train)
+
+
 @pytest.mark.parametrize(("system", "message"), [("softsync", "cannot run at a server"), ("downpour", "steps by its own rule")])
 def test_systems_that_would_step_in_the_place_of_optax_are_refused(system: str, message: str) -> None:
     with pytest.raises(CompositionError, match=message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,8 @@ class TreeExchange:
 
     def __init__(self, worker: Worker, params: Any, transformation: optax.GradientTransformation) -> None:
         paths, self._tree = jax.tree_util.tree_flatten_with_path(params)
-        self._module = nn.ParameterDict({jax.tree_util.keystr(path).replace(".", "_"): _parameter(leaf) for path, leaf in paths})
+        named = ((jax.tree_util.keystr(path).replace(".", "_"), _parameter(leaf)) for path, leaf in paths)
+        self._module = nn.ParameterDict(OrderedDict(named))  # a plain dict would be sorted by names, in which [10] is before [2]
         self._parameters = [*self._module.parameters()]
         self._rule = _Optax(transformation, self._tree, params)
         self._optimizer = ForeignOptimizer(self._parameters, self._rule)
