@@ -29,6 +29,8 @@ PAGES = (
     "docs/learners-actors.md",
     "docs/whole-batches.md",
     "docs/memory.md",
+    "docs/functional-style.md",
+    "docs/graph-front-ends.md",
     "docs/networks.md",
     "docs/commands.md",
     "docs/studies.md",
