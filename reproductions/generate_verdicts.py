@@ -1,4 +1,4 @@
-"""Writes docs/reproductions/index.md and the package's verdicts.json from the findings in docs/reproductions.
+"""Writes docs/reproductions/index.md, docs/named-things.md and the package's verdicts.json from the findings in docs/reproductions.
 
     polyrhythm reproduce --all && python reproductions/generate_verdicts.py
 
@@ -7,6 +7,8 @@ Pages are written anew, with the words and bounds that the catalogue has now. On
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -99,3 +101,4 @@ if __name__ == "__main__":
         keep(findings, FOLDER)
     (FOLDER / "index.md").write_text(text(every))
     FILE.write_bytes(verdicts(every))
+    subprocess.run([sys.executable, Path(__file__).with_name("generate_named_things.py")], check=True)  # with the new verdicts
