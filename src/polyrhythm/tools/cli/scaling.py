@@ -55,15 +55,11 @@ def scaling(
 
     Exponents of several JOBs are compared: they are told apart where their 95 % intervals are disjoint.
     """
-    import msgspec
-
-    from polyrhythm.core.atomic import write
     from polyrhythm.core.records.metrics import parse_target
     from polyrhythm.tools.cli.fairness import parse_seeds
     from polyrhythm.tools.cli.output import print_json, reserved
     from polyrhythm.tools.cli.pairs import pairs
     from polyrhythm.tools.cli.prepare import directory
-    from polyrhythm.tools.scaling.scaling_page import write_scaling_page
     from polyrhythm.tools.scaling.sweep import ScalingSweep, sweep
 
     goal = None if target is None else parse_target(target)
@@ -77,9 +73,17 @@ def scaling(
     else:
         _show(report)
     if place is not None:
-        write(place / "report.json", msgspec.json.format(msgspec.json.encode(report), indent=1))
-        page = write_scaling_page(report, place / "report.html", _command(jobs, sizes, settings or (), wanted))
-        notice(f"the report is in {page}")
+        _keep(report, place, _command(jobs, sizes, settings or (), wanted))
+
+
+def _keep(report: ScalingReport, place: Path, command: str) -> None:
+    import msgspec
+
+    from polyrhythm.core.atomic import write
+    from polyrhythm.tools.scaling.scaling_page import write_scaling_page
+
+    write(place / "report.json", msgspec.json.format(msgspec.json.encode(report), indent=1))
+    notice(f"the report is in {write_scaling_page(report, place / 'report.html', command)}")
 
 
 def _dealt(given: Sequence[str], jobs: Sequence[str]) -> dict[str, tuple[str, list[str]]]:

@@ -20,9 +20,9 @@ from polyrhythm.hardware import network as known_networks
 from polyrhythm.tools.measuring.line_fit import LineFit, fitted
 from polyrhythm.tools.studies.grid import Cell, Level, counts, crossed
 
-_ROUNDS = 9
+_ROUNDS = 25
 _SIZE = re.compile(r"one way, (\d+) bytes")
-SIZES = (1024, 65536, 262144, 1048576, 2097152, 4194304)
+SIZES = (1024, 65536, 262144, 1048576, 4194304, 16777216)
 
 
 class MessageGrid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
