@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from math import log2
 from typing import Any
 
@@ -127,3 +128,21 @@ def test_a_model_is_not_changed_by_looking_at_it() -> None:
 def test_a_model_that_cannot_be_trained_is_refused() -> None:
     with pytest.raises(CompositionError, match="no output that depends on its parameters"):
         training_work_depth(nn.Flatten(), (torch.ones(2, 2),))
+
+
+def test_bytes_are_those_of_what_operations_read_and_write() -> None:
+    a, b = torch.ones(4, 8), torch.ones(8, 2)
+    found = work_depth(lambda: a @ b)
+    assert found.moved == 4 * (32 + 16 + 8)
+    assert found.intensity == 64 / found.moved
+    assert found.attainable(peak=1e9, bandwidth=1e3) == found.intensity * 1e3
+    assert found.attainable(peak=10.0, bandwidth=1e3) == 10.0
+
+
+@pytest.mark.parametrize(("model", "x"), MODELS[:6], ids=[type(model).__name__ for model, _ in MODELS[:6]])
+def test_work_and_depth_are_the_same_on_shapes_alone(model: nn.Module, x: Tensor) -> None:
+    here = training_work_depth(model, (x,))
+    there = training_work_depth(deepcopy(model).to("meta"), (x.to("meta"),))
+    assert [(each.work, each.depth, each.products, each.moved) for each in here] == [
+        (each.work, each.depth, each.products, each.moved) for each in there
+    ]

@@ -83,7 +83,8 @@ class ModelCost:
         for name, graph in (("forward", self.forward), ("forward and backward", self.step)):
             yield (
                 f"  {name}: work {graph.work:,} ({graph.products:,} multiply-adds of products), depth {graph.depth:,.1f}, "
-                f"parallelism {graph.parallelism:,.0f}; on {self.workers} processors at most {graph.bound(self.workers):,.0f} steps"
+                f"parallelism {graph.parallelism:,.0f}, intensity {graph.intensity:.1f} a byte; "
+                f"on {self.workers} processors at most {graph.bound(self.workers):,.0f} steps"
             )
         for name, (calls, work) in list(self.step.operators.items())[:_SHOWN]:
             yield f"    {name}: {calls} calls, {work / self.step.work:.1%} of the work"
@@ -175,5 +176,7 @@ def _graph(graph: WorkDepth, workers: int) -> dict[str, Any]:
         "depth": graph.depth,
         "parallelism": graph.parallelism,
         "bound": graph.bound(workers),
+        "bytes_moved": graph.moved,
+        "intensity": graph.intensity,
         "operators": {name: {"calls": calls, "work": work} for name, (calls, work) in graph.operators.items()},
     }

@@ -21,18 +21,29 @@ class WorkDepth:
     """The `work` of a program, and the `depth` of its longest path (Ben-Nun and Hoefler, 2019, section 2.4).
 
     `products` is the part of the work that is multiply-adds of matrix products, convolutions, attention and recurrent layers: half of what
-    torch's FlopCounterMode counts. `operators` has the calls and the work of each operation, the most work first.
+    torch's FlopCounterMode counts. `moved` are the bytes that operations with work read and write, each from memory. `operators` has the
+    calls and the work of each operation, the most work first.
     """
 
     work: int
     depth: float
     products: int
+    moved: int = 0
     operators: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def parallelism(self) -> float:
         """The average parallelism, work over depth: more processors than this cannot all be busy."""
         return self.work / self.depth if self.depth else float(self.work)
+
+    @property
+    def intensity(self) -> float:
+        """Work for each byte that is moved: what a roofline is drawn over."""
+        return self.work / self.moved if self.moved else 0.0
+
+    def attainable(self, peak: float, bandwidth: float) -> float:
+        """The most work a second under a roofline of `peak` work and `bandwidth` bytes a second (Williams et al., 2009)."""
+        return min(peak, self.intensity * bandwidth)
 
     def bound(self, processors: int) -> float:
         """The most steps that a greedy schedule needs on so many processors, W / p + D (Brent, 1974)."""
@@ -47,7 +58,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.work = self.products = 0
+        self.work = self.products = self.moved = 0
         self.depth = 0.0
         self._operators: dict[str, list[int]] = {}
         self._ready: dict[int, float] = {}
@@ -62,6 +73,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._ready[each] = max(ready, self._ready.get(each, 0.0)) if each in read else ready  # new memory may have an old address
         self.work, self.products, self.depth = self.work + cost.work, self.products + cost.products, max(self.depth, ready)
         if cost.work:
+            self.moved += sum(each.numel() * each.element_size() for each in _tensors((args, kwargs, out)))
             totals = self._operators.setdefault(name, [0, 0])
             totals[0] += 1
             totals[1] += cost.work
@@ -70,11 +82,15 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def found(self) -> WorkDepth:
         """What was recorded so far."""
         order = sorted(self._operators.items(), key=lambda each: -each[1][1])
-        return WorkDepth(self.work, self.depth, self.products, {name: (calls, work) for name, (calls, work) in order})
+        return WorkDepth(self.work, self.depth, self.products, self.moved, {name: (calls, work) for name, (calls, work) in order})
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    return (each for each in tree_leaves(values) if isinstance(each, Tensor))
 
 
 def _memories(values: Any) -> Iterator[int]:
-    return (each.untyped_storage()._cdata for each in tree_leaves(values) if isinstance(each, Tensor))
+    return (each.untyped_storage()._cdata for each in _tensors(values))
 
 
 def work_depth(program: Callable[[], Any]) -> WorkDepth:
