@@ -142,6 +142,10 @@ class _Travelling:
         for _ in islice(self.epoch(source, self.deals.plain(number), batch_size), None if whole else batches):
             pass  # each batch that another follows is sent on
 
+    async def travel(self) -> None:
+        """Send the batch whose turn it is, and keep the one that comes in its place."""
+        self.held.append(await self._pass_on(self.held.popleft()))
+
     def _continued(self, source: Source, deals: PassDeals, batch_size: int, first: int) -> Iterator[Batch]:
         """The batches of a pass whose members have changed: what nobody has used is loaded, and does not travel."""
         order = source.order.indices(deals.group.seed, deals.since)

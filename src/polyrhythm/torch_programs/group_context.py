@@ -205,6 +205,9 @@ class GroupContext:
             self._own.record(event)
         return result
 
+    def perform_steps(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
+        self.perform(coroutine)
+
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         self._own.begin(coroutine, done)
 

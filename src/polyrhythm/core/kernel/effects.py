@@ -93,11 +93,13 @@ class Enter(Effect[None]):
 class Compute(Effect[None]):
     """Work that the simulator must charge; real processes have done it already.
 
-    It is `flops` floating-point operations, and decoding and merging `contributions`, for which a measured profile has the seconds.
+    It is `flops` floating-point operations, and decoding and merging `contributions`, for which a measured profile has the seconds; or a
+    whole `step` of the worker, of so many operations or as it was measured.
     """
 
     flops: float
     contributions: int = 0
+    step: bool = False
 
 
 class Rounding(Enum):

@@ -85,6 +85,9 @@ class WorkerContext(Protocol):
         It runs after all that was started before, and raises the error if any of that has failed.
         """
 
+    def perform_steps(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
+        """`perform` a coroutine that takes steps of the worker, and that records itself what it computes and what it waits for."""
+
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         """Start `coroutine` in the background while the program continues to compute; it may be called in a hook of `backward()`.
 

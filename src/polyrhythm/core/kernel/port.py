@@ -157,6 +157,10 @@ class Port:
         """Charge `flops` floating-point operations to this actor's device (virtual time only)."""
         return Compute(flops)
 
+    def compute_step(self) -> Compute:
+        """Charge a step that was measured to this worker's device (virtual time only)."""
+        return Compute(0.0, step=True)
+
     def merged(self, contributions: int) -> Compute:
         """Charge having merged `contributions` to this actor's device (virtual time, where that was measured)."""
         return Compute(0.0, contributions)

@@ -88,6 +88,13 @@ class Feed(Protocol):
         """Set the state to that after `batches` of epoch `number`; if these are `count`, the epoch is complete."""
 
 
+class TravellingFeed(Feed, Protocol):
+    """The feed of a shuffle that sends samples."""
+
+    async def travel(self) -> None:
+        """Let the next batch have its turn without being used: send it, and keep what comes in its place."""
+
+
 class ShardFeed(Protocol):
     """One worker's batches of a source that divides itself: equally many at every worker."""
 
@@ -103,7 +110,7 @@ class Shuffle(Protocol):
 
     @property
     def sends(self) -> bool:
-        """True if samples travel between workers."""
+        """True if samples travel between workers: its feeds are `TravellingFeed`s."""
 
     @property
     def weighs(self) -> bool:

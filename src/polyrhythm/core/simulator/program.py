@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from copy import copy
@@ -111,6 +112,13 @@ class Program:
             coroutine.close()  # an interruption may have come before its first step
             raise
         return result
+
+    def perform_steps(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
+        self.perform(self._recording(coroutine))
+
+    async def _recording(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
+        self.since = math.inf  # the scheduler records no wait from there
+        await coroutine
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         """Note that `coroutine` starts here, after the operations counted so far; it runs only once the program waits."""

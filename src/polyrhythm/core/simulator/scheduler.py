@@ -280,7 +280,10 @@ class Scheduler:
 
     def _compute(self, task: VirtualTask, effect: Compute) -> object:
         timing = task.actor.timing
-        seconds = (timing.seconds(effect.flops) if effect.flops > 0 else 0.0) + timing.merge_seconds(effect.contributions)
+        if effect.step:
+            seconds = timing.step_seconds(effect.flops, 0)
+        else:
+            seconds = (timing.seconds(effect.flops) if effect.flops > 0 else 0.0) + timing.merge_seconds(effect.contributions)
         if seconds <= 0:
             return None
         self._charge(task.actor, seconds, (self.wake, task, None))

@@ -52,6 +52,11 @@ class ObservedWorker:
         return self._steps.clock
 
     @property
+    def steps(self) -> Steps:
+        """The counter of this worker's steps."""
+        return self._steps
+
+    @property
     def overlaps(self) -> bool:
         """True if the exchange of gradients begins during `backward()`."""
         return any(replica.overlaps for replica in self._models.replicas)

@@ -79,9 +79,13 @@ class Steps:
         samples, self.state.batch = self.state.batch, 0
         self.context.uncounted(partial(each.step, samples))
         self.taken()
+        self.note(samples)
+        self.state.position.stepped()
+
+    def note(self, samples: int) -> None:
+        """Count a step that was taken on `samples`, and record it."""
         self.state.samples += samples
         self._stepped()
-        self.state.position.stepped()
 
     def take(self, each: CommonState) -> None:
         """Take one step of a model or a table."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from polyrhythm.core.protocols.codec import Aggregation, Encoded, PacketCodec, packets
 from polyrhythm.core.protocols.context import ExchangeContext
 from polyrhythm.core.protocols.requests import Packet
+from polyrhythm.core.protocols.shuffle import TravellingFeed
 from polyrhythm.core.protocols.traits import CodecTraits
 from polyrhythm.core.strategy.exchange import AnyExchange
 from polyrhythm.core.strategy.part import Part
@@ -21,8 +22,10 @@ from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.strategy.watching.written import UnwatchedWeights
 from polyrhythm.core.tensors import Layout, State
 from polyrhythm.core.torch_private.one_process import no_torch_function
+from polyrhythm.core.training.data.data import Batches
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.errors import CompositionError
+from polyrhythm.tools.measuring.replayed_steps import BlockingSteps, CountedBatch, Taking, in_coroutine
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,13 @@ class StepShape:
 class Replay:
     """A training function of a given shape: `steps` steps that exchange zeros and compute nothing.
 
-    `batches` are the samples of a step of all workers, where samples travel.
+    `batches` are the samples of a step of all workers, where samples travel. `taking` says how a worker takes its steps.
     """
 
     shape: StepShape
     steps: int
     batches: tuple[Tensor, ...] = ()
+    taking: Taking = in_coroutine
 
     def __call__(self, worker: Worker) -> None:
         """Take the steps; time passes by the runtime's profile."""
@@ -68,31 +72,13 @@ class Replay:
             part.local.optimizer.plain_step = _stand_still
             part.local.writes.watched = UnwatchedWeights()
             _lie_together(part)
-        batches = self._batches(worker)
-        for _ in range(self.steps):
-            for _ in batches:
-                if worker.overlaps:
-                    _go_forward(model)
-                    _go_backward(model)
-                optimizer.step()
+        self.taking(worker, self._blocking(worker, model, optimizer)).take(self.steps)
 
-    def _batches(self, worker: Worker) -> Iterable[Any]:
-        """One batch, each time that it is iterated."""
+    def _blocking(self, worker: Worker, model: nn.Module, optimizer: torch.optim.Optimizer) -> BlockingSteps:
         if self.batches:
-            return worker.batches(self.batches, batch_size=self.shape.samples)
-        return _Counted(worker, self.shape.samples)
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """One batch of so many `samples`, which are counted and not there."""
-
-    worker: Worker
-    samples: int
-
-    def __iter__(self) -> Iterator[None]:
-        self.worker.count(self.samples)
-        yield None
+            batches = cast(Batches, worker.batches(self.batches, batch_size=self.shape.samples))
+            return BlockingSteps(worker, model, optimizer, self.shape.samples, batches, cast(TravellingFeed, batches.feed).travel)
+        return BlockingSteps(worker, model, optimizer, self.shape.samples, CountedBatch(worker, self.shape.samples))
 
 
 def _refuse_unknown_sizes(attached: tuple[Replica, ...]) -> None:
@@ -176,19 +162,6 @@ def sending_zeros(strategy: Strategy) -> Strategy:
 def _sending_zeros(exchange: AnyExchange) -> AnyExchange:
     codec = exchange.agreement.codec
     return exchange.with_pieces({"codec": SamePacket(packets(codec))}) if codec.traits.verbatim and codec.traits.makes_packets else exchange
-
-
-def _go_forward(model: nn.Module) -> None:
-    """Call every module, the first first: what a forward pass waits for is waited for."""
-    for module in model.modules():
-        module(None)
-
-
-def _go_backward(model: nn.Module) -> None:
-    """Give every parameter a gradient of zeros, the last first, as a backward pass would."""
-    for parameter in reversed(list(model.parameters())):
-        parameter.grad = None
-        parameter.backward(torch.zeros_like(parameter))  # type: ignore[no-untyped-call]
 
 
 def _stand_still() -> None:

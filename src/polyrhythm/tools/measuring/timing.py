@@ -31,6 +31,7 @@ from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.fleet import Fleet, fleet
 from polyrhythm.shuffle import GlobalShuffle
 from polyrhythm.tools.measuring.replay import Replay, StepShape, sending_zeros
+from polyrhythm.tools.measuring.replayed_steps import in_coroutine, in_program
 
 WATCHED_STEPS = 4
 
@@ -171,4 +172,6 @@ def time_shape(shape: StepShape, *, workers: int, strategy: str | Strategy, step
     timed = dataclasses.replace(on, devices=charging(fleet(on.devices), shape.flops), separate_randomness=False)
     chosen, workers = systems.resolve(strategy), Crew.of(workers).number("A timing")
     travelling = shape.zeros(chosen.workers(workers) * shape.samples) if chosen.shuffle.sends else ()
-    return run(Replay(shape, steps, travelling), workers=workers, strategy=sending_zeros(chosen), on=timed)
+    merges = any(each.merge_seconds(1) > 0 for each in fleet(timed.devices).machines)
+    taking = in_program if merges else in_coroutine
+    return run(Replay(shape, steps, travelling, taking), workers=workers, strategy=sending_zeros(chosen), on=timed)

@@ -85,6 +85,9 @@ class RemoteContext:
         result: T = self._kernel.perform(coroutine)
         return result
 
+    def perform_steps(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
+        self.perform(coroutine)
+
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         self._kernel.ask("begin", self._kernel.carry(coroutine), done)
 

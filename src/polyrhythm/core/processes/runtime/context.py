@@ -84,6 +84,9 @@ class NodeContext:
         """
         return self.waited(partial(self._node.complete, coroutine))
 
+    def perform_steps(self, coroutine: Coroutine[Effect[Any], Any, None]) -> None:
+        self.perform(coroutine)
+
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         """Run `coroutine` in the background; the next `perform` comes after it, and raises its error."""
         self._node.begin(coroutine)

@@ -35,6 +35,7 @@ from polyrhythm.errors import DataError, UnshardedWarning
 
 Drawn = Callable[[DataFacts, bool], Callable[[], None]]
 """Called when a batch is drawn, with facts about its data and True for the first of a pass; the result is called at the next draw."""
+Count = Callable[[], int | None]
 
 
 class StreamBatches:
@@ -50,10 +51,11 @@ class StreamBatches:
 class Batches:
     """A worker's batches of a data set: an epoch each time it is iterated, `len()` batches long at every worker.
 
-    The length is that of a whole epoch of the present workers; where they change, that of the epoch under way is another.
+    The length is that of a whole epoch of the present workers; where they change, that of the epoch under way is another. `feed` has them.
     """
 
-    def __init__(self, epoch: Callable[[], Iterator[Any]], length: Callable[[], int]) -> None:
+    def __init__(self, epoch: Callable[[], Iterator[Any]], length: Callable[[], int], feed: Feed | None = None) -> None:
+        self.feed = feed
         self._epoch = epoch
         self._length = length
 
@@ -91,8 +93,7 @@ class Data:
         self._draws: list[ShareDraws] = position.draws
         self._ready: list[ShareDraws] = []
         self._count = count
-        self._controls = controls
-        self._follow = follow
+        self._controls, self._follow = controls, follow
         self._feeds: list[tuple[tuple[Any, ...], Feed]] = []
         self._totals = totals
         self._loaded: WeakKeyDictionary[DataLoader[Any], LoadedShards] = WeakKeyDictionary()
@@ -118,7 +119,7 @@ class Data:
         (count := partial(feed.count, source, size))()  # refuses data that cannot be sharded
         begin = wanted.passes(lambda deals, _, first: feed.epoch(source, deals, size, first))
         epoch = partial(self._counted, facts_of(wanted.data, size), begin, lambda number, taken: feed.skip(source, number, size, taken))
-        return _iterable(epoch, count, wanted)
+        return _iterable(epoch, count, wanted, feed)
 
     def sampler(self, dataset: Any, shuffle: bool, counts: bool) -> ShareSampler:
         """This worker's sampler for a call of `Worker.sampler`."""
@@ -278,13 +279,12 @@ def _drawn_by(before: Mapping[str, StateTree], place: int) -> dict[str, StateTre
     return {name: (tree.get("draws", [])[place : place + 1] or [none])[0] for name, tree in before.items()}
 
 
-def _iterable(epoch: Callable[[], Iterator[Any]], count: Callable[[], int | None], wanted: DataRequest) -> Batches | StreamBatches:
-    most = count()
-    if most is None:
+def _iterable(epoch: Callable[[], Iterator[Any]], count: Count, wanted: DataRequest, feed: Feed | None = None) -> Batches | StreamBatches:
+    if (most := count()) is None:
         return StreamBatches(epoch)
     if wanted.steps is not None and wanted.steps > most:
         raise DataError(f"steps={wanted.steps} is more than the {most} batches of one pass through these data: give at most {most}.")
-    return Batches(epoch, lambda: min(count() or 0, wanted.steps or sys.maxsize))
+    return Batches(epoch, lambda: min(count() or 0, wanted.steps or sys.maxsize), feed)
 
 
 def _size(source: Sources | Streams, given: int | None) -> int:
