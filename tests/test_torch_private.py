@@ -233,6 +233,18 @@ def test_a_dispatch_mode_does_not_see_what_is_done_without_dispatch() -> None:
         assert mode.calls == 1
 
 
+@uses("without_numbers", "Tensor._make_wrapper_subclass")
+def test_a_tensor_without_numbers_has_a_shape_and_a_type_alone() -> None:
+    class Far(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> str:
+            return str(func)
+
+    made = one_process.without_numbers(Far, (3,), torch.float64)
+    assert (type(made), made.shape, made.dtype) == (Far, (3,), torch.float64)
+    assert torch.neg(made) == "aten.neg.default"
+
+
 @uses("no_torch_function", "torch._C._disabled_torch_function_impl")
 def test_results_of_a_tensor_without_torch_function_are_plain() -> None:
     class Named(torch.Tensor):

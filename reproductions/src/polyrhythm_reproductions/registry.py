@@ -5,6 +5,7 @@ from __future__ import annotations
 from polyrhythm.errors import CompositionError, unknown
 from polyrhythm.systems import SYSTEMS
 from polyrhythm_reproductions.catalogue import (
+    a3c,
     actors,
     adasum,
     admm,
@@ -35,6 +36,7 @@ from polyrhythm_reproductions.catalogue import (
     dlion,
     dogwild,
     downpour,
+    dqn,
     dryden_channels,
     dryden_spatial,
     dynsgd,
@@ -77,6 +79,7 @@ from polyrhythm_reproductions.catalogue import (
     refreshed_low_rank,
     ring_self_attention,
     rudra,
+    sandblaster,
     sgp,
     signsgd,
     slow_boundaries,
@@ -96,6 +99,7 @@ from polyrhythm_reproductions.protocol import Reproduction
 REPRODUCTIONS: dict[str, Reproduction] = {
     each.name: each
     for each in (
+        a3c.REPRODUCTION,
         actors.REPRODUCTION,
         adasum.REPRODUCTION,
         admm.REPRODUCTION,
@@ -126,6 +130,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
         dlion.REPRODUCTION,
         dogwild.REPRODUCTION,
         downpour.REPRODUCTION,
+        dqn.REPRODUCTION,
         dryden_channels.REPRODUCTION,
         dryden_spatial.REPRODUCTION,
         dynsgd.REPRODUCTION,
@@ -168,6 +173,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
         refreshed_low_rank.REPRODUCTION,
         ring_self_attention.REPRODUCTION,
         rudra.REPRODUCTION,
+        sandblaster.REPRODUCTION,
         sgp.REPRODUCTION,
         signsgd.REPRODUCTION,
         slow_boundaries.REPRODUCTION,

@@ -82,7 +82,7 @@ class ChainA3c:
     all workers share one. The score is the exact value of the policy, as a share of the best one's.
     """
 
-    frames: int = 40_000
+    frames: int = 8_000
     batch_size: int = 5
     learning_rate: float = 0.02
     entropy: float = 0.02

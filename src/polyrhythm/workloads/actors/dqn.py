@@ -83,11 +83,11 @@ def loss_of(model: nn.Module, target: nn.Module, frames: Frames) -> Tensor:
 class ChainDqn:
     """DQN on a chain of 8 states, with double Q-learning: `frames` of all workers, `batch_size` of them a step (Mnih et al., Nature, 2015).
 
-    Each worker draws its batches from a memory of its own, and renews its target network every `renewal` steps. Workers explore by
+    Each worker draws its batches from a memory of its own, and renews its target network every `renewal` steps of all. Workers explore by
     different shares of random actions. The score is that of `chain-a3c`, of the policy that takes the best action.
     """
 
-    frames: int = 20_000
+    frames: int = 8_000
     batch_size: int = 5
     learning_rate: float = 2e-3
     renewal: int = 50
@@ -115,7 +115,7 @@ class ChainDqn:
 class ChainQ:
     """Asynchronous Q-learning on a chain, from the frames of each step alone: no memory (Mnih et al., ICML 2016, algorithm 1)."""
 
-    frames: int = 40_000
+    frames: int = 20_000
     batch_size: int = 5
     learning_rate: float = 2e-3
     renewal: int = 50
@@ -202,7 +202,7 @@ def train(worker: WorkloadWorker, settings: DqnSettings, environment: Environmen
         loss.backward()  # type: ignore[no-untyped-call]
         worker.count(size)
         optimizer.step()
-        if (step + 1) % settings.renewal == 0:
+        if (step + 1) % max(1, settings.renewal // worker.workers) == 0:
             actor.renew()
 
 
