@@ -38,9 +38,8 @@ REPRODUCTION = Reproduction(
     paper="Mnih et al.: Asynchronous Methods for Deep Reinforcement Learning (ICML 2016)",
     setting=(
         "Actor-critic workers, 5 frames a step of 1 ms of virtual time, on a chain of 8 states with a small reward at its beginning and a "
-        "large one at its end, whose best policy is known exactly; 1 to 16 workers on shared weights with one RMSProp for all, 6,000 "
-        "frames "
-        "together. A policy has solved it with 90 % of the best value."
+        "large one at its end, whose best policy is known exactly; 1 to 16 workers on shared weights with one RMSProp for all, 4,000 "
+        "frames together. A policy has solved it with 90 % of the best value."
     ),
     notes=(
         "Scaled down from Atari games: a network of 32 hidden units, and a task that one worker solves within 2,000 frames. The bounds of "

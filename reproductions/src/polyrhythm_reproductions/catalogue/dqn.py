@@ -44,14 +44,14 @@ REPRODUCTION = Reproduction(
     "Reinforcement Learning (ICML 2016)",
     setting=(
         "Double Q-learning with a target network on a chain of 8 states whose best policy is known exactly, 5,000 frames of all workers, "
-        "5 "
-        "a step of 1 ms of virtual time: from a replay memory at one worker, and from the frames of each step alone at 1, 4 and 16 workers "
+        "5 a step of 1 ms of virtual time: from a replay memory at one "
+        "worker, and from the frames of each step alone at 1, 4 and 16 workers "
         "on shared weights, which explore by different shares of random actions. Solved is 90 % of the best value."
     ),
     notes=(
         "Scaled down from Atari games to a network of 32 hidden units. The bound of the speed-up is half of what the paper's one-step Q "
-        "has "
-        "from 4 to 16 workers (24.1 over 6.3); one worker is no base for it, since alone it may not solve the task. Learning rates were "
+        "has from 4 to 16 workers (24.1 over 6.3); one worker is no base "
+        "for it, since alone it may not solve the task. Learning rates were "
         "chosen in trial runs with the seeds 0 and 1, before the bounds were set. Updates are correlated by the cosine between one and the "
         "next, of whichever worker."
     ),

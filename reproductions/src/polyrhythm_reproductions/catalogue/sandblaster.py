@@ -66,8 +66,7 @@ REPRODUCTION = Reproduction(
         "Scaled down: the paper has models of 10^8 weights on thousands of cores. Here short messages are a large part of the bytes, which "
         "is in Sandblaster's disfavour. How much backups save depends on how portions come out even: with the same dealer and 16 to 128 "
         "portions between 0 and 37 %, so the number was settled beforehand, at 4 portions a worker. Downpour's rate was not tuned: only "
-        "its "
-        "bytes are compared."
+        "its bytes are compared."
     ),
     baseline=_ONCE,
     scaling=Scaling.WEAK,
