@@ -68,6 +68,12 @@ PAGES = {
 }
 """Page: its title, its first sentence, and the modules whose public names it lists."""
 
+STUDIES = (
+    *("tools.studies.study", "tools.studies.run_study", "tools.studies.real_grid", "tools.studies.virtual_grid"),
+    *("tools.scaling.power_law", "tools.scaling.sweep", "tools.recipes.script_recipe"),
+)
+"""Modules that are shown whole: commands use them, and the root has few names."""
+
 COPIES = {"changes.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 """Pages of the site that lie beside docs/ in the repository."""
 
@@ -96,6 +102,8 @@ def pages() -> Iterator[tuple[str, str]]:
             f"# {title}\n\n{about}\n\n" + "".join(f"::: polyrhythm.{name}\n{_OPTIONS.get(name, '')}\n" for name in names),
         )
     yield "api/systems.md", _of_modules("Systems", "Published systems, as functions that return a `Strategy`.", "systems")
+    blocks = [f"## {module}\n\n::: polyrhythm.{module}\n    options:\n{_HIDDEN}" for module in STUDIES]
+    yield "api/studies.md", "# Studies\n\nGrids of factors, scaling laws, and what scripts lack.\n\n" + "\n".join(blocks)
     yield (
         "api/protocols.md",
         _of_modules("Protocols", "What a piece must have, as protocols.", "core.protocols"),

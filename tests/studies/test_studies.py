@@ -14,10 +14,10 @@ import pytest
 from polyrhythm.errors import CompositionError, PolyrhythmError, RunError
 from polyrhythm.tools.measuring.line_fit import fitted
 from polyrhythm.tools.report.estimates import estimate
-from polyrhythm.tools.studies.carry_out import MEASUREMENTS, carry_out
 from polyrhythm.tools.studies.grid import crossed
 from polyrhythm.tools.studies.message_grids import VirtualMessageGrid
 from polyrhythm.tools.studies.real_grid import RealGrid
+from polyrhythm.tools.studies.run_study import MEASUREMENTS, run_study
 from polyrhythm.tools.studies.storage_grid import StorageGrid
 from polyrhythm.tools.studies.study import Study, load_study, shipped
 from polyrhythm.tools.studies.study_report import StudyTable, best_of, speedups
@@ -70,7 +70,7 @@ def test_a_shipped_study_can_be_carried_out_here_and_names_its_paper(name: str) 
 
 
 def test_every_cell_has_all_repetitions_or_is_named_with_the_reason(tmp_path: Path) -> None:
-    report = carry_out("crafted", Given(title="Crafted", grid=Rates()), tmp_path)
+    report = run_study("crafted", Given(title="Crafted", grid=Rates()), tmp_path)
     assert not report.complete
     assert report.missing == [
         "rates: workers 8, threads 1: failed in repetition 1: worker/3 was lost.",
@@ -82,23 +82,23 @@ def test_every_cell_has_all_repetitions_or_is_named_with_the_reason(tmp_path: Pa
 
 def test_what_is_measured_is_taken_from_the_directory_and_failures_are_tried_again(tmp_path: Path) -> None:
     grid = Rates()
-    first = carry_out("crafted", Given(title="Crafted", grid=grid), tmp_path)
+    first = run_study("crafted", Given(title="Crafted", grid=grid), tmp_path)
     assert grid.tried == 31
     lines = (tmp_path / MEASUREMENTS).read_bytes().splitlines(keepends=True)
     (tmp_path / MEASUREMENTS).write_bytes(b"".join(lines[:-1]) + lines[-1][:20])  # broken off while a line was written
-    again = carry_out("crafted", Given(title="Crafted", grid=grid), tmp_path)
+    again = run_study("crafted", Given(title="Crafted", grid=grid), tmp_path)
     assert grid.tried == 33
     assert again.circumstances.taken == 29
     assert again.tables == first.tables
 
 
 def test_speed_ups_are_against_the_fewest_workers_with_the_same_other_levels(tmp_path: Path) -> None:
-    report = carry_out("crafted", Given(title="Crafted", grid=Rates()), tmp_path)
+    report = run_study("crafted", Given(title="Crafted", grid=Rates()), tmp_path)
     assert speedups(report.tables[0]) == [1.0, 1.0, 203 / 103, 204 / 104, 403 / 103, 404 / 104, None, None]
 
 
 def test_the_best_split_names_what_it_is_not_told_apart_from(tmp_path: Path) -> None:
-    report = carry_out("crafted", Given(title="Crafted", best=("workers", "threads"), grid=Rates()), tmp_path)
+    report = run_study("crafted", Given(title="Crafted", best=("workers", "threads"), grid=Rates()), tmp_path)
     (best,) = report.best
     assert best.levels == {"workers": 4, "threads": 2}
     assert best.untold == ["workers 4, threads 1"]
@@ -115,7 +115,7 @@ def test_workers_and_threads_beyond_the_cores_are_refused_on_real_processes() ->
 
 
 def test_a_grid_in_virtual_time_is_measured_with_real_gradients(tmp_path: Path) -> None:
-    report = carry_out("xor", Study(title="Xor", virtual=XOR), tmp_path)
+    report = run_study("xor", Study(title="Xor", virtual=XOR), tmp_path)
     assert report.complete
     assert [cell.levels["network"] for cell in report.tables[0].cells] == ["lan", "slow", "lan", "slow"]
     by_network = {cell.levels["network"]: cell.estimates["samples/s"].median for cell in report.tables[0].cells[2:]}
@@ -125,7 +125,7 @@ def test_a_grid_in_virtual_time_is_measured_with_real_gradients(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["lan", "slow", "home"])
 def test_the_interconnect_of_a_simulated_network_is_the_one_that_it_has(tmp_path: Path, name: str) -> None:
     study = Study(title="Links", virtual_messages=VirtualMessageGrid(networks=(name,)))
-    (fit,) = carry_out("links", study, tmp_path).fits
+    (fit,) = run_study("links", study, tmp_path).fits
     known = {"lan": (50e-6, 8 / 10e9), "slow": (20e-3, 8 / 50e6), "home": (15e-3, 8 / 20e6)}[name]
     assert fit.holds
     assert fit.r_squared > 0.999
@@ -213,7 +213,7 @@ def test_what_cannot_be_studied_is_refused(polyrhythm: Any, given: list[str], wo
 @pytest.mark.long
 def test_real_processes_are_measured_with_threads_and_precisions(tmp_path: Path) -> None:
     grid = RealGrid(job="digits-mlp", settings={"epochs": 1}, precision=("float32", "bfloat16"))
-    report = carry_out("real", msgspec.structs.replace(Study(title="Real", real=grid), repetitions=2), tmp_path)
+    report = run_study("real", msgspec.structs.replace(Study(title="Real", real=grid), repetitions=2), tmp_path)
     assert report.complete
     exact, lower = (cell.estimates["final accuracy"].median for cell in report.tables[0].cells)
     assert min(exact, lower) > 0.85

@@ -46,7 +46,7 @@ def study(given: Given = None, repetitions: Repetitions = None, quick: Quick = F
     from polyrhythm.errors import CompositionError
     from polyrhythm.tools.cli.output import print_json, reserved
     from polyrhythm.tools.cli.prepare import directory
-    from polyrhythm.tools.studies.carry_out import carry_out
+    from polyrhythm.tools.studies.run_study import run_study
     from polyrhythm.tools.studies.study import load_study
     from polyrhythm.tools.studies.study_page import write_study_page
 
@@ -64,7 +64,7 @@ def study(given: Given = None, repetitions: Repetitions = None, quick: Quick = F
     place = directory(out or Path("runs", "studies", name))
     assert place is not None
     with reserved(shown.as_json):
-        report = carry_out(name, wanted, place, notice if shown.watched else lambda _: None)
+        report = run_study(name, wanted, place, notice if shown.watched else lambda _: None)
     write(place / "report.json", msgspec.json.format(msgspec.json.encode(report), indent=1))
     page = write_study_page(report, place / "report.html", _command(given, repetitions, quick))
     if shown.as_json:

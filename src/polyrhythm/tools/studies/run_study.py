@@ -1,4 +1,4 @@
-"""Carries a study out: every cell in every repetition, what a directory already holds taken from there."""
+"""Carries a study out: every cell in every repetition, what a directory already holds taken from there. `polyrhythm study` calls it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _UnderWay:
     taken: int = 0
 
 
-def carry_out(name: str, study: Study, directory: Path, watch: Callable[[str], None] = lambda _: None) -> StudyReport:
+def run_study(name: str, study: Study, directory: Path, watch: Callable[[str], None] = lambda _: None) -> StudyReport:
     """Measure every cell of `study` that is not refused, and write the measurements to `directory` as they come.
 
     Repetitions are the outer loop, so that what changes on the machine meanwhile meets all cells alike. A cell that fails is named in the
