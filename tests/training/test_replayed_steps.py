@@ -13,7 +13,7 @@ from polyrhythm import systems
 from polyrhythm.core.training.result import Run
 from polyrhythm.core.training.worker import Worker
 from polyrhythm.tools.measuring.replay import Replay, sending_zeros
-from polyrhythm.tools.measuring.replayed_steps import BlockingSteps, CoroutineSteps, Taking, in_coroutine, in_program
+from polyrhythm.tools.measuring.replayed_steps import BlockingSteps, CoroutineSteps, Taking, WeightsSteps, in_coroutine, in_program
 from polyrhythm.tools.measuring.timing import charging, shape_of
 
 from .scenes import EVERY_SYSTEM
@@ -53,4 +53,4 @@ def test_gossip_and_plain_exchanges_are_replayed_in_coroutines() -> None:
             return chosen
 
         replayed(system, HARDWARE["network"], noted)  # type: ignore[arg-type]
-    assert taken == {"gossipgrad": CoroutineSteps, "allreduce": CoroutineSteps, "ssp": CoroutineSteps, "ako": BlockingSteps}
+    assert taken == {"gossipgrad": WeightsSteps, "allreduce": CoroutineSteps, "ssp": CoroutineSteps, "ako": BlockingSteps}

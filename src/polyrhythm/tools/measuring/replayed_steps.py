@@ -14,7 +14,9 @@ import torch
 from torch import nn
 
 from polyrhythm.core.kernel.effects import Effect
-from polyrhythm.core.kernel.events import Computed, Waited
+from polyrhythm.core.kernel.events import Computed, Stepped, Waited
+from polyrhythm.core.protocols.local import PlainSteps
+from polyrhythm.core.protocols.offers import NOTHING
 from polyrhythm.core.protocols.traits import Payload
 from polyrhythm.core.strategy.part import Part
 from polyrhythm.core.training.worker import Worker
@@ -103,6 +105,50 @@ class CoroutineSteps:
                     record(Waited(end, name, end - since))
 
 
+@dataclass(frozen=True, slots=True)
+class WeightsSteps:
+    """Like `CoroutineSteps`, of a part that exchanges weights: what it gets is not mixed in, because all weights are zero and stay so."""
+
+    first: BlockingSteps
+    part: Part
+
+    def take(self, steps: int) -> None:
+        """Take so many steps, the next ones."""
+        self.first.take(min(steps, 1))
+        if steps > 1:
+            self.part.context.perform_steps(self._others(steps - 1))
+
+    async def _others(self, count: int) -> None:
+        part, context, samples, travel = self.part, self.part.context, self.first.samples, self.first.travel
+        local, port, record, worker = part.local, part.port, context.record, self.first.worker
+        name, now, state, exchange, rates = port.name, port.now, local.state, part.channel.exchange, part.payload.rates()
+        computes, yields = port.compute_step(), port.sleep(0.0)
+        clock, used, zeros = state.clock, worker.samples, state.weights
+        for number in range(count):
+            begun = now()
+            await computes
+            if (end := now()) > begun:
+                record(Computed(end, name, end - begun))
+            clock += 1
+            state.clock = clock
+            if local.exchanges:
+                begun = end
+                await yields  # a program that performs a coroutine is behind all that is due
+                await exchange(zeros, clock, rates)
+                if (end := now()) > begun:
+                    record(Waited(end, name, end - begun))
+            if number < count - 1:
+                used += samples
+                record(Stepped(end, name, clock, used, context.bytes_sent))
+            else:
+                worker.steps.note(samples * count)
+            if travel is not None:
+                await yields
+                await travel()
+                if (begun := now()) > end:
+                    record(Waited(begun, name, begun - end))
+
+
 Taking = Callable[[Worker, BlockingSteps], ReplayedSteps]
 """Chooses how a worker takes its steps."""
 
@@ -121,6 +167,9 @@ def in_coroutine(worker: Worker, blocking: BlockingSteps) -> ReplayedSteps:
     local = part.local
     if local.inner or local.rule.beside or local.control.measures or local.agreement.payload not in _PLAIN:
         return blocking
+    plain = local.agreement.local == PlainSteps() and part.channel.offers == NOTHING
+    if local.agreement.payload is Payload.WEIGHTS and plain:
+        return WeightsSteps(blocking, part)
     return CoroutineSteps(blocking, part)
 
 
