@@ -47,7 +47,7 @@ def _table(things: Sequence[NamedThing]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for number, thing in enumerate(things, 1):
         note = f" {thing.note}" if thing.note else ""
-        commands = "<br>".join(f"`{command}`" for command in thing.all_commands[:2]) or "–"
+        commands = "<br>".join(f"`{command}`" for command in thing.all_commands) or "–"
         yield f"| {thing.row or number} | {thing.name} | {_where(thing)}{note} | {_verdict(thing)} | {commands} |"
 
 
