@@ -91,6 +91,7 @@ from polyrhythm_reproductions.catalogue import (
     strom,
     tensorflow_hpc,
     terngrad,
+    transformations,
     yadan,
     zero,
 )
@@ -185,6 +186,7 @@ REPRODUCTIONS: dict[str, Reproduction] = {
         strom.REPRODUCTION,
         tensorflow_hpc.REPRODUCTION,
         terngrad.REPRODUCTION,
+        transformations.REPRODUCTION,
         yadan.REPRODUCTION,
         zero.REPRODUCTION,
     )
