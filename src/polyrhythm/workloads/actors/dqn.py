@@ -92,6 +92,7 @@ class ChainDqn:
     learning_rate: float = 2e-3
     renewal: int = 50
     width: int = 32
+    annealed: float = 0.0
     experience: Experience = ExperienceReplay()  # noqa: RUF009 (a frozen value)
 
     name: ClassVar[str] = "chain-dqn"
@@ -120,6 +121,7 @@ class ChainQ:
     learning_rate: float = 2e-3
     renewal: int = 50
     width: int = 32
+    annealed: float = 0.0
     experience: Experience = NoReplay()  # noqa: RUF009 (a frozen value)
 
     name: ClassVar[str] = "chain-q"
@@ -141,13 +143,17 @@ class ChainQ:
 
 @dataclass(frozen=True, slots=True)
 class CartPoleDqn:
-    """DQN on Gymnasium's CartPole, with the extra `actors`; the score is the mean return, at most 500."""
+    """DQN on Gymnasium's CartPole, with the extra `actors`; the score is the mean return, at most 500.
 
-    frames: int = 60_000
+    The learning rate falls by the share `annealed` of itself, step by step.
+    """
+
+    frames: int = 40_000
     batch_size: int = 2
-    learning_rate: float = 1e-3
-    renewal: int = 250
-    width: int = 128
+    learning_rate: float = 2e-3
+    renewal: int = 20
+    width: int = 256
+    annealed: float = 1.0
     experience: Experience = ExperienceReplay(50_000, 64)  # noqa: RUF009 (a frozen value)
 
     name: ClassVar[str] = "cart-pole-dqn"
@@ -173,6 +179,8 @@ DqnSettings = ChainDqn | ChainQ | CartPoleDqn
 def _check(settings: DqnSettings) -> None:
     names = ("frames", "batch_size", "learning_rate", "renewal", "width")
     require_positive(settings.name, **{name: getattr(settings, name) for name in names})
+    if not 0 <= settings.annealed <= 1:
+        raise WorkloadError(f"{settings.name} was given annealed={settings.annealed}: give the share that the rate loses, 0 to 1.")
     if not callable(getattr(settings.experience, "memory", None)):
         raise WorkloadError(
             f"{settings.name} was given experience={settings.experience!r}: give ExperienceReplay(room, batch) or NoReplay()."
@@ -197,6 +205,8 @@ def train(worker: WorkloadWorker, settings: DqnSettings, environment: Environmen
         chance = max(least, 1.0 - step / (_EXPLORING * steps))
         for _ in range(size):
             actor.act(environment.actions, environment.discount, chance)
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * (1 - settings.annealed * step / steps)
         optimizer.zero_grad()
         loss = loss_of(model, actor.target, memory.batch(actor.draw))
         loss.backward()  # type: ignore[no-untyped-call]
