@@ -22,7 +22,7 @@ from polyrhythm.workloads.markov_blocks import CONTEXT, NextSymbol, attention, c
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 SYMBOLS = 32
-TEST = 4_000
+TEST = 1_024
 _CHAINS, _CONCENTRATION, _UNIFORM = 64, 0.2, 0.02
 _SEED = 0
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from itertools import combinations
 from statistics import fmean
 
+from polyrhythm.core.simulator import Instant, Simulator
+from polyrhythm.hardware.devices import Profile
 from polyrhythm.tools.scaling.power_law import PowerLaw, fit_power_law
 from polyrhythm.workloads.markov import MarkovConvolution, MarkovMixer, MarkovTransformer
 from polyrhythm_reproductions.protocol import Claim, ClaimKind, Figures, Reproduction
@@ -18,6 +20,8 @@ FAMILIES: Mapping[str, type[MarkovTransformer] | type[MarkovMixer] | type[Markov
 }
 _WIDTHS, _RATES, _TEXTS = (8, 16, 32, 64), (0.002, 0.004, 0.008), 3
 _SAMPLES, _QUICK = 20_000, 2_000
+_UNTIMED = Profile("a second for every step", (1.0,))
+"""No claim is about seconds, and to count operations would take most of the time."""
 
 
 def tune(trial: ArmTrial) -> Figures:
@@ -62,7 +66,8 @@ def _told_apart(laws: Mapping[str, PowerLaw]) -> int:
 def _train(trial: ArmTrial, name: str, family: str, width: int, chosen: tuple[float, int]) -> Result:
     rate, text = chosen
     samples = trial.size(_SAMPLES, _QUICK)
-    return trial.train(name, FAMILIES[family](width=width, samples=samples, learning_rate=rate, draw=text))
+    on = Simulator(network=Instant(), devices=_UNTIMED, seed=trial.seed)
+    return trial.train(name, FAMILIES[family](width=width, samples=samples, learning_rate=rate, draw=text), on=on)
 
 
 REPRODUCTION = Reproduction(
