@@ -71,19 +71,15 @@ def test_a_machine_on_top_that_begins_tied_does_not_lower_the_bound(learns: str)
     exact = enumeration.log_likelihood(below, data).mean()
     bounds = [enumeration.variational_bound(below, above, data).mean()]
     assert torch.allclose(enumeration.net_log_likelihood(below, above, data).mean(), exact)
-    posterior = enumeration.states(6)
-    weights = torch.exp(
-        torch.xlogy(posterior, below.hidden(data).unsqueeze(1)).sum(-1)
-        + torch.xlogy(1 - posterior, 1 - below.hidden(data).unsqueeze(1)).sum(-1)
-    ).mean(dim=0)
+    every, weights = enumeration.states(6), enumeration.posterior(below, data)
     draw = torch.Generator().manual_seed(1)
     for _ in range(40):
         if learns == "likelihood":
-            gradients = enumeration.likelihood_gradient(above, posterior, weights.detach())
+            gradients = enumeration.likelihood_gradient(above, every, weights)
         else:
             which = torch.multinomial(weights, 4000, replacement=True, generator=draw)
             noise = torch.rand(4000, 6, generator=draw, dtype=torch.float64)
-            gradients = [each / 4000 for each in contrastive_divergence(above, posterior[which], noise)[:3]]
+            gradients = [each / 4000 for each in contrastive_divergence(above, every[which], noise)[:3]]
         enumeration.descend(above, gradients, 0.05)
         bounds.append(enumeration.variational_bound(below, above, data).mean())
     assert bounds[-1] <= enumeration.net_log_likelihood(below, above, data).mean()

@@ -55,7 +55,7 @@ class DbnDigits:
     fine_epochs: int = 10
     batch_size: int = 16
     learning_rate: float = 0.1
-    fine_learning_rate: float = 0.02
+    fine_learning_rate: float = 0.06
     gibbs_steps: int = 3
     labelled: float = 1.0
 

@@ -48,6 +48,11 @@ def net_log_likelihood(below: BoltzmannMachine, above: BoltzmannMachine, visible
     return torch.logsumexp(down + log_likelihood(above, every), dim=1)
 
 
+def posterior(below: BoltzmannMachine, visible: Tensor) -> Tensor:
+    """The mean over `visible` of q(h | v), for each of the hidden states (2^hidden,): what the machine above is trained on."""
+    return _log_bernoulli(states(below.hidden_bias.numel()), below.hidden(visible)).exp().mean(dim=0).detach()
+
+
 def turned(machine: BoltzmannMachine, above: BoltzmannMachine) -> None:
     """Give `above` the weights of `machine` turned upside down, and as many hidden units as that has visible ones."""
     with torch.no_grad():

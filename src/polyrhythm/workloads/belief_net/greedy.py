@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
-from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.workloads.belief_net.increments import Increments
 from polyrhythm.workloads.belief_net.machine import BoltzmannMachine, contrastive_divergence
 from polyrhythm.workloads.sample_noise import uniform
 
 UNKNOWN = -1
 """The class of a sample without a label."""
+
+
+class LayerWorker(Protocol):
+    """What training layer by layer asks of a worker."""
+
+    def batches(self, dataset: Dataset[Any], batch_size: int = 32) -> Iterable[tuple[Tensor, ...]]:
+        """This worker's batches of one epoch."""
+
+    def epochs(self, count: int) -> Iterable[int]:
+        """The numbers of so many epochs."""
+
+    def broadcast(self, value: Any) -> Any:
+        """Worker 0's value at every worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +71,7 @@ class GreedySettings:
     decay: float = 2e-4
 
 
-def pretrain(worker: WorkloadWorker, stages: Sequence[GreedyStage], examples: Examples, settings: GreedySettings) -> list[list[float]]:
+def pretrain(worker: LayerWorker, stages: Sequence[GreedyStage], examples: Examples, settings: GreedySettings) -> list[list[float]]:
     """Train one machine after another; returns for each the mean squared error of a reconstruction in each epoch, of this worker's batches.
 
     A machine without labels gets the hidden units of the one below, one with labels their one-hot code too. Below the first they are
@@ -76,9 +89,7 @@ def pretrain(worker: WorkloadWorker, stages: Sequence[GreedyStage], examples: Ex
     return errors
 
 
-def _train(
-    worker: WorkloadWorker, stage: GreedyStage, data: Tensor, examples: Examples, settings: GreedySettings, depth: int
-) -> list[float]:
+def _train(worker: LayerWorker, stage: GreedyStage, data: Tensor, examples: Examples, settings: GreedySettings, depth: int) -> list[float]:
     machine, errors = stage.machine, list[float]()
     dataset = TensorDataset(torch.arange(len(data)))
     for epoch in worker.epochs(settings.epochs):
