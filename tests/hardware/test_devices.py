@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from polyrhythm.errors import CompositionError, PolyrhythmError, UnknownNameError
+from polyrhythm.hardware.device_presets import TERMS
 from polyrhythm.hardware.devices import DEVICES, Device, Profile, files_of, load
 from polyrhythm.hardware.fleet import Fleet, Jitter, Mixed, Pace, RandomStragglers, Straggler, Uniform, fleet
+from polyrhythm.hardware.machine_terms import PLAIN
 
 DEVICE = Device("d", 1000.0, 0.5)
 
@@ -98,7 +100,7 @@ def test_merging_is_charged_as_it_was_measured_or_not_at_all() -> None:
 
 
 def test_what_the_user_gives_becomes_a_fleet(tmp_path: Path) -> None:
-    assert fleet("t4") == Fleet((DEVICES["t4"],))
+    assert fleet("t4") == Fleet((DEVICES["t4"],), terms=(TERMS["t4"],))
     assert fleet(DEVICE) == Fleet((DEVICE,))
     assert fleet(Fleet((DEVICE,))) == Fleet((DEVICE,))
     path = tmp_path / "mine.json"
@@ -151,7 +153,8 @@ def test_a_file_describes_mixed_machines_and_what_slows_them_as_a_fleet_in_pytho
     )
     machines = (DEVICES["t4"], Profile("measured pi", (0.5,)), Profile("old", (0.2,)), Device("server", 15e9, 1e-3))
     paces = (Jitter(0.1), Mixed((1.0, 0.5)), Straggler(3, 4.0), RandomStragglers(0.01, 10.0), Uniform())
-    assert fleet(path) == fleet(str(path)) == Fleet(machines, paces, DEVICES["a100"])
+    terms = (TERMS["t4"], PLAIN, PLAIN, PLAIN)
+    assert fleet(path) == fleet(str(path)) == Fleet(machines, paces, DEVICES["a100"], terms)
     assert files_of(path) == [path, tmp_path / "pi.json", tmp_path / "calibrated" / "device.json"]
     assert files_of("t4") == []
     path.write_text('{"name": "pi", "seconds_per_step": [0.5], "paces": [{"type": "Jitter", "sigma": 0.1}]}')

@@ -8,7 +8,7 @@
 Rates are text ("50 Mbit/s") or bytes per second, durations text ("20 ms") or seconds, one way. What is left out is
 unlimited, or zero for a latency; `ingress` is `egress` where left out. `changes` are in `changes.py`; `loss` is the
 part of datagrams that do not arrive. `medium` is what all hosts of a site share in both directions, as stations of a
-wireless network do; `jitter` is by how much the latency of a message may differ.
+wireless network do; `jitter` is by how much the latency of a message may differ; `meter` is in `meters.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from polyrhythm.errors import CompositionError
 from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.congestion import Congestion, Fair
+from polyrhythm.hardware.meters import Meter
 from polyrhythm.hardware.placement import Blocks, Deal, Local, OwnHosts, Placement
 
 Quantity = str | float
@@ -36,6 +37,7 @@ class SiteEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     downlink: Quantity | None = None
     medium: Quantity | None = None
     jitter: Quantity = 0.0
+    meter: Meter | None = None
 
 
 class LinkEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"source": "from", "target": "to"}):

@@ -153,6 +153,7 @@ class Network:
                 _rate(site.downlink),
                 _rate(site.medium),
                 units.duration(site.jitter),
+                site.meter,
             )
             for site in written.sites
         ]

@@ -24,6 +24,7 @@ def network_json(network: Network) -> str:
             _finite(site.downlink),
             _finite(site.medium),
             site.jitter,
+            site.meter,
         )
         for site in network.sites
     ]

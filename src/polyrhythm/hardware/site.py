@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from polyrhythm.core.settings import checked
+from polyrhythm.hardware.meters import Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Site:
 
     `latency` is in seconds, one way, between two hosts of the site, and that of a message differs by up to `jitter` seconds. Uplink and
     downlink carry only traffic that leaves or enters the site. All that its hosts send or receive shares the `medium`, in both directions
-    (half duplex): a message inside the site takes it twice, to the access point and from it.
+    (half duplex): a message inside the site takes it twice, to the access point and from it. A `meter` counts what its lines carry.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Site:
     downlink: float = math.inf
     medium: float = math.inf
     jitter: float = 0.0
+    meter: Meter | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,13 +55,12 @@ def timetable(network: Network, workers: int) -> list[BandwidthChange]:
     names = [site.name for site in network.sites]
     changes = []
     for entry in network.changes:
-        at = units.duration(entry.at)
         for key, rate, before in _links_of(network, entry, names, workers):
             if rate is None:
                 continue
             if math.isinf(before):
                 raise CompositionError(
-                    f"The network {network.name!r} changes its {key.kind} bandwidth at {at:g} s, which is unlimited before: give it one."
+                    f"The network {network.name!r} changes its {key.kind} bandwidth at {entry.at}, which is unlimited before: give it one."
                 )
             bandwidth = units.bandwidth(rate)
             if not 0 < bandwidth < math.inf:
@@ -69,7 +68,7 @@ def timetable(network: Network, workers: int) -> list[BandwidthChange]:
                     f"The network {network.name!r} has a change to {rate!r}: give a bandwidth above zero, or use a Disconnect."
                 )
             place = f"host/{entry.host}" if entry.host is not None else f"site/{names[key.source]}"
-            changes.append(BandwidthChange(at, key, bandwidth, place))
+            changes += [BandwidthChange(at, key, bandwidth, place) for at in entry.moments]
     return sorted(changes)
 
 

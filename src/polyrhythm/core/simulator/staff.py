@@ -56,7 +56,7 @@ class Staff:
         """Make an actor, which has nothing to do yet."""
         queue = self.scheduler.queue
         port = Port(name, self.job.seed, lambda: queue.now, self.scheduler.record, self.job.timeline)
-        actor = self.scheduler.actors[name] = VirtualActor(name, port, self.machines.timer(name, self.seed))
+        actor = self.scheduler.actors[name] = VirtualActor(name, port, self.machines.timer(name, self.seed, lambda: queue.now))
         return actor
 
     def begin(self) -> None:
