@@ -13,11 +13,11 @@ from polyrhythm.hardware.devices import Profile
 from polyrhythm.workloads import DbnDigits
 from polyrhythm.workloads.belief_net.machine import BoltzmannMachine
 from polyrhythm_reproductions.jobs import enumeration
-from polyrhythm_reproductions.jobs.pretrained import Glorot, Greedy, PretrainedClassifier, Start
+from polyrhythm_reproductions.jobs.pretrained import Glorot, GreedyStart, PretrainedClassifier, Start
 from polyrhythm_reproductions.protocol import Claim, ClaimKind, Efficiency, Figures, Reproduction, Scaling
 from polyrhythm_reproductions.trial import ArmTrial, Result
 
-_STARTS: dict[str, Start] = {"random start": Glorot(), "pre-trained": Greedy()}
+_RANDOM, _PRETRAINED = "random start", "pre-trained"
 _GREEDY, _TUNED = "greedy only", "up and down"
 _ONE = "1 worker"
 _WORKERS, _BATCH = 4, 16
@@ -28,18 +28,17 @@ _UNITS, _SEEN, _STEPS = 6, 40, 60
 
 def measure(trial: ArmTrial) -> Figures:
     """Accuracy with few labels, errors of layers, the bound by enumeration, and training by several workers."""
-    classifiers = {arm: _classify(trial, arm) for arm in _STARTS}
-    greedy = _STARTS["pre-trained"]
-    assert isinstance(greedy, Greedy)
-    epochs = trial.size(greedy.epochs, 4)
+    starts: dict[str, Start] = {_RANDOM: Glorot(), _PRETRAINED: GreedyStart(_epochs(trial))}
+    classifiers = {arm: _classify(trial, arm, start) for arm, start in starts.items()}
+    epochs = _epochs(trial)
     rises = []
     for depth in range(3):
-        errors = [classifiers["pre-trained"].metric(f"error_{depth}_{epoch}") for epoch in range(epochs)]
+        errors = [classifiers[_PRETRAINED].metric(f"error_{depth}_{epoch}") for epoch in range(epochs)]
         quarters = [sum(errors[k * epochs // 4 : (k + 1) * epochs // 4]) for k in range(4)]
         rises += [(after - before) / before for before, after in pairwise(quarters)]
     alone, whole = _net(trial, _GREEDY), _net(trial, _TUNED)
     return {
-        "few labels": 100 * (classifiers["pre-trained"].final - classifiers["random start"].final),
+        "few labels": 100 * (classifiers[_PRETRAINED].final - classifiers[_RANDOM].final),
         "rise": max(rises),
         "bound": _least_gain(trial.seed),
         "wrong": (1 - whole.final) / (1 - alone.final),
@@ -48,10 +47,12 @@ def measure(trial: ArmTrial) -> Figures:
     }
 
 
-def _classify(trial: ArmTrial, arm: str) -> Result:
-    start = _STARTS[arm]
-    if trial.quick and isinstance(start, Greedy):
-        start = replace(start, epochs=4)
+def _epochs(trial: ArmTrial) -> int:
+    """Epochs of each machine before few labels are learned."""
+    return trial.size(12, 4)
+
+
+def _classify(trial: ArmTrial, arm: str, start: Start) -> Result:
     return trial.train(arm, PretrainedClassifier(start, _RATE, epochs=trial.size(100, 5)))
 
 
@@ -126,7 +127,7 @@ REPRODUCTION = Reproduction(
         "The bound is summed over all states of two machines of 6 and 6 units, 2^12 of each. The paper's net is 784-500-500-2000, "
         "trained for weeks; here each run takes seconds. Errors of up and down are of 360 test digits, of which one is 0.3 points."
     ),
-    baseline="random start",
+    baseline=_RANDOM,
     scaling=Scaling.STRONG,
     measure=measure,
     claims=(

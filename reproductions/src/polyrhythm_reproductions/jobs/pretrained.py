@@ -29,7 +29,7 @@ class Start(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Greedy:
+class GreedyStart:
     """Contrastive divergence for so many epochs, on all images without their labels; measures the error of each machine by epoch."""
 
     epochs: int = 12
@@ -76,7 +76,7 @@ class Glorot:
         return {}
 
 
-class Classifier(nn.Module):
+class SigmoidNet(nn.Module):
     """Machines as sigmoid layers, and a linear one for the classes."""
 
     def __init__(self, machines: Sequence[BoltzmannMachine]) -> None:
@@ -121,7 +121,7 @@ class PretrainedClassifier:
             GreedyStage(machine, torch.optim.SGD(machine.parameters(), lr=0.1), Increments(list(machine.parameters())))
             for machine in machines
         ]
-        model: Any = Classifier(machines)
+        model: Any = SigmoidNet(machines)
         found = self.start.prepare(stages, Examples(images, torch.full_like(classes, UNKNOWN), worker.seed))
         optimizer: Any = torch.optim.Adam(model.parameters(), lr=self.learning_rate)
         model, optimizer = worker.attach(model, optimizer)
