@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from polyrhythm.core.simulator import ClosedForm as ClosedForm
     from polyrhythm.core.simulator import Instant as Instant
     from polyrhythm.core.simulator import Messages as Messages
+    from polyrhythm.core.simulator import OneByOne as OneByOne
+    from polyrhythm.core.simulator import SideBySide as SideBySide
     from polyrhythm.core.simulator import Simulator as Simulator
     from polyrhythm.core.strategy import Exchange as Exchange
     from polyrhythm.core.strategy import Hierarchical as Hierarchical
@@ -81,7 +83,7 @@ _PLACES = {
     "core.checkpoints.request": "Checkpoints",
     "core.kernel.crew": "Crew",
     "core.processes": "Processes",
-    "core.simulator": "ClosedForm Instant Messages Simulator",
+    "core.simulator": "ClosedForm Instant Messages OneByOne SideBySide Simulator",
     "core.strategy": "Exchange Hierarchical Leaders Strategy Stripes",
     "core.tables.table": "Table",
     "core.training.join": "join",

@@ -9,6 +9,7 @@ PolyrhythmError
 ├── UnknownNameError     a system, network, workload or option that does not exist; names the nearest that does
 ├── DataError            data that cannot be sharded over the workers
 ├── WorkloadError        a JOB that cannot be loaded, or a training function that broke its contract
+│   ├── GradientsError  steps that differ, so that the gradients of several virtual workers cannot be computed at once
 │   └── ScriptEnded      a JOB file that refused its command line with its own message
 ├── DivergedError        a loss or an update that is NaN or infinite
 └── RunError             a run that failed after it had started
@@ -36,6 +37,7 @@ from collections.abc import Iterable
 
 __all__ = [
     *("AliasWarning", "CheckpointError", "CompositionError", "DataError", "DeadlockError", "DivergedError", "DriftWarning", "ExportError"),
+    "GradientsError",
     *("NoProgressError", "PlainEpochsWarning", "PolyrhythmError", "PredictorError", "RecordError", "RecordWarning", "ResumedWarning"),
     "RunError",
     *(
@@ -86,6 +88,10 @@ class DataError(PolyrhythmError, ValueError):
 
 class WorkloadError(PolyrhythmError):
     """A training function or a JOB file that cannot be used."""
+
+
+class GradientsError(WorkloadError):
+    """A training function whose steps differ, so that the gradients of several virtual workers cannot be computed at once."""
 
 
 class ScriptEnded(WorkloadError):

@@ -183,6 +183,9 @@ class GroupContext:
     def charge_merge(self, others: int) -> None:
         self._own.charge_merge(others)
 
+    def follow(self, model: Any, alone: str) -> None:
+        """Its passes communicate, and are its own."""
+
     def free(self, compute: Callable[[], T]) -> T:
         return self._own.free(compute)
 

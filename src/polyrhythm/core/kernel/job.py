@@ -67,6 +67,9 @@ class WorkerContext(Protocol):
     def charge_merge(self, others: int) -> None:
         """The contributions of `others` other workers were merged: where time is virtual, the measured duration of that passes now."""
 
+    def follow(self, model: Any, alone: str) -> None:
+        """The program trains `model`; `alone` is why its gradients must not be computed with those of other workers, "" if they may."""
+
     def free(self, compute: Callable[[], T]) -> T:
         """Call `compute`, which is not part of the training: it takes no virtual time."""
 
@@ -239,7 +242,7 @@ class Ending:
     """The end of a run: results by actor, totals on the wire, and the seconds it took (virtual or real).
 
     `bytes_between_sites` are those of `bytes_sent` that went from one site to another; None where a runtime does not know. `first` is the
-    first worker of the last view, whose result has the weights.
+    first worker of the last view, whose result has the weights. `notes` are added to the settings in the record.
     """
 
     results: dict[str, Message | None] = field(default_factory=dict)
@@ -249,6 +252,7 @@ class Ending:
     lost: list[str] = field(default_factory=list)
     bytes_between_sites: int | None = None
     first: str = FIRST
+    notes: dict[str, str] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -21,12 +21,16 @@ PENDING = object()
 
 
 class BlockingProgram(Protocol):
-    """The user's blocking loop as the scheduler drives it; `since` is when it was last continued, `line` what it has started in order."""
+    """The user's blocking loop as the scheduler drives it; `since` is when it was last continued, `line` what it has started in order.
+
+    It is `parked` where its gradients are computed with those of others: its charge is under way, and it waits for them.
+    """
 
     since: float
     charged: float
     record: Recorder
     line: SerialQueue[VirtualTask]
+    parked: bool
     interruption: ViewChanged | None
 
     @property

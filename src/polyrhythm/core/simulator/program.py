@@ -8,6 +8,8 @@ from contextlib import suppress
 from copy import copy
 from typing import Any, TypeVar
 
+from torch import nn
+
 from polyrhythm.core.kernel.agreement import Facts
 from polyrhythm.core.kernel.alignment import Alignment
 from polyrhythm.core.kernel.comparison import Comparison
@@ -25,6 +27,7 @@ from polyrhythm.core.simulator.carriers import Carriers, Killed
 from polyrhythm.core.simulator.rounds import Rounds
 from polyrhythm.core.simulator.shared_state import SharedState
 from polyrhythm.core.simulator.virtual_side import VirtualSide
+from polyrhythm.errors import WorkloadError
 from polyrhythm.hardware.devices import Machine
 
 T = TypeVar("T")
@@ -37,24 +40,8 @@ class Program:
     """A `WorkerContext`, and the carrier of its program. Where its steps were `measured`, no operations are counted."""
 
     __slots__ = (
-        "_ahead",
-        "_carrier",
-        "_count",
-        "_killed",
-        "_measured",
-        "_randomness",
-        "_shared",
-        "actor",
-        "charged",
-        "crew",
-        "ended",
-        "interruption",
-        "line",
-        "port",
-        "record",
-        "rounds",
-        "since",
-        "started",
+        *("_ahead", "_carrier", "_count", "_killed", "_measured", "_randomness", "_shared", "actor", "aside", "charged"),
+        *("crew", "ended", "foreseen", "interruption", "line", "parked", "port", "record", "rounds", "since", "started"),
     )
 
     def __init__(
@@ -87,6 +74,15 @@ class Program:
         self._ahead: tuple[float, float] | None = None
         """The seconds of the next step, and those of them that have passed, where its forward pass has had to wait."""
         self._killed = False
+        self.parked, self.aside = False, 0
+        """Whether it waits for gradients that are computed with those of others; whether it computes what is no training."""
+        self.foreseen: float | None = None
+        """The seconds of the step that it computes, where they were charged when its forward pass began; nothing is counted then."""
+
+    @property
+    def flops(self) -> int:
+        """The operations counted since the last charge."""
+        return self._count.flops
 
     @property
     def bytes_sent(self) -> int:
@@ -105,6 +101,7 @@ class Program:
     def perform(self, coroutine: Coroutine[Effect[Any], Any, T]) -> T:
         """Block the program until `coroutine` has ended; meanwhile others run."""
         try:
+            self._shared.gradients.communicates(self)
             self._refuse()
             self.raise_interruption()
             result: T = self._carrier.wait(coroutine)
@@ -122,6 +119,7 @@ class Program:
 
     def begin(self, coroutine: Coroutine[Effect[Any], Any, None], done: float) -> None:
         """Note that `coroutine` starts here, after the operations counted so far; it runs only once the program waits."""
+        self._shared.gradients.communicates(self)
         if self._killed:
             coroutine.close()
         else:
@@ -129,6 +127,14 @@ class Program:
 
     def charge(self, samples: int) -> None:
         """Let the virtual seconds of a step pass: those that were measured, or those of the operations counted since the last charge."""
+        if self.foreseen is not None:
+            seconds, self.foreseen = self.foreseen, None
+            self._count.start()
+            self._carrier.refuse()
+            self.charged += seconds
+            self._carrier.wait(None)
+            return
+        self._shared.gradients.charged(self, self._count.flops)
         flops = self._divide(self._count.take())
         if self._ahead is None:
             self._settle(self._carrier.charging.step(self.actor.timing, flops, samples))
@@ -157,7 +163,36 @@ class Program:
 
     def free(self, compute: Callable[[], T]) -> T:
         """Call `compute`, and do not count its operations."""
-        return self._count.free(compute)
+        self.aside += 1
+        try:
+            return self._count.free(compute)
+        finally:
+            self.aside -= 1
+
+    def follow(self, model: nn.Module, alone: str) -> None:
+        self._shared.gradients.follow(self, model, alone)
+
+    @property
+    def can_wait(self) -> bool:
+        """True if it may wait here for gradients."""
+        try:
+            self._carrier.refuse()
+        except WorkloadError:
+            return False
+        return self._killed is False
+
+    def foresee(self, flops: int) -> float:
+        """Charge the step that is under way, which takes `flops` operations more; nothing is counted until it ends. Returns its seconds."""
+        self.foreseen = self.actor.timing.step_seconds(self._count.stop() + flops, 0)
+        return self.foreseen
+
+    def park(self) -> Any:
+        """Wait, in no virtual time; returns what the program is continued with."""
+        self.parked = True
+        try:
+            return self._carrier.wait(None)
+        finally:
+            self.parked = False
 
     def write(self, deed: Callable[[], T]) -> T:
         """Call `deed` freely; a fault of the disk takes its seconds afterwards, and one that kills the writer comes before it continues."""
@@ -205,11 +240,13 @@ class Program:
         A charge is returned as None: it is not a coroutine, because it must not wait for what was started.
         """
         self._load()
-        self._count.start()
+        if self.foreseen is None:
+            self._count.start()
         try:
             return self._carrier.run(value, error)
         finally:
-            self.charged += self._carrier.charging.take(self.actor.timing, self._divide(self._count.stop()))
+            if self.foreseen is None:
+                self.charged += self._carrier.charging.take(self.actor.timing, self._divide(self._count.stop()))
             self.ended = self._carrier.ended
 
     def take_started(self) -> list[tuple[Coroutine[Effect[Any], Any, None], float]]:

@@ -32,10 +32,12 @@ from polyrhythm.core.simulator.event_queue import EventQueue, Work
 from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_log import FaultLog
 from polyrhythm.core.simulator.flushes import Flushes
+from polyrhythm.core.simulator.gradients.modes import GradientService, InPlace
 from polyrhythm.core.simulator.interruption import Closed, drop, interrupt
 from polyrhythm.core.simulator.mailroom import Carrier, Mailroom
 from polyrhythm.core.simulator.memories import VirtualMemories
 from polyrhythm.core.simulator.native_sums import native_handlers
+from polyrhythm.core.simulator.waits import sleeping, waiting
 from polyrhythm.errors import Stopped
 
 
@@ -52,9 +54,10 @@ class Scheduler:
     ending: Ending = field(default_factory=Ending)
     stopped: dict[str, int] = field(default_factory=dict)
     faults: FaultLog = field(default_factory=FaultLog)
+    gradients: GradientService = field(default_factory=InPlace)
 
     def __post_init__(self) -> None:
-        self.wake = self._wake
+        self.wake = self.gradients.guard(self._wake)
         self.mailroom = Mailroom(self.queue, self.actors, self.carrier, self.wake, self.sends)
         self.beside = BackgroundTasks(self.queue, self.wake, self._over, self._worked)
         self.memories = VirtualMemories()
@@ -65,13 +68,13 @@ class Scheduler:
             **self.mailroom.handlers,
             Receive: self._receive,
             ReceiveAll: lambda task, effect: task.actor.take_all(effect.topic),
-            Sleep: self._sleep,
+            Sleep: sleeping(self.queue, self.wake),
             Compute: self._compute,
             **native_handlers(self.queue, self.mailroom, self.reductions, self.wake),
             Spawn: self._spawn,
             ShareMemory: lambda task, effect: self.memories.share(effect),
             Flush: self.flushes.wait,
-            Wait: self._wait,
+            Wait: waiting(self.queue, self.wake),
             Enter: lambda task, effect: drop(task.actor, effect.epoch, task),
             Closed: lambda task, effect: PENDING,
         }
@@ -201,19 +204,22 @@ class Scheduler:
         except (Exception, SystemExit) as problem:
             self.fail(actor, problem)
             return
+        if program.parked:
+            return
         seconds, program.charged = program.charged, 0.0
         if program.started:
             self.beside.begin(program, seconds)
         if program.ended:
-            self._charge(actor, seconds, (self._finish, program, request))
+            self.charge(actor, seconds, (self._finish, program, request))
         elif request is None:
-            self._charge(actor, seconds, (self._go_on, program, None))
+            self.charge(actor, seconds, (self.go_on, program, None))
         else:
             task = VirtualTask(actor, request, program)
             actor.tasks[task] = None
-            self._charge(actor, seconds, (self._perform, program, task))
+            self.charge(actor, seconds, (self._perform, program, task))
 
-    def _go_on(self, program: BlockingProgram, _: None) -> None:
+    def go_on(self, program: BlockingProgram, _: None) -> None:
+        """Resume a program whose charge is over."""
         self._computed(program)
         self._proceed(program, None)
 
@@ -240,7 +246,7 @@ class Scheduler:
             self.record(Computed(now, program.actor.name, now - program.since))
         program.since = now
 
-    def _charge(self, actor: VirtualActor, seconds: float, work: Work) -> None:
+    def charge(self, actor: VirtualActor, seconds: float, work: Work) -> None:
         """Occupy the actor's device for `seconds`, after its earlier work; then do `work`."""
         if seconds <= 0:
             self.queue.ready.append(work)
@@ -272,11 +278,7 @@ class Scheduler:
             assert isinstance(task.waiting, Receive)
             task.actor.give_up(task, task.waiting.topic)
             task.serial += 1
-            self._wake(task, None)
-
-    def _sleep(self, task: VirtualTask, effect: Sleep) -> object:
-        self.queue.at(self.queue.now + effect.seconds, (self.wake, task, None))
-        return PENDING
+            self.wake(task, None)
 
     def _compute(self, task: VirtualTask, effect: Compute) -> object:
         timing = task.actor.timing
@@ -286,15 +288,10 @@ class Scheduler:
             seconds = (timing.seconds(effect.flops) if effect.flops > 0 else 0.0) + timing.merge_seconds(effect.contributions)
         if seconds <= 0:
             return None
-        self._charge(task.actor, seconds, (self.wake, task, None))
+        self.charge(task.actor, seconds, (self.wake, task, None))
         return PENDING
 
     def _spawn(self, task: VirtualTask, effect: Spawn) -> None:
         spawned = VirtualTask(task.actor, effect.coroutine, None, effect.name or "spawned")
         task.actor.tasks[spawned] = None
         self.queue.ready.append((self.wake, spawned, None))
-
-    def _wait(self, task: VirtualTask, effect: Wait) -> object:
-        if not effect.latch.is_open:
-            effect.latch.when_open(lambda: self.queue.ready.append((self.wake, task, None)))
-        return None if effect.latch.is_open else PENDING

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from polyrhythm.core.kernel.events import Recorder
+from polyrhythm.core.simulator.gradients.modes import GradientService
 from polyrhythm.core.simulator.mailroom import Mailroom
 from polyrhythm.core.simulator.randomness import Randomness
 from polyrhythm.core.simulator.requested_stop import VirtualStop
@@ -17,12 +18,14 @@ from polyrhythm.core.simulator.virtual_crew import VirtualCrew
 class SharedState:
     """The state that all programs of a run share.
 
-    `drawing` is the random states of the program that ran last, or None where programs share the global ones; `rounds` are by epoch of
-    the view; `stopped` has the steps of the programs that take no more; `stop` is of a run asked to end; `crew` is None where it is fixed.
+    `gradients` computes their gradients; `drawing` is the random states of the program that ran last, or None where programs share the
+    global ones; `rounds` are by epoch of the view; `stopped` has the steps of the programs that take no more; `stop` is of a run asked to
+    end; `crew` is None where it is fixed.
     """
 
     record: Recorder
     mailroom: Mailroom
+    gradients: GradientService
     drawing: Randomness | None
     rounds: dict[int, Rounds] = field(default_factory=dict)
     stopped: dict[str, int] = field(default_factory=dict)

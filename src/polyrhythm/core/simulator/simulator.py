@@ -25,6 +25,7 @@ from polyrhythm.core.simulator.event_queue import EventQueue
 from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_injection import FaultInjection
 from polyrhythm.core.simulator.flows import Flows
+from polyrhythm.core.simulator.gradients.modes import GradientMode, GradientService, InPlace, OneByOne
 from polyrhythm.core.simulator.network_changes import plan_changes
 from polyrhythm.core.simulator.scheduler import Scheduler
 from polyrhythm.core.simulator.shared_state import SharedState
@@ -72,6 +73,8 @@ class Simulator:
             some 20 µs at each switch of programs; a run that only times messages does not need it.
         carrier: what ranks of a program of torch.distributed run in: "threads" of one process, or "processes", which share nothing and
             take longer to start and to switch. Virtual times and values are the same.
+        gradients: how the workers' gradients are computed: `OneByOne()`, bit for bit those of real processes, or `SideBySide()`, those of
+            several workers at once, on all cores, and equal within rounding.
         record_sends: whether every message is recorded as an event; there are millions.
 
     Raises `PolyrhythmError`s for a preset or file that does not exist or cannot be used.
@@ -88,6 +91,7 @@ class Simulator:
     detection: float = 0.0
     startup: float = 0.0
     carrier: str = "threads"
+    gradients: GradientMode = OneByOne()  # noqa: RUF009 (a frozen value)
 
     def __post_init__(self) -> None:
         for name, seconds in {"detection": self.detection, "startup": self.startup}.items():
@@ -139,6 +143,7 @@ class Simulator:
             scheduler, shared = self._assemble(job, record)
             before = shared.drawing
             try:
+                scheduler.gradients.begin(scheduler)
                 for actor in list(scheduler.actors.values()):
                     scheduler.begin(actor)
                 with asked_first(shared.stop.ask):
@@ -155,6 +160,7 @@ class Simulator:
             finally:
                 shared.stop.close()
                 _abandon(scheduler)
+                scheduler.ending.notes.update(scheduler.gradients.end())
                 if before is not None and shared.drawing is not None:
                     shared.drawing.save()
                     before.load(shared.drawing)
@@ -163,6 +169,10 @@ class Simulator:
         scheduler.ending.bytes_sent, scheduler.ending.messages_sent = scheduler.mailroom.bytes_sent, scheduler.mailroom.messages_sent
         scheduler.ending.bytes_between_sites = scheduler.mailroom.bytes_between_sites
         return scheduler.ending
+
+    def _service(self, job: Job) -> GradientService:
+        """What computes gradients; programs with threads of their own compute one by one."""
+        return self.gradients.service() if job.carriers is None else InPlace()
 
     def _network(self) -> Network | None:
         if isinstance(self.network, Instant):
@@ -188,6 +198,7 @@ class Simulator:
             Reductions(link) if isinstance(self.collectives, ClosedForm) else None,
             record,
             record if self.record_sends else None,
+            gradients=self._service(job),
         )
         scheduler.mailroom.arrivals = record if job.timeline else None
         if network is not None and isinstance(self.collectives, ClosedForm):

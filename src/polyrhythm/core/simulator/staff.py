@@ -47,6 +47,7 @@ class Staff:
         self.shared = SharedState(
             scheduler.record,
             scheduler.mailroom,
+            scheduler.gradients,
             self._carriers.state(separate_randomness),
             stopped=scheduler.stopped,
             stop=VirtualStop(job.grace),

@@ -87,6 +87,7 @@ class Models:
         replica.establish(partial(step, replica), partial(self._follow, replica, number))
         self.attaching = None
         self.replicas.append(replica)
+        self.context.follow(model, self._alone())
         self.regrouped.append(partial(self._regroup, replica, number))
         self.evaluation.follow(replica)
         self.gradients.attached(replica.watch)
@@ -94,6 +95,12 @@ class Models:
             self.modules[id(model)] = model
             self.names[id(model)] = name if name is not None else str(number)
             self.keepers[id(model)] = self.strategy.buffers.keeper(model)
+
+    def _alone(self) -> str:
+        """Why the gradients of virtual workers cannot be computed together; "" where they can."""
+        if self.strategy.shares_memory:
+            return "its workers share the memory of their weights"
+        return "its workers skip steps whose gradients were computed" if self.chooses else ""
 
     def regroup(self, plan: StrategyPlan, handed: HandOver) -> None:
         """Exchange with the workers of `plan` from now on, and continue from what is `handed` over."""

@@ -206,6 +206,7 @@ def conclude(outcome: Outcome, ending: Ending, reporter: str = "") -> None:
     summary.bytes_sent, summary.messages_sent, summary.lost = ending.bytes_sent, ending.messages_sent, ending.lost
     summary.bytes_between_sites = ending.bytes_between_sites
     overwritten = [event for event in outcome.events if isinstance(event, Overwritten)]
+    outcome.settings |= ending.notes
     if overwritten:
         summary.row_writes, summary.lost_writes = sum(e.writes for e in overwritten), sum(e.lost for e in overwritten)
     outcome.state = "ended"

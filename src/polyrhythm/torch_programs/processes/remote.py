@@ -67,6 +67,9 @@ class RemoteContext:
     def charge_merge(self, others: int) -> None:
         self._kernel.ask("charge_merge", others)
 
+    def follow(self, model: Any, alone: str) -> None:
+        """Each computes in a process of its own."""
+
     def free(self, compute: Callable[[], T]) -> T:
         return self._count.free(compute)
 

@@ -63,6 +63,9 @@ class NodeContext:
     def charge_merge(self, others: int) -> None:
         """Nothing: real time has passed."""
 
+    def follow(self, model: Any, alone: str) -> None:
+        """Each computes in a process of its own."""
+
     def free(self, compute: Callable[[], T]) -> T:
         return compute()
 
