@@ -76,7 +76,8 @@ def append(file: Path, text: str, after: str = "") -> None:
 def test_a_codec_is_one_file_and_one_line_and_a_system_one_function_and_one_line(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src" / "polyrhythm", tmp_path / "src" / "polyrhythm")
     (tmp_path / "docs" / "guide").mkdir(parents=True)
-    for name in ("README.md", "docs/systems.md", "docs/guide/strategies.md", "docs/generate_systems.py", "docs/generate_tables.py"):
+    generators = [f"docs/{path.name}" for path in (ROOT / "docs").glob("generate_*.py")]
+    for name in ("README.md", "docs/systems.md", "docs/taxonomy.md", "docs/guide/strategies.md", *generators):
         shutil.copy(ROOT / name, tmp_path / name)
     package = tmp_path / "src" / "polyrhythm"
     before = (tmp_path / "README.md").read_text(encoding="utf-8")

@@ -99,7 +99,7 @@ def test_what_was_changed_after_a_run_is_in_the_column_of_what_was_wanted() -> N
 
 
 def test_a_report_whose_claim_cannot_fail_is_refused() -> None:
-    effect = claim(least=None, most=1.02, unit="ratio", values=[1.01] * 5)
+    effect = claim(least=None, most=1.02, unit="ratio", values=[1.01] * 5, median=1.01, low=1.01, high=1.01)
     assert "its bounds admit 1, which is none" in problems(report(claims=[effect]))[0]
     both = msgspec.structs.replace(effect, kind=ClaimKind.NO_WORSE.value)
     assert problems(report(claims=[both])) == []

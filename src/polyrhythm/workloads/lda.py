@@ -18,7 +18,7 @@ from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.core.tables.table import Table
 from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads.topics.documents import Documents
-from polyrhythm.workloads.topics.drawing import Batch, Priors
+from polyrhythm.workloads.topics.drawing import Priors, TokenBatch
 from polyrhythm.workloads.topics.held_out import log_likelihood, topic_words
 from polyrhythm.workloads.topics.holding import Holding
 from polyrhythm.workloads.topics.planted import PlantedTopics
@@ -120,7 +120,7 @@ class TopicSampler:
         self.settings, self.documents, self.table, self.first = settings, documents, table, first
         self.priors = Priors(settings.alpha, settings.beta, documents.vocabulary)
 
-    def draw(self, topics: NDArray[np.int32], rows: Tensor, batch: Batch, key: int) -> None:
+    def draw(self, topics: NDArray[np.int32], rows: Tensor, batch: TokenBatch, key: int) -> None:
         """Draw the tokens of `batch`, whose words have these rows of the table, in `topics` (tokens,), and add the changes to the table.
 
         What changes at a server's words goes to the same server's summary: so both come there, or none.
@@ -131,7 +131,7 @@ class TopicSampler:
         totals = self.first + seen[len(rows) :].sum(dim=0).numpy()
         part = ModelSlice(before.to(torch.int32).numpy(), totals, self.priors, self.settings.cycles)
         for k, places in enumerate(np.array_split(np.arange(len(batch.places)), self.settings.parts)):
-            part.draw(self.documents, topics, Batch(batch.places[places], batch.rows[places]), (key + k) % 2**64)
+            part.draw(self.documents, topics, TokenBatch(batch.places[places], batch.rows[places]), (key + k) % 2**64)
         change = torch.from_numpy(part.counts).long() - before
         changed = change.any(dim=1)
         self.table.inc(rows[changed], change[changed])

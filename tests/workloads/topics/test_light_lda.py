@@ -14,7 +14,7 @@ from scipy.stats import chi2
 from polyrhythm.workloads.topics import alias_rows, loops, portable, slices
 from polyrhythm.workloads.topics.alias_rows import alias_rows_of_counts
 from polyrhythm.workloads.topics.documents import Documents
-from polyrhythm.workloads.topics.drawing import Batch, Priors
+from polyrhythm.workloads.topics.drawing import Priors, TokenBatch
 from polyrhythm.workloads.topics.planted import PlantedTopics
 from polyrhythm.workloads.topics.slices import ModelSlice
 
@@ -44,7 +44,7 @@ def swept(documents: Documents, width: int, sweeps: int) -> list[np.ndarray]:
     held = (topics >= 0).nonzero()[0]
     for key in range(sweeps):
         for places in np.array_split(held, 3):
-            part.draw(documents, topics, Batch(places, documents.words[places]), 2**63 + key)
+            part.draw(documents, topics, TokenBatch(places, documents.words[places]), 2**63 + key)
     return [topics, part.counts, part.totals, part.drawing.words.keep, part.drawing.words.others, part.drawing.smooth.keep]
 
 
@@ -108,7 +108,7 @@ def light(documents: Documents, priors: Priors, topics: np.ndarray, cycles: int)
         counts = counted(documents, topics, TOPICS)
         part = ModelSlice(counts, counts.sum(axis=0).astype(np.int64), priors, cycles)
         for place in range(documents.tokens):
-            part.draw(documents, topics, Batch(np.array([place]), documents.words[place : place + 1]), key * documents.tokens + place)
+            part.draw(documents, topics, TokenBatch(np.array([place]), documents.words[place : place + 1]), key * documents.tokens + place)
 
     return sweep
 

@@ -16,7 +16,7 @@ from polyrhythm.core.trees import StateTree
 from polyrhythm.core.whole_batch.batch_messages import REQUESTS, Ask
 from polyrhythm.core.whole_batch.orders import from_numbers
 from polyrhythm.core.whole_batch.portion_desk import PortionDesk
-from polyrhythm.core.whole_batch.vectors import Vectors
+from polyrhythm.core.whole_batch.vectors import ServerVectors
 
 
 class _Waiting(NamedTuple):
@@ -37,7 +37,7 @@ class BatchServer:
         self.snapshots = endpoint.snapshots
         self.checkpoints = endpoint.checkpoints
         self.view = View.of(endpoint.workers)
-        self.vectors = Vectors(weights)
+        self.vectors = ServerVectors(weights)
         self.desk = desk
         self.waiting: list[_Waiting] = []
         self.done: set[str] = set()

@@ -14,7 +14,7 @@ Contribution = tuple[str, int]
 """A worker, and the number of its sum in an evaluation."""
 
 
-class Vectors:
+class ServerVectors:
     """`held` are the parts (n,) by number. `published` and `settled` are copies, with the evaluation and the step that they belong to."""
 
     def __init__(self, weights: Tensor) -> None:

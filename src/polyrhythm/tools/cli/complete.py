@@ -45,8 +45,8 @@ def option_names(system: str) -> dict[str, tuple[str, ...]]:
 
 @cache
 def workload_names() -> tuple[str, ...]:
-    """The bundled workloads: the names of the classes of `polyrhythm.workloads`, found in its text."""
-    return tuple(sorted(name for path in (_PACKAGE / "workloads").glob("*.py") for name in _class_names(path)))
+    """The bundled workloads: the names of the classes of `polyrhythm.workloads` and its packages, found in their text."""
+    return tuple(sorted(name for path in (_PACKAGE / "workloads").rglob("*.py") for name in _class_names(path)))
 
 
 def _class_names(path: Path) -> Iterator[str]:

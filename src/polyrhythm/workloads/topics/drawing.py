@@ -36,7 +36,7 @@ class Priors:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Batch:
+class TokenBatch:
     """Tokens to draw: their `places` among all, ascending, and the row of each one's word in the slice."""
 
     places: Totals

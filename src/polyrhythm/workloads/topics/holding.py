@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.core.tables.table import Table
 from polyrhythm.workloads.topics.documents import Documents
-from polyrhythm.workloads.topics.drawing import Batch
+from polyrhythm.workloads.topics.drawing import TokenBatch
 from polyrhythm.workloads.topics.owners import owners
 
 Topics = NDArray[np.int32]
@@ -37,7 +37,7 @@ class Holding:
         counts = np.bincount(block_of, minlength=blocks)
         self.places = np.split(np.argsort(block_of, kind="stable"), counts.cumsum()[:-1])
         """The tokens of each block of words, ascending."""
-        self.batches: dict[int, tuple[Tensor, Batch]] = {}
+        self.batches: dict[int, tuple[Tensor, TokenBatch]] = {}
         """The rows of a block, and its tokens here, where all that belong to this worker are held."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Holding:
             self.own = np.repeat(mine, self.documents.lengths)
         self.name, self.members = name, members
 
-    def settled(self, block: int, table: Table) -> tuple[Tensor, Batch]:
+    def settled(self, block: int, table: Table) -> tuple[Tensor, TokenBatch]:
         """The rows of the words of a block that occur in this worker's documents, and the tokens to draw, all of which it now holds."""
         if block in self.batches:
             return self.batches[block]
@@ -72,7 +72,7 @@ class Holding:
         complete = self._adopt(table, wanted) == len(wanted)
         drawn = places[own & (self.topics[places] != NOT_HELD)]
         rows, local = _rows(self.documents.words[drawn], self.documents.vocabulary)
-        found = torch.from_numpy(rows), Batch(drawn, local)
+        found = torch.from_numpy(rows), TokenBatch(drawn, local)
         if complete:
             self.batches[block] = found
         return found

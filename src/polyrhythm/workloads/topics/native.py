@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from polyrhythm.workloads.topics._light_lda import alias as make_alias
 from polyrhythm.workloads.topics._light_lda import draw as draw_tokens
 from polyrhythm.workloads.topics.documents import Documents
-from polyrhythm.workloads.topics.drawing import Batch, Counts, Drawing
+from polyrhythm.workloads.topics.drawing import Counts, Drawing, TokenBatch
 
 
 def alias(starts: NDArray[np.int64], topics: NDArray[np.int32], keep: NDArray[np.float64], others: NDArray[np.int32]) -> None:
     make_alias(starts.ctypes.data, len(starts) - 1, topics.ctypes.data, keep.ctypes.data, others.ctypes.data)
 
 
-def draw(part: Drawing, documents: Documents, topics: Counts, batch: Batch, key: int) -> None:
+def draw(part: Drawing, documents: Documents, topics: Counts, batch: TokenBatch, key: int) -> None:
     words, smooth = part.words, part.smooth
     counted = np.zeros(len(part.totals), dtype=np.int32)
     arrays = (

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyrhythm.workloads.topics.documents import Documents
-from polyrhythm.workloads.topics.drawing import Batch, Counts, Drawing
+from polyrhythm.workloads.topics.drawing import Counts, Drawing, TokenBatch
 
 Reals = NDArray[np.float64]
 Integers = NDArray[Any]
@@ -55,7 +55,7 @@ def _stacks(row_of: Integers, member: NDArray[np.bool_], rows: int, width: int) 
     return stacks
 
 
-def draw(part: Drawing, documents: Documents, topics: Counts, batch: Batch, key: int) -> None:
+def draw(part: Drawing, documents: Documents, topics: Counts, batch: TokenBatch, key: int) -> None:
     """Draw tokens in `topics`: at once the first of each document that is to be drawn, then the second ones, and so on."""
     document = documents.bounds.searchsorted(batch.places, "right") - 1
     here, local = np.unique(document, return_inverse=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from polyrhythm.workloads.topics.alias_rows import alias_rows, alias_rows_of_counts
 from polyrhythm.workloads.topics.documents import Documents
-from polyrhythm.workloads.topics.drawing import Batch, Counts, Drawing, Priors, Totals
+from polyrhythm.workloads.topics.drawing import Counts, Drawing, Priors, TokenBatch, Totals
 from polyrhythm.workloads.topics.loops import draw
 
 
@@ -24,7 +24,7 @@ class ModelSlice:
         smooth = alias_rows(np.array([0, len(totals)]), np.arange(len(totals), dtype=np.int32), priors.beta / denominators)
         self.drawing = Drawing(counts, totals, counts.copy(), totals.copy(), words, smooth, priors, cycles)
 
-    def draw(self, documents: Documents, topics: Counts, batch: Batch, key: int) -> None:
+    def draw(self, documents: Documents, topics: Counts, batch: TokenBatch, key: int) -> None:
         """Draw the tokens of a batch anew, in `topics` (tokens,), which has -1 for tokens that others hold, and count the changes.
 
         Tokens of a document are drawn one after another. The counts of words stay as they are until all are drawn. `key` is of a random
