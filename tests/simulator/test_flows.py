@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyrhythm.core.simulator import sharing
 from polyrhythm.core.simulator.connection import Connection
 from polyrhythm.core.simulator.flows import Flows
+from polyrhythm.core.simulator.sharing_parts import BEST, PORTABLE, SharingParts
 from polyrhythm.hardware.changes import ChangeEntry
 from polyrhythm.hardware.network import Access, Network, Site, load
 from polyrhythm.hardware.placement import Local, RoundRobin, WithWorkers
@@ -24,9 +24,9 @@ from .reference import Begin, deliveries, link_of, links_of
 PLAIN = Network.uniform("plain", 100.0, 0.0)
 
 
-def run(network: Network, begins: list[Begin], workers: int = 8) -> dict[int, float]:
+def run(network: Network, begins: list[Begin], workers: int = 8, parts: SharingParts = BEST) -> dict[int, float]:
     """When each message is delivered, by its place in `begins`."""
-    flows = Flows(network, workers)
+    flows = Flows(network, workers, parts=parts)
     times: dict[int, float] = {}
     coming = sorted(range(len(begins)), key=lambda index: begins[index].time)
     changes = timetable(network, workers)
@@ -282,11 +282,10 @@ BEGINS = st.lists(
 @given(network=networks(), begins=BEGINS)
 @settings(max_examples=120, deadline=None)
 def test_deliveries_equal_the_plain_reference_in_small_groups_and_in_crowds(few: int, network: Network, begins: list[Begin]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sharing, "FEW", few)
-        times = run(network, begins, workers=5)
+    times = run(network, begins, workers=5, parts=replace(PORTABLE, few=few))
     expected = deliveries(network, 5, begins)
     assert [times[index] for index in range(len(begins))] == pytest.approx([float(time) for time in expected], rel=1e-9, abs=1e-9)
+    assert run(network, begins, workers=5, parts=replace(BEST, few=few)) == times
 
 
 def flowing(flows: Flows) -> list[tuple[Connection, float]]:
@@ -304,9 +303,8 @@ def test_crowds_form_and_fall_apart_without_a_trace_in_the_times(name: str) -> N
     ]
     found = []
     for few in (0, 32, 10**6):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sharing, "FEW", few)
-            found.append(run(load(name), begins, workers=60))
+        found.append(run(load(name), begins, workers=60, parts=replace(PORTABLE, few=few)))
+        assert run(load(name), begins, workers=60, parts=replace(BEST, few=few)) == found[-1]
     assert list(found[0]) == list(found[1]) == list(found[2])
     assert found[0] == pytest.approx(found[2], rel=1e-9)
     assert found[1] == pytest.approx(found[2], rel=1e-9)
@@ -316,26 +314,24 @@ def test_crowds_form_and_fall_apart_without_a_trace_in_the_times(name: str) -> N
 @given(network=networks(), begins=BEGINS)
 @settings(max_examples=80, deadline=None)
 def test_no_link_is_over_full_and_every_flow_has_a_bottleneck(few: int, network: Network, begins: list[Begin]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sharing, "FEW", few)
-        flows = Flows(network, 5)
-        for _, sender, receiver, nbytes in begins:
-            flows.start(0.0, sender, receiver, nbytes, None)
-        while (due := flows.next_time()) < math.inf:
-            load_of: dict[str, float] = defaultdict(float)
-            fastest: dict[str, float] = defaultdict(float)
-            capacity: dict[str, float] = {}
-            shared = [(links_of(network, 5, c.sender.name, c.receiver.name), rate) for c, rate in flowing(flows)]
-            for links, rate in shared:
-                for name in map(link_of, links):
-                    load_of[name] += rate
-                    fastest[name] = max(fastest[name], rate)
-                capacity |= {link_of(name): most for name, most in links.items()}
-            assert all(load_of[name] <= capacity[name] * (1 + 1e-9) for name in capacity)
-            for links, rate in shared:
-                full = [name for name in map(link_of, links) if load_of[name] >= capacity[name] * (1 - 1e-9)]
-                assert not links or any(rate >= fastest[name] * (1 - 1e-9) for name in full)
-            flows.advance(due)
+    flows = Flows(network, 5, parts=replace(PORTABLE, few=few))
+    for _, sender, receiver, nbytes in begins:
+        flows.start(0.0, sender, receiver, nbytes, None)
+    while (due := flows.next_time()) < math.inf:
+        load_of: dict[str, float] = defaultdict(float)
+        fastest: dict[str, float] = defaultdict(float)
+        capacity: dict[str, float] = {}
+        shared = [(links_of(network, 5, c.sender.name, c.receiver.name), rate) for c, rate in flowing(flows)]
+        for links, rate in shared:
+            for name in map(link_of, links):
+                load_of[name] += rate
+                fastest[name] = max(fastest[name], rate)
+            capacity |= {link_of(name): most for name, most in links.items()}
+        assert all(load_of[name] <= capacity[name] * (1 + 1e-9) for name in capacity)
+        for links, rate in shared:
+            full = [name for name in map(link_of, links) if load_of[name] >= capacity[name] * (1 - 1e-9)]
+            assert not links or any(rate >= fastest[name] * (1 - 1e-9) for name in full)
+        flows.advance(due)
 
 
 @given(network=networks(), begins=BEGINS, seed=st.integers(0, 100))

@@ -142,7 +142,8 @@ class Connection:
         """Add it to `ended`: called when its end is due."""
         ended.append(self)
 
-    def is_between(self, a: str, b: str) -> bool:
-        """True if it joins `a` and `b` in one direction or the other; each is an actor, "host/3" or "site/Tokyo"."""
-        here, there = self.sender.names, self.receiver.names
-        return (a in here and b in there) or (b in here and a in there)
+
+def is_between(connection: Connection, a: str, b: str) -> bool:
+    """True if it joins `a` and `b` in one direction or the other; each is an actor, "host/3" or "site/Tokyo"."""
+    here, there = connection.sender.names, connection.receiver.names
+    return (a in here and b in there) or (b in here and a in there)

@@ -19,12 +19,13 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from polyrhythm.core.simulator.connection import REMEMBERED, Connection, alone_on
+from polyrhythm.core.simulator.connection import REMEMBERED, Connection, alone_on, is_between
 from polyrhythm.core.simulator.delays import Delays
 from polyrhythm.core.simulator.filling import TOLERANCE
 from polyrhythm.core.simulator.pauses import Pauses
 from polyrhythm.core.simulator.routes import Routes
-from polyrhythm.core.simulator.sharing import Sharing, key_of
+from polyrhythm.core.simulator.sharing import key_of
+from polyrhythm.core.simulator.sharing_parts import BEST, SharingParts
 from polyrhythm.hardware.network import Network
 from polyrhythm.hardware.timetable import LinkKey
 
@@ -36,9 +37,9 @@ class Flows:
     connections pause, if the network's congestion control has them do so, and how latencies vary, if they do.
     """
 
-    def __init__(self, network: Network, workers: int, seed: int = 0) -> None:
-        self._routes = Routes(network, workers)
-        self._sharing = Sharing(self._routes)
+    def __init__(self, network: Network, workers: int, seed: int = 0, parts: SharingParts = BEST) -> None:
+        self._routes = Routes(network, workers, parts.link, parts.connection)
+        self._sharing = parts.begin(self._routes, parts.few)
         self._pauses = Pauses(network.congestion, seed)
         self._pausing = network.congestion.every < math.inf
         self._delays = Delays(network, seed) if network.varies else None
@@ -120,7 +121,7 @@ class Flows:
             self._cuts.append((a, b))
         else:
             self._cuts.remove((a, b))
-        for connection in self._each(lambda connection: connection.is_between(a, b)):
+        for connection in self._each(lambda connection: is_between(connection, a, b)):
             self._hold(connection, 1 if blocked else -1, now)
             if self._pausing and connection.busy and not connection.cuts:
                 self._pauses.begin(connection, now)
@@ -154,9 +155,8 @@ class Flows:
         sharing = self._sharing
         if sharing.changed:
             sharing.solve(self._time)
-        ends = sharing.ends
         while True:
-            end = ends[0][0] if ends else math.inf
+            end = sharing.first_end()
             if self._pausing and (look := self._pauses.next_time()) <= now and look < end:
                 self._look(look)
                 continue
@@ -217,7 +217,7 @@ class Flows:
     def _connect(self, sender: str, receiver: str) -> Connection:
         connection = self._routes.connect(sender, receiver)
         if self._cuts:
-            connection.cuts = sum(connection.is_between(a, b) for a, b in self._cuts)
+            connection.cuts = sum(is_between(connection, a, b) for a, b in self._cuts)
         self._connections.setdefault(sender, {})[receiver] = connection
         self._remembered += 1
         return connection

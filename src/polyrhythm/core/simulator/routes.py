@@ -18,7 +18,10 @@ class Routes:
     `places` is the length of the longest route.
     """
 
-    def __init__(self, network: Network, workers: int) -> None:
+    def __init__(
+        self, network: Network, workers: int, link: type[SharedLink] = SharedLink, connection: type[Connection] = Connection
+    ) -> None:
+        self._new_link, self._new_connection = link, connection
         self._network = network
         self._workers = workers
         self._endpoints: dict[str, Endpoint] = {}
@@ -40,10 +43,11 @@ class Routes:
         here, there = self.endpoint(sender), self.endpoint(receiver)
         if here.host == there.host:
             local = self._network.local
-            return Connection(here, there, (), local.bandwidth, local.latency, 2 * local.latency)
+            return self._new_connection(here, there, (), local.bandwidth, local.latency, 2 * local.latency)
         shared, latency = self._ways.get((here.site, there.site)) or self._way(here.site, there.site)
         links = (here.egress, *shared, there.ingress)
-        return Connection(here, there, links, alone_on(links), latency, latency + self._network.site_delay(there.site, here.site))
+        round_trip = latency + self._network.site_delay(there.site, here.site)
+        return self._new_connection(here, there, links, alone_on(links), latency, round_trip)
 
     def endpoint(self, actor: str) -> Endpoint:
         """The place of `actor` in the network, made when it is first needed."""
@@ -87,5 +91,5 @@ class Routes:
         """The link, made when it is first used, with the last capacity that it was given."""
         if key not in self._links:
             self._capacity.append(self._changed.get(key, capacity))
-            self._links[key] = SharedLink(len(self._capacity) - 1, self._capacity[-1])
+            self._links[key] = self._new_link(len(self._capacity) - 1, self._capacity[-1])
         return self._links[key]

@@ -23,10 +23,11 @@ class Sharing:
     key, generation, flow or group), of which only the entries with the flow's current generation are valid.
     """
 
-    __slots__ = ("_expected", "_groups", "_groups_made", "_routes", "_stamp", "_started", "_tidy_at", "_touched", "changed", "ends")
+    __slots__ = ("_expected", "_few", "_groups", "_groups_made", "_routes", "_stamp", "_started", "_tidy_at", "_touched", "changed", "ends")
 
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, few: int = FEW) -> None:
         self._routes = routes
+        self._few = few
         self._started: list[Connection] = []
         self._touched: list[SharedLink] = []
         self._groups: list[GroupOfFlows] = []  # those with changes since they were solved
@@ -44,6 +45,10 @@ class Sharing:
         while ends and ends[0][2] != ends[0][3].generation:
             heappop(ends)
         return ends[0][0] if ends else math.inf
+
+    def first_end(self) -> float:
+        """The first time in the heap, perhaps of an end that was moved; math.inf for none."""
+        return self.ends[0][0] if self.ends else math.inf
 
     def take_ended(self, limit: float) -> list[Connection]:
         """The flows that end until `limit`, by their keys; each must be detached or restarted."""
@@ -151,7 +156,7 @@ class Sharing:
             if seed.mark == self._stamp or seed.group is not None:
                 continue
             flows, groups = self._gather(seed)
-            if groups or len(flows) > FEW:
+            if groups or len(flows) > self._few:
                 self._merge(flows, groups, now)
                 continue
             fill_few(flows)
@@ -204,7 +209,7 @@ class Sharing:
         """The flows of changed groups that became small, or old: these may have split into independent parts."""
         freed: list[Connection] = []
         for group in self._groups:
-            if len(group.flows) <= FEW // 2 or group.changes > len(group.flows) + FEW:
+            if len(group.flows) <= self._few // 2 or group.changes > len(group.flows) + self._few:
                 freed += group.disband(now)
         return freed
 

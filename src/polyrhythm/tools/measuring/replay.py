@@ -38,9 +38,9 @@ class StepShape:
     layout: Layout
     flops: float
     samples: int
-    batch: Any = ()
-    frozen: Mapping[str, Tensor] = field(default_factory=dict)
-    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+    batch: Any = field(default=(), repr=False)
+    frozen: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    buffers: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     dtype: torch.dtype = torch.float32
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ class Replay:
 
     shape: StepShape
     steps: int
-    batches: tuple[Tensor, ...] = ()
+    batches: tuple[Tensor, ...] = field(default=(), repr=False)
     taking: Taking = in_coroutine
 
     def __call__(self, worker: Worker) -> None:

@@ -1,0 +1,738 @@
+/* The flows that share links, their rates and their ends: what `sharing.py`, `flow_group.py` and `filling.py` do, bit for bit.
+
+   Every sum is taken in the order of the Python, so links keep their flows in the order in which these came, and groups have them in the
+   same places. A connection that is on its links belongs to its `Sharing`, as does what is in the heap: the collector of cycles sees both. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <structmember.h>
+
+#define PLACES 7            /* links on the longest path */
+#define TOLERANCE 1e-12     /* as in filling.py */
+#define TIDY 1024           /* as in sharing.py */
+#define FIRST_ROOM 64
+
+typedef struct Flow Flow;
+typedef struct Group Group;
+typedef struct Link Link;
+
+typedef struct Node { Flow *flow; struct Node *next, *previous; } Node;     /* a flow among those of a link */
+
+struct Link {
+    PyObject_HEAD
+    Py_ssize_t index;
+    double capacity, left, offer, gone;
+    Py_ssize_t count, unsettled, tight, leaving;
+    long long mark;
+    int full;
+    Node *first, *last;
+    Group *group;
+};
+
+struct Flow {
+    PyObject_HEAD
+    PyObject *sender, *receiver, *token, *waiting, *links;
+    long long key, generation, mark;
+    double alone, latency, round_trip, remaining, rate, share, since;
+    char busy, attached, watched;
+    int cuts, places;
+    Py_ssize_t slot;
+    Group *group;
+    Flow *next, *previous;      /* among those that are attached */
+    Link *path[PLACES];
+    Node nodes[PLACES];
+};
+
+struct Group {
+    long long key, generation, changes;
+    double since, end;
+    Py_ssize_t size, room, references;      /* of the heap, of the list of changed ones, and one while it has flows */
+    Flow **flows;
+    double *remaining, *rates, *ends;
+    int disturbed;
+};
+
+typedef struct { double time; long long key, generation; Flow *flow; Group *group; } End;
+typedef struct { void **items; Py_ssize_t size, room; } List;
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t few;
+    long long stamp, expected, groups_made;
+    Py_ssize_t tidy_at;
+    char changed;
+    List started, touched, groups;
+    Flow *attached;
+    End *ends;
+    Py_ssize_t size, room;
+} Sharing;
+
+static PyTypeObject LinkType, FlowType;
+
+static int grow(void **items, Py_ssize_t *room, size_t each) {
+    Py_ssize_t more = *room ? 2 * *room : FIRST_ROOM;
+    void *larger = realloc(*items, (size_t)more * each);
+    if (larger == NULL) { PyErr_NoMemory(); return -1; }
+    *items = larger, *room = more;
+    return 0;
+}
+
+static int append(List *list, void *item) {
+    if (list->size == list->room && grow((void **)&list->items, &list->room, sizeof(void *)) < 0) return -1;
+    list->items[list->size++] = item;
+    return 0;
+}
+
+/* Links and connections */
+
+static int link_init(Link *self, PyObject *args, PyObject *named) {
+    static char *names[] = {"index", "capacity", NULL};
+    return PyArg_ParseTupleAndKeywords(args, named, "nd", names, &self->index, &self->capacity) ? 0 : -1;
+}
+
+static PyMemberDef link_members[] = {
+    {"index", T_PYSSIZET, offsetof(Link, index), READONLY, NULL},
+    {"capacity", T_DOUBLE, offsetof(Link, capacity), 0, NULL},
+    {NULL},
+};
+
+static PyTypeObject LinkType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "polyrhythm.core.simulator._sharing.SharedLink",
+    .tp_basicsize = sizeof(Link), .tp_flags = Py_TPFLAGS_DEFAULT, .tp_new = PyType_GenericNew, .tp_init = (initproc)link_init,
+    .tp_members = link_members, .tp_doc = "A capacity in bytes per second, and the flows that share it.",
+};
+
+static int code_of(PyObject *endpoint, long long *code) {
+    PyObject *value = PyObject_GetAttrString(endpoint, "code");
+    if (value == NULL) return -1;
+    *code = PyLong_AsLongLong(value);
+    Py_DECREF(value);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int flow_init(Flow *self, PyObject *args, PyObject *named) {
+    static char *names[] = {"sender", "receiver", "links", "alone", "latency", "round_trip", NULL};
+    PyObject *sender, *receiver, *links;
+    long long here, there;
+    if (!PyArg_ParseTupleAndKeywords(args, named, "OOO!ddd", names, &sender, &receiver, &PyTuple_Type, &links, &self->alone, &self->latency,
+                                     &self->round_trip) || code_of(sender, &here) < 0 || code_of(receiver, &there) < 0)
+        return -1;
+    if (self->links != NULL || PyTuple_GET_SIZE(links) > PLACES) {
+        PyErr_SetString(PyExc_ValueError, "a connection is made once, on a path of at most seven links");
+        return -1;
+    }
+    self->places = (int)PyTuple_GET_SIZE(links);
+    for (int k = 0; k < self->places; k++) {
+        PyObject *link = PyTuple_GET_ITEM(links, k);
+        if (!PyObject_TypeCheck(link, &LinkType)) { PyErr_SetString(PyExc_TypeError, "a path is of links"); return -1; }
+        self->path[k] = (Link *)link;
+        self->nodes[k].flow = self;
+    }
+    self->sender = Py_NewRef(sender), self->receiver = Py_NewRef(receiver), self->links = Py_NewRef(links);
+    self->token = Py_NewRef(Py_None), self->waiting = Py_NewRef(Py_None);
+    self->key = here << 32 | there;
+    return 0;
+}
+
+static int flow_traverse(Flow *self, visitproc visit, void *arg) {
+    Py_VISIT(self->sender); Py_VISIT(self->receiver); Py_VISIT(self->token); Py_VISIT(self->waiting); Py_VISIT(self->links);
+    return 0;
+}
+static int flow_clear(Flow *self) {
+    Py_CLEAR(self->sender); Py_CLEAR(self->receiver); Py_CLEAR(self->token); Py_CLEAR(self->waiting);
+    return 0;       /* the links stay: it may still be on them */
+}
+static void flow_dealloc(Flow *self) {
+    PyObject_GC_UnTrack(self);
+    flow_clear(self);
+    Py_CLEAR(self->links);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+#define AT(field) offsetof(Flow, field)
+static PyMemberDef flow_members[] = {
+    {"sender", T_OBJECT_EX, AT(sender), READONLY, NULL},    {"receiver", T_OBJECT_EX, AT(receiver), READONLY, NULL},
+    {"links", T_OBJECT_EX, AT(links), READONLY, NULL},      {"token", T_OBJECT_EX, AT(token), 0, NULL},
+    {"waiting", T_OBJECT_EX, AT(waiting), 0, NULL},         {"key", T_LONGLONG, AT(key), READONLY, NULL},
+    {"alone", T_DOUBLE, AT(alone), 0, NULL},                {"latency", T_DOUBLE, AT(latency), READONLY, NULL},
+    {"round_trip", T_DOUBLE, AT(round_trip), READONLY, NULL}, {"remaining", T_DOUBLE, AT(remaining), 0, NULL},
+    {"rate", T_DOUBLE, AT(rate), READONLY, NULL},           {"busy", T_BOOL, AT(busy), 0, NULL},
+    {"attached", T_BOOL, AT(attached), READONLY, NULL},     {"watched", T_BOOL, AT(watched), 0, NULL},
+    {"cuts", T_INT, AT(cuts), 0, NULL},                     {NULL},
+};
+
+static PyTypeObject FlowType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "polyrhythm.core.simulator._sharing.Connection",
+    .tp_basicsize = sizeof(Flow), .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)flow_init, .tp_traverse = (traverseproc)flow_traverse, .tp_clear = (inquiry)flow_clear,
+    .tp_dealloc = (destructor)flow_dealloc, .tp_members = flow_members, .tp_doc = "The connection from one actor to another.",
+};
+
+static int seen_before(Flow *flow, int place) {     /* a shared medium is on the path twice */
+    for (int k = 0; k < place; k++)
+        if (flow->path[k] == flow->path[place]) return 1;
+    return 0;
+}
+
+static void put_on(Flow *flow) {
+    for (int k = 0; k < flow->places; k++) {
+        if (seen_before(flow, k)) continue;
+        Link *link = flow->path[k];
+        Node *node = &flow->nodes[k];
+        node->next = NULL, node->previous = link->last;
+        if (link->last) link->last->next = node; else link->first = node;
+        link->last = node;
+        link->count++;
+    }
+}
+
+static void take_off(Flow *flow) {
+    for (int k = 0; k < flow->places; k++) {
+        if (seen_before(flow, k)) continue;
+        Link *link = flow->path[k];
+        Node *node = &flow->nodes[k];
+        if (node->previous) node->previous->next = node->next; else link->first = node->next;
+        if (node->next) node->next->previous = node->previous; else link->last = node->previous;
+        link->count--;
+    }
+}
+
+/* Groups */
+
+static void release(Group *group) {
+    if (--group->references) return;
+    free(group->flows), free(group->remaining), free(group->rates), free(group->ends), free(group);
+}
+
+static void settle(Group *group, double now) {
+    if (now <= group->since) return;
+    double passed = now - group->since;
+    for (Py_ssize_t k = 0; k < group->size; k++) group->remaining[k] -= group->rates[k] * passed;
+    group->since = now;
+}
+
+static int group_add(Group *group, Flow *flow, double now) {
+    settle(group, now);
+    if (group->size == group->room) {
+        Py_ssize_t a = group->room, b = a, c = a;
+        if (grow((void **)&group->remaining, &a, sizeof(double)) < 0 || grow((void **)&group->rates, &b, sizeof(double)) < 0 ||
+            grow((void **)&group->ends, &c, sizeof(double)) < 0 || grow((void **)&group->flows, &group->room, sizeof(Flow *)) < 0)
+            return -1;
+    }
+    if (!group->size) group->references++;
+    flow->slot = group->size++;
+    group->flows[flow->slot] = flow;
+    group->remaining[flow->slot] = flow->remaining;
+    group->rates[flow->slot] = 0.0;
+    for (int k = 0; k < flow->places; k++) flow->path[k]->group = group;
+    flow->group = group;
+    return 0;
+}
+
+static void group_remove(Group *group, Flow *flow, double now) {
+    settle(group, now);
+    Py_ssize_t slot = flow->slot, last = --group->size;
+    flow->remaining = group->remaining[slot];
+    flow->since = now;
+    flow->group = NULL;
+    if (slot != last) {
+        group->flows[slot] = group->flows[last], group->flows[slot]->slot = slot;
+        group->remaining[slot] = group->remaining[last], group->rates[slot] = group->rates[last];
+    }
+    if (!last) release(group);
+}
+
+static int group_disband(Group *group, double now, List *freed) {
+    settle(group, now);
+    group->generation++;
+    for (Py_ssize_t k = 0; k < group->size; k++) {
+        Flow *flow = group->flows[k];
+        flow->remaining = group->remaining[k], flow->rate = 0.0, flow->since = now, flow->group = NULL;
+        for (int p = 0; p < flow->places; p++) flow->path[p]->group = NULL;
+        if (append(freed, flow) < 0) return -1;
+    }
+    if (group->size) group->size = 0, release(group);
+    return 0;
+}
+
+/* Filling, as in filling.py */
+
+static int fill_few(Flow **flows, Py_ssize_t count) {
+    if (count == 1) { flows[0]->share = flows[0]->alone; return 0; }
+    List links = {0};
+    Flow **growing = malloc((size_t)count * sizeof *growing);
+    int failed = growing == NULL;
+    for (Py_ssize_t k = 0; k < count && !failed; k++) {
+        growing[k] = flows[k];
+        for (int p = 0; p < flows[k]->places && !failed; p++) {
+            Link *link = flows[k]->path[p];
+            if (!link->unsettled) failed = append(&links, link) < 0, link->left = link->capacity;
+            link->unsettled++;
+        }
+    }
+    while (count && !failed) {
+        double pace = INFINITY, limit;
+        Py_ssize_t kept = 0;
+        for (Py_ssize_t k = 0; k < links.size; k++) {
+            Link *link = links.items[k];
+            if (!link->unsettled) continue;
+            links.items[kept++] = link;
+            double offer = link->left / (double)link->unsettled;
+            if (offer < pace) pace = offer;
+        }
+        links.size = kept;
+        limit = pace * (1 + TOLERANCE);
+        for (Py_ssize_t k = 0; k < links.size; k++) {
+            Link *link = links.items[k];
+            link->full = link->left / (double)link->unsettled <= limit;
+        }
+        kept = 0;
+        for (Py_ssize_t k = 0; k < count; k++) {
+            Flow *flow = growing[k];
+            int full = 0;
+            for (int p = 0; p < flow->places && !full; p++) full = flow->path[p]->full;
+            if (!full) { growing[kept++] = flow; continue; }
+            flow->share = pace;
+            for (int p = 0; p < flow->places; p++) flow->path[p]->left -= pace, flow->path[p]->unsettled--;
+        }
+        if (kept == count) break;       /* capacities that are no numbers: Python would not end either */
+        count = kept;
+    }
+    free(growing), free(links.items);
+    if (failed && !PyErr_Occurred()) PyErr_NoMemory();
+    return failed ? -1 : 0;
+}
+
+static int fill_many(Group *group) {
+    List links = {0};
+    Py_ssize_t count = group->size, kept;
+    Flow **growing = malloc((size_t)count * sizeof *growing);
+    if (growing == NULL) { PyErr_NoMemory(); return -1; }
+    for (Py_ssize_t k = 0; k < count; k++) {
+        growing[k] = group->flows[k];
+        for (int p = 0; p < growing[k]->places; p++) {
+            Link *link = growing[k]->path[p];
+            if (!link->unsettled) {
+                if (append(&links, link) < 0) { free(growing), free(links.items); return -1; }
+                link->left = link->capacity;
+            }
+            link->unsettled++;
+        }
+    }
+    while (count) {
+        for (Py_ssize_t k = 0; k < links.size; k++) {
+            Link *link = links.items[k];
+            link->offer = link->left / (double)(link->unsettled > 1 ? link->unsettled : 1);
+            link->tight = 0, link->gone = 0.0, link->leaving = 0;
+        }
+        for (Py_ssize_t k = 0; k < count; k++) {
+            Flow *flow = growing[k];
+            flow->share = INFINITY;
+            for (int p = 0; p < flow->places; p++)
+                if (flow->path[p]->offer < flow->share) flow->share = flow->path[p]->offer;
+            for (int p = 0; p < flow->places; p++) flow->path[p]->tight += flow->path[p]->offer <= flow->share * (1 + TOLERANCE);
+        }
+        kept = 0;
+        for (Py_ssize_t k = 0; k < count; k++) {
+            Flow *flow = growing[k];
+            int settled = 0;
+            for (int p = 0; p < flow->places && !settled; p++) {
+                Link *link = flow->path[p];
+                settled = link->offer <= flow->share * (1 + TOLERANCE) && link->tight == link->unsettled;
+            }
+            if (!settled) { growing[kept++] = flow; continue; }
+            group->rates[flow->slot] = flow->share;
+            for (int p = 0; p < flow->places; p++) flow->path[p]->gone += flow->share, flow->path[p]->leaving++;
+        }
+        if (kept == count) break;
+        count = kept;
+        for (Py_ssize_t k = 0; k < links.size; k++) {
+            Link *link = links.items[k];
+            link->left -= link->gone, link->unsettled -= link->leaving;
+        }
+    }
+    for (Py_ssize_t k = 0; k < links.size; k++) ((Link *)links.items[k])->unsettled = 0;
+    free(growing), free(links.items);
+    return 0;
+}
+
+/* The heap of ends */
+
+static int before(const End *a, const End *b) {
+    if (a->time != b->time) return a->time < b->time;
+    if (a->key != b->key) return a->key < b->key;
+    return a->generation < b->generation;
+}
+
+static int outdated(const End *end) { return end->generation != (end->flow ? end->flow->generation : end->group->generation); }
+
+static void drop(End *end) {
+    if (end->flow) Py_DECREF(end->flow); else release(end->group);
+}
+
+static void sink(Sharing *self, Py_ssize_t place) {
+    End moved = self->ends[place];
+    for (Py_ssize_t child; (child = 2 * place + 1) < self->size; place = child) {
+        if (child + 1 < self->size && before(&self->ends[child + 1], &self->ends[child])) child++;
+        if (!before(&self->ends[child], &moved)) break;
+        self->ends[place] = self->ends[child];
+    }
+    self->ends[place] = moved;
+}
+
+static End pop(Sharing *self) {
+    End first = self->ends[0];
+    if (--self->size) self->ends[0] = self->ends[self->size], sink(self, 0);
+    return first;
+}
+
+static int push(Sharing *self, End end) {
+    if (self->size == self->room && grow((void **)&self->ends, &self->room, sizeof(End)) < 0) return -1;
+    if (end.flow) Py_INCREF(end.flow); else end.group->references++;
+    Py_ssize_t place = self->size++;
+    for (Py_ssize_t parent; place && before(&end, &self->ends[parent = (place - 1) / 2]); place = parent) self->ends[place] = self->ends[parent];
+    self->ends[place] = end;
+    return 0;
+}
+
+static int expect(Sharing *self, Flow *flow, double now) {
+    flow->since = now;
+    flow->generation = ++self->expected;
+    if (flow->rate == 0.0) { PyErr_SetString(PyExc_ZeroDivisionError, "float division by zero"); return -1; }
+    return push(self, (End){now + flow->remaining / flow->rate, flow->key, flow->generation, flow, NULL});
+}
+
+/* Sharing */
+
+static int disturb(Sharing *self, Group *group) {
+    if (group->disturbed) return 0;
+    if (append(&self->groups, group) < 0) return -1;
+    group->disturbed = 1, group->references++, self->changed = 1;
+    return 0;
+}
+
+static int touch(Sharing *self, Link *link) {
+    if (append(&self->touched, link) < 0) return -1;
+    Py_INCREF(link);
+    self->changed = 1;
+    return 0;
+}
+
+static int by_key(const void *a, const void *b) {
+    const Flow *x = *(Flow *const *)a, *y = *(Flow *const *)b;
+    return (x->key > y->key) - (x->key < y->key);
+}
+
+static int attach(Sharing *self, double now, List *seeds) {
+    List started = self->started;
+    int failed = 0;
+    self->started = (List){0};
+    if (started.size > 1) qsort(started.items, (size_t)started.size, sizeof(void *), by_key);
+    for (Py_ssize_t k = 0; k < started.size; k++) {     /* the reference of the list becomes that of what is attached */
+        Flow *flow = started.items[k];
+        flow->since = now, flow->attached = 1;
+        put_on(flow);
+        flow->previous = NULL, flow->next = self->attached;
+        if (self->attached) self->attached->previous = flow;
+        self->attached = flow;
+    }
+    for (Py_ssize_t k = 0; k < started.size && !failed; k++) {
+        Flow *flow = started.items[k];
+        int shared = 0;
+        for (int p = 0; p < flow->places && !shared; p++) shared = flow->path[p]->count > 1;
+        if (shared) failed = append(seeds, flow) < 0;
+        else flow->rate = flow->alone, failed = expect(self, flow, now) < 0;
+    }
+    free(started.items);
+    return failed ? -1 : 0;
+}
+
+static int gather(Sharing *self, Flow *seed, List *flows, List *groups) {
+    seed->mark = self->stamp;
+    if (append(flows, seed) < 0) return -1;
+    for (Py_ssize_t k = 0; k < flows->size; k++) {
+        Flow *flow = flows->items[k];
+        for (int p = 0; p < flow->places; p++) {
+            Link *link = flow->path[p];
+            if (link->group) {
+                int known = 0;
+                for (Py_ssize_t g = 0; g < groups->size && !known; g++) known = groups->items[g] == link->group;
+                if (!known && append(groups, link->group) < 0) return -1;
+            } else if (link->mark != self->stamp) {
+                link->mark = self->stamp;
+                for (Node *node = link->first; node; node = node->next)
+                    if (node->flow->mark != self->stamp) {
+                        node->flow->mark = self->stamp;
+                        if (append(flows, node->flow) < 0) return -1;
+                    }
+            }
+        }
+    }
+    return 0;
+}
+
+static int merge(Sharing *self, List *flows, List *groups, double now) {
+    Group *group = groups->size ? groups->items[0] : NULL;
+    for (Py_ssize_t g = 1; g < groups->size; g++)
+        if (((Group *)groups->items[g])->size > group->size) group = groups->items[g];
+    if (group == NULL) {
+        group = calloc(1, sizeof *group);
+        if (group == NULL) { PyErr_NoMemory(); return -1; }
+        group->key = -++self->groups_made, group->since = now, group->end = INFINITY;
+    }
+    for (Py_ssize_t g = 0; g < groups->size; g++)
+        if (groups->items[g] != group && group_disband(groups->items[g], now, flows) < 0) return -1;
+    for (Py_ssize_t k = 0; k < flows->size; k++) {
+        Flow *flow = flows->items[k];
+        flow->remaining -= flow->rate * (now - flow->since);
+        flow->generation++;
+        if (group_add(group, flow, now) < 0) return -1;
+    }
+    return disturb(self, group);
+}
+
+static int share(Sharing *self, List *seeds, double now) {
+    List flows = {0}, groups = {0};
+    int failed = 0;
+    self->stamp++;
+    for (Py_ssize_t s = 0; s < seeds->size && !failed; s++) {
+        Flow *seed = seeds->items[s];
+        if (seed->mark == self->stamp || seed->group) continue;
+        flows.size = groups.size = 0;
+        failed = gather(self, seed, &flows, &groups) < 0;
+        if (failed) break;
+        if (groups.size || flows.size > self->few) { failed = merge(self, &flows, &groups, now) < 0; continue; }
+        failed = fill_few((Flow **)flows.items, flows.size) < 0;
+        for (Py_ssize_t k = 0; k < flows.size && !failed; k++) {
+            Flow *flow = flows.items[k];
+            if (flow->share == flow->rate) continue;
+            flow->remaining -= flow->rate * (now - flow->since);
+            flow->rate = flow->share;
+            failed = expect(self, flow, now) < 0;
+        }
+    }
+    free(flows.items), free(groups.items);
+    return failed ? -1 : 0;
+}
+
+static int solve_groups(Sharing *self, double now) {
+    int failed = 0;
+    for (Py_ssize_t g = 0; g < self->groups.size; g++) {
+        Group *group = self->groups.items[g];
+        group->disturbed = 0;
+        if (group->size && !failed) {
+            settle(group, now);
+            group->generation++, group->changes++;
+            failed = fill_many(group) < 0;
+            group->end = INFINITY;
+            for (Py_ssize_t k = 0; k < group->size; k++) {
+                group->ends[k] = now + group->remaining[k] / group->rates[k];
+                if (group->ends[k] < group->end) group->end = group->ends[k];
+            }
+            failed = failed || push(self, (End){group->end, group->key, group->generation, NULL, group}) < 0;
+        }
+        release(group);
+    }
+    self->groups.size = 0;
+    return failed ? -1 : 0;
+}
+
+static void tidy(Sharing *self) {
+    Py_ssize_t kept = 0;
+    for (Py_ssize_t k = 0; k < self->size; k++)
+        if (outdated(&self->ends[k])) drop(&self->ends[k]); else self->ends[kept++] = self->ends[k];
+    self->size = kept;
+    for (Py_ssize_t k = kept / 2; k-- > 0;) sink(self, k);
+    self->tidy_at = TIDY + 2 * kept;
+}
+
+static PyObject *solve(Sharing *self, PyObject *given) {
+    double now = PyFloat_AsDouble(given);
+    if (now == -1.0 && PyErr_Occurred()) return NULL;
+    List seeds = {0};
+    int failed = self->started.size && attach(self, now, &seeds) < 0;
+    for (Py_ssize_t g = 0; g < self->groups.size && !failed; g++) {
+        Group *group = self->groups.items[g];
+        if (group->size <= self->few / 2 || group->changes > group->size + self->few) failed = group_disband(group, now, &seeds) < 0;
+    }
+    for (Py_ssize_t k = 0; k < self->touched.size; k++) {
+        Link *link = self->touched.items[k];
+        if (link->group == NULL)
+            for (Node *node = link->first; node && !failed; node = node->next) failed = append(&seeds, node->flow) < 0;
+        Py_DECREF(link);
+    }
+    self->touched.size = 0;
+    failed = failed || (seeds.size && share(self, &seeds, now) < 0);
+    free(seeds.items);
+    if (failed || (self->groups.size && solve_groups(self, now) < 0)) return NULL;
+    self->changed = 0;
+    if (self->size > self->tidy_at) tidy(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *next_end(Sharing *self, PyObject *none) {
+    while (self->size && outdated(&self->ends[0])) { End end = pop(self); drop(&end); }
+    return PyFloat_FromDouble(self->size ? self->ends[0].time : INFINITY);
+}
+
+static PyObject *first_end(Sharing *self, PyObject *none) { return PyFloat_FromDouble(self->size ? self->ends[0].time : INFINITY); }
+
+static PyObject *take_ended(Sharing *self, PyObject *given) {
+    double limit = PyFloat_AsDouble(given);
+    if (limit == -1.0 && PyErr_Occurred()) return NULL;
+    List found = {0};
+    int failed = 0;
+    while (self->size && self->ends[0].time <= limit && !failed) {
+        End end = pop(self);
+        if (!outdated(&end)) {
+            if (end.flow) failed = append(&found, end.flow) < 0;
+            else
+                for (Py_ssize_t k = 0; k < end.group->size && !failed; k++)
+                    if (end.group->ends[k] <= limit) failed = append(&found, end.group->flows[k]) < 0;
+        }
+        drop(&end);     /* what has ended is attached, and so kept */
+    }
+    if (found.size > 1) qsort(found.items, (size_t)found.size, sizeof(void *), by_key);
+    PyObject *ended = failed ? NULL : PyList_New(found.size);
+    for (Py_ssize_t k = 0; ended && k < found.size; k++) PyList_SET_ITEM(ended, k, Py_NewRef((PyObject *)found.items[k]));
+    free(found.items);
+    return ended;
+}
+
+static Flow *flow_of(PyObject *given) {
+    if (PyObject_TypeCheck(given, &FlowType)) return (Flow *)given;
+    PyErr_SetString(PyExc_TypeError, "a connection of this module is needed");
+    return NULL;
+}
+
+static PyObject *begin(Sharing *self, PyObject *given) {
+    Flow *flow = flow_of(given);
+    if (flow == NULL || append(&self->started, flow) < 0) return NULL;
+    Py_INCREF(flow);
+    self->changed = 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *restart(Sharing *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 3) { PyErr_SetString(PyExc_TypeError, "a connection, bytes and a time are needed"); return NULL; }
+    Flow *flow = flow_of(args[0]);
+    double nbytes = PyFloat_AsDouble(args[1]), now = PyFloat_AsDouble(args[2]);
+    if (flow == NULL || PyErr_Occurred()) return NULL;
+    if (flow->group) {
+        if (disturb(self, flow->group) < 0) return NULL;
+        settle(flow->group, now);
+        flow->group->remaining[flow->slot] = nbytes;
+    } else {
+        flow->remaining = nbytes;
+        if (expect(self, flow, now) < 0) return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *detach(Sharing *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2) { PyErr_SetString(PyExc_TypeError, "a connection and a time are needed"); return NULL; }
+    Flow *flow = flow_of(args[0]);
+    double now = PyFloat_AsDouble(args[1]);
+    if (flow == NULL || PyErr_Occurred()) return NULL;
+    if (flow->group) {
+        if (disturb(self, flow->group) < 0) return NULL;
+        group_remove(flow->group, flow, now);
+    } else {
+        flow->remaining -= flow->rate * (now - flow->since);
+    }
+    flow->rate = 0.0;
+    flow->generation++;
+    if (flow->attached) {
+        flow->attached = 0;
+        take_off(flow);
+        if (flow->previous) flow->previous->next = flow->next; else self->attached = flow->next;
+        if (flow->next) flow->next->previous = flow->previous;
+        for (int k = 0; k < flow->places; k++) {
+            Link *link = flow->path[k];
+            if (!link->count) link->group = NULL;
+            else if (link->group == NULL && touch(self, link) < 0) return NULL;
+        }
+        Py_DECREF(flow);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *resize(Sharing *self, PyObject *given) {
+    if (!PyObject_TypeCheck(given, &LinkType)) { PyErr_SetString(PyExc_TypeError, "a link of this module is needed"); return NULL; }
+    Link *link = (Link *)given;
+    if ((link->group ? disturb(self, link->group) : touch(self, link)) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static int sharing_init(Sharing *self, PyObject *args, PyObject *named) {
+    static char *names[] = {"few", NULL};
+    self->tidy_at = TIDY;
+    return PyArg_ParseTupleAndKeywords(args, named, "n", names, &self->few) ? 0 : -1;
+}
+
+static int sharing_traverse(Sharing *self, visitproc visit, void *arg) {
+    for (Py_ssize_t k = 0; k < self->started.size; k++) Py_VISIT((PyObject *)self->started.items[k]);
+    for (Py_ssize_t k = 0; k < self->size; k++) Py_VISIT((PyObject *)self->ends[k].flow);
+    for (Flow *flow = self->attached; flow; flow = flow->next) Py_VISIT((PyObject *)flow);
+    return 0;
+}
+
+static int sharing_clear(Sharing *self) {
+    Flow *flow = self->attached;
+    self->attached = NULL;
+    for (Flow *next; flow; flow = next) {
+        next = flow->next;
+        take_off(flow);
+        if (flow->group) group_remove(flow->group, flow, flow->group->since);
+        flow->attached = 0;
+        Py_DECREF(flow);
+    }
+    while (self->started.size) Py_DECREF((PyObject *)self->started.items[--self->started.size]);
+    while (self->touched.size) Py_DECREF((PyObject *)self->touched.items[--self->touched.size]);
+    while (self->groups.size) release(self->groups.items[--self->groups.size]);
+    while (self->size) drop(&self->ends[--self->size]);
+    return 0;
+}
+
+static void sharing_dealloc(Sharing *self) {
+    PyObject_GC_UnTrack(self);
+    sharing_clear(self);
+    free(self->started.items), free(self->touched.items), free(self->groups.items), free(self->ends);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyMethodDef sharing_methods[] = {
+    {"next_end", (PyCFunction)next_end, METH_NOARGS, NULL},
+    {"first_end", (PyCFunction)first_end, METH_NOARGS, NULL},
+    {"take_ended", (PyCFunction)take_ended, METH_O, NULL},
+    {"begin", (PyCFunction)begin, METH_O, NULL},
+    {"restart", (PyCFunction)(void (*)(void))restart, METH_FASTCALL, NULL},
+    {"detach", (PyCFunction)(void (*)(void))detach, METH_FASTCALL, NULL},
+    {"resize", (PyCFunction)resize, METH_O, NULL},
+    {"solve", (PyCFunction)solve, METH_O, NULL},
+    {NULL},
+};
+static PyMemberDef sharing_members[] = {{"changed", T_BOOL, offsetof(Sharing, changed), READONLY, NULL}, {NULL}};
+
+static PyTypeObject SharingType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "polyrhythm.core.simulator._sharing.Sharing",
+    .tp_basicsize = sizeof(Sharing), .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)sharing_init, .tp_traverse = (traverseproc)sharing_traverse, .tp_clear = (inquiry)sharing_clear,
+    .tp_dealloc = (destructor)sharing_dealloc, .tp_methods = sharing_methods, .tp_members = sharing_members,
+    .tp_doc = "The flows on the links.",
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_sharing", .m_size = -1};
+
+PyMODINIT_FUNC PyInit__sharing(void) {
+    PyObject *made = PyModule_Create(&module);
+    if (made == NULL || PyModule_AddType(made, &LinkType) < 0 || PyModule_AddType(made, &FlowType) < 0 ||
+        PyModule_AddType(made, &SharingType) < 0) {
+        Py_XDECREF(made);
+        return NULL;
+    }
+    return made;
+}
