@@ -23,10 +23,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from polyrhythm.core.torch_private import distributed, one_process
+from polyrhythm.core.torch_private import distributed, gradient_sharing, one_process
 from polyrhythm.core.torch_private.needed import needed
 
-MODULES = (one_process, distributed)
+MODULES = (one_process, distributed, gradient_sharing)
 SOURCE = Path(one_process.__file__).parents[2]
 TESTED: set[str] = set()
 
@@ -560,6 +560,48 @@ def test_the_options_of_printing_are_those_that_were_set() -> None:
     assert str(torch.tensor([1 / 3])) == "tensor([0.33])"
     assert one_process.print_options() == {**before, "precision": 2}
     torch.set_printoptions(**before)
+
+
+@uses("has_hooks", "the dicts of hooks of modules and tensors, and _has_any_global_hook")
+def test_hooks_of_modules_of_gradients_and_of_all_modules_are_seen() -> None:
+    registered: tuple[Callable[[nn.Linear], Any], ...] = (
+        lambda model: model.register_forward_hook(lambda *_: None),
+        lambda model: model.register_forward_pre_hook(lambda *_: None),
+        lambda model: model.register_full_backward_hook(lambda *_: None),
+        lambda model: model.register_full_backward_pre_hook(lambda *_: None),
+        lambda model: model.weight.register_hook(lambda *_: None),
+        lambda model: model.weight.register_post_accumulate_grad_hook(lambda *_: None),
+        lambda model: register_module_forward_hook(lambda *_: None),
+    )
+    for register in registered:
+        model = nn.Linear(1, 1)
+        assert not gradient_sharing.has_hooks([model], list(model.parameters()))
+        handle = register(model)
+        assert gradient_sharing.has_hooks([model], list(model.parameters()))
+        handle.remove()
+
+
+@uses("is_transformed", "torch._C._functorch.is_batchedtensor")
+def test_a_tensor_below_vmap_is_seen() -> None:
+    seen: list[bool] = []
+    torch.func.vmap(lambda x: (seen.append(gradient_sharing.is_transformed(x)), x)[1])(torch.ones(2, 2))
+    assert seen == [True]
+    assert not gradient_sharing.is_transformed(torch.ones(2))
+
+
+@uses("is_transforming", "torch._C._functorch.peek_interpreter_stack")
+def test_a_transformation_is_seen() -> None:
+    seen: list[bool] = []
+    torch.func.grad(lambda x: (seen.append(gradient_sharing.is_transforming()), x.sum())[1])(torch.ones(2))
+    assert seen == [True]
+    assert not gradient_sharing.is_transforming()
+
+
+@uses("has_saved_tensor_hooks", "torch._C._autograd._top_saved_tensors_default_hooks")
+def test_hooks_of_saved_tensors_are_seen() -> None:
+    assert not gradient_sharing.has_saved_tensor_hooks()
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        assert gradient_sharing.has_saved_tensor_hooks()
 
 
 def test_every_function_has_a_test() -> None:

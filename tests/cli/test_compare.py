@@ -52,6 +52,16 @@ def test_json_has_the_job_the_target_and_the_runs_in_order(polyrhythm: Any, tiny
     assert [run["system"] for run in compared["runs"]] == ["ssp", "allreduce"]
 
 
+def test_fast_computes_gradients_side_by_side_in_virtual_time_and_the_records_say_so(polyrhythm: Any, tiny: Path, tmp_path: Path) -> None:
+    result = polyrhythm("compare", tiny, "--systems", "ssp", "--on", "simulator", "--fast", "--out", tmp_path / "runs", "--json")
+    assert result.code == 0, result.err
+    assert "--fast" in json.loads(result.out)["command"]
+    written = "".join(path.read_text() for path in sorted((tmp_path / "runs").rglob("*.json")))
+    assert "side by side" in written
+    refused = polyrhythm("compare", tiny, "--systems", "ssp", "--on", "processes", "--fast")
+    assert "--fast is for virtual time, and the run is on processes" in refused.err
+
+
 @pytest.mark.long
 def test_the_same_arguments_give_the_same_bytes_in_another_process(program: Any, polyrhythm: Any, tiny: Path) -> None:
     some = "allreduce,ssp,gossipgrad,onebit,diloco,gaia,streaming-diloco"

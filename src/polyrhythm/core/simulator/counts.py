@@ -92,11 +92,13 @@ class OperationCount:
         return self._counter.take()
 
     def free(self, compute: Callable[[], T]) -> T:
+        """The counter is taken off meanwhile, where it can be: an evaluation is as fast as outside of a run."""
         before = self._counter.flops
         try:
-            return compute()
+            return self.uncounted(compute)
         finally:
-            self._counter.flops = before
+            if self._on:
+                self._counter.flops = before
 
     def uncounted(self, compute: Callable[[], T]) -> T:
         """A dispatch mode of the program's own, on top of ours, prevents that counting stops."""

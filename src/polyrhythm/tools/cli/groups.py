@@ -16,6 +16,7 @@ from polyrhythm.tools.cli.options import (
     DeviceName,
     Engine,
     Every,
+    Fast,
     Fault,
     Faults,
     Grace,
@@ -77,6 +78,7 @@ class RuntimeOptions:
     engine: Engine = None
     fault: Fault = None
     faults: Faults = None
+    fast: Fast = False
 
     def arguments(self) -> list[str]:
         """The options as arguments of a command."""
@@ -84,6 +86,7 @@ class RuntimeOptions:
         named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
         named += [("--faults", None if self.faults is None else str(self.faults))]
         single = [part for flag, value in named if value is not None for part in (flag, value)]
+        single += ["--fast"] * self.fast
         return [*single, *repeated("--engine", self.engine), *repeated("--fault", self.fault)]
 
 

@@ -133,6 +133,12 @@ def path_given(text: str) -> Path:
     return Path(text)
 
 
+Fast = Annotated[
+    bool,
+    typer.Option(
+        "--fast", help="Simulator: compute gradients of several workers at once, on all cores; weights are equal within rounding."
+    ),
+]
 Faults = Annotated[Path | None, typer.Option("--faults", metavar="PATH", parser=path_given, help="A file with a fault in each line.")]
 Checkpoint = Annotated[
     Path | None,

@@ -18,6 +18,7 @@ from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.core.training.run import Attempt, attempt, recorded_settings
 from polyrhythm.core.training.work import Train
 from polyrhythm.errors import PolyrhythmError, RecordError
+from polyrhythm.tools.pools.side_by_side import or_one_by_one
 
 COMMAND = "command"
 """The note with the command of a run; it does not affect the run."""
@@ -95,11 +96,14 @@ class PlannedRun:
         return outcome.summary.weights_sha256 is not None
 
     def _attempt(self, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None) -> Attempt:
+        return or_one_by_one(self.on, lambda on: self._attempt_on(on, directory, watch, checkpoints))
+
+    def _attempt_on(self, on: Runtime, directory: Path | None, watch: Watch, checkpoints: Checkpoints | None) -> Attempt:
         return attempt(
             self.train,
             workers=self.crew,
             strategy=self.strategy,
-            on=self.on,
+            on=on,
             seed=self.seed,
             directory=directory,
             watch=watch,

@@ -13,6 +13,7 @@ from typing import get_type_hints
 from polyrhythm import launchers
 from polyrhythm.core.kernel.job import Runtime
 from polyrhythm.core.processes import Processes
+from polyrhythm.core.simulator.gradients.modes import SideBySide
 from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, UnknownNameError, unknown
 from polyrhythm.hardware import devices
@@ -49,6 +50,8 @@ def runtime(where: RuntimeOptions, seed: int) -> Runtime:
     """The runtime of these options. Raises UnknownNameError for names that do not exist, CompositionError for options it has no use for."""
     on = settled(where).on
     assert on is not None
+    if where.fast and on != "simulator":
+        raise CompositionError(f"--fast is for virtual time, and the run is on {on}: leave it out, or give --on simulator.")
     if on in ENGINES:
         if where.fault or where.faults:
             raise CompositionError(
@@ -69,6 +72,8 @@ def _simulator(where: RuntimeOptions, seed: int) -> Runtime:
             "Leave out --timeout, or give --on processes."
         )
     chosen = Simulator(network=where.network or "lan", devices=where.device or "cpu-core", seed=seed, faults=_faults(where))
+    if where.fast:
+        chosen = replace(chosen, gradients=SideBySide())
     networks.load(where.network or "lan")  # refused now, not when the first run begins
     return chosen
 

@@ -151,7 +151,7 @@ class Planner:
             self._compared(scatter),
             "" if choices else self._nearest(),
             sorted({seed for each in leading for seed in found.trainings[each]}) or [scenario.seed],
-            list(self.acquaintance.remarks),
+            [*self.acquaintance.remarks, *(scenario.computed if choices else [])],
             self.obstacle,
             str(self.interruptions or ""),
         )

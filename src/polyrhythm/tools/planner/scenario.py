@@ -16,7 +16,8 @@ from polyrhythm.core.job_files.settings import Train, settings_of, with_settings
 from polyrhythm.core.job_files.values import read
 from polyrhythm.core.records.metrics import Target
 from polyrhythm.core.records.outcome import versions
-from polyrhythm.core.simulator import Simulator
+from polyrhythm.core.simulator import OneByOne, SideBySide, Simulator
+from polyrhythm.core.simulator.gradients.modes import GradientMode
 from polyrhythm.hardware.faults import FaultSource
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
@@ -24,6 +25,10 @@ from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.lengths import LONGER, Length, Observed, length_in
 
 _BATCHES = 1000
+_SIDE_BY_SIDE = (
+    "Gradients of several workers were computed at once where JOB and system allow it: these are runs of `polyrhythm compare --fast`, "
+    "whose weights are equal to those without --fast within rounding."
+)
 BATCHES = ("batch_size", "batch")
 """Names of the setting that is a worker's samples for a step."""
 
@@ -32,7 +37,8 @@ BATCHES = ("batch_size", "batch")
 class Scenario:
     """`job` is what the training function is called in commands; `facts` are what its runs depend on and a repr would lack.
 
-    `settings` are those of the JOB that all candidates begin with, `observed` what first runs of it showed.
+    `settings` are those of the JOB that all candidates begin with, `observed` what first runs of it showed, `gradients` how those of the
+    workers are computed.
     """
 
     job: str
@@ -45,10 +51,16 @@ class Scenario:
     facts: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     observed: Observed = field(default_factory=Observed)
+    gradients: GradientMode = SideBySide(threads=1)  # noqa: RUF009 (a frozen value; other runs have the other cores)
 
     def on(self, seed: int) -> Simulator:
         """The machines, in virtual time."""
-        return Simulator(network=self.network, devices=self.devices, faults=self.faults, seed=seed)
+        return Simulator(network=self.network, devices=self.devices, faults=self.faults, seed=seed, gradients=self.gradients)
+
+    @property
+    def computed(self) -> list[str]:
+        """What there is to say about how gradients are computed."""
+        return [] if self.gradients == OneByOne() else [_SIDE_BY_SIDE]
 
     @property
     def length(self) -> Length | None:
@@ -134,6 +146,7 @@ class Scenario:
                     self.network,
                     self.devices,
                     self.faults,
+                    self.gradients,
                     candidate.strategy,
                     candidate.workers,
                     *further,

@@ -10,6 +10,7 @@ from time import monotonic, time
 
 from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.events import AnyEvent, Evaluated, Reported, Stepped
+from polyrhythm.core.kernel.job import Runtime
 from polyrhythm.core.records.metrics import Target
 from polyrhythm.core.records.outcome import Outcome, Summary
 from polyrhythm.core.records.progress import Watch, ignore
@@ -19,6 +20,7 @@ from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.limited import Limited
 from polyrhythm.tools.planner.objective import Objective, Spent
 from polyrhythm.tools.planner.scenario import Scenario
+from polyrhythm.tools.pools.side_by_side import or_one_by_one
 
 HELD = "bytes held by worker 0"
 """The note of a run with what its worker 0 holds between steps."""
@@ -62,6 +64,9 @@ class TrainingTask:
 
     def attempt(self, directory: Path | None, watch: Watch = ignore, checkpoints: Checkpoints | None = None) -> Attempt:
         """Make the run. What is kept of its events are evaluations, and some of each worker's steps."""
+        return or_one_by_one(self.scenario.on(self.seed), lambda on: self._attempt(on, watch))
+
+    def _attempt(self, on: Runtime, watch: Watch) -> Attempt:
         strategy, began, furthest = self.candidate.strategy, monotonic(), 0
         limited = Limited(self.scenario.trained(self.candidate), self.steps, strategy.chooses, Sparing(self.scenario.target))
 
@@ -78,7 +83,7 @@ class TrainingTask:
                 limited,
                 workers=self.candidate.workers,
                 strategy=strategy,
-                on=self.scenario.on(self.seed),
+                on=on,
                 seed=self.seed,
                 watch=follow,
             )
