@@ -68,11 +68,12 @@ def stepping(simulator: Simulator, workers: int, steps: int) -> float:
 
 def _timed(simulator: Simulator, workers: int, program: Callable[[WorkerContext], None]) -> float:
     begin = time.process_time()
-    simulator.execute(Job(workers, 0, program, _no_service, lambda actor: True), lambda event: None)
+    simulator.execute(Job(workers, 0, program, no_service, lambda actor: True), lambda event: None)
     return time.process_time() - begin
 
 
-def _no_service(port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+def no_service(port: Port, record: Recorder) -> Coroutine[Effect[Any], Any, None]:
+    """The service of a job without servers."""
     raise AssertionError("there are no servers")
 
 

@@ -1,11 +1,13 @@
 """How many virtual workers the simulator carries: seconds, worker-steps a second, and the most memory of one process.
 
     python benchmarks/scale.py [--real gaia ako gossipgrad dlion] [--workers 1000] [--steps 50] [--timing 1000x100 10000x10]
-        [--collectives messages] [--json FILE]
+        [--reduce 10000] [--collectives messages] [--json FILE]
 
 `--real`: each of these systems trains digits-cnn with real gradients, so many workers for so many steps, with batches of one sample where
-there are too few for more. `--timing`: gossip by `pr.simulate_timing`, workers x steps. Each run has a process of its own; figures are
-added to those that the file has.
+there are too few for more. `--timing`: gossip by `pr.simulate_timing`, workers x steps, after a run of two workers that has imported what
+is imported once; the bare kernel (a message and its receipt through flows, by so many workers) is measured in the same process before and
+after. `--reduce`: sums in closed form over so many workers, by programs of the kernel's own, one and six in a run. Each run has a process of
+its own; figures are added to those that the file has.
 """
 
 from __future__ import annotations
@@ -21,10 +23,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+from kernel import no_service, ping_pong, seconds_of
+
 import polyrhythm as pr
+from polyrhythm.core.kernel.group import Group
+from polyrhythm.core.kernel.job import Job, WorkerContext
+from polyrhythm.core.kernel.names import rank_of, worker
+from polyrhythm.core.kernel.port import Port
+from polyrhythm.topology.collective.algorithms.ring import Ring
 from polyrhythm.workloads.digits import TRAINING_SAMPLES, DigitsCnn
 
 GOSSIP = "gossipgrad"
+KERNEL_ROUNDS = 10
+ELEMENTS = 21_546
 COLLECTIVES = {"messages": pr.Messages(), "closed-form": pr.ClosedForm()}
 Measured = dict[str, Any]
 
@@ -39,7 +51,39 @@ def trained(system: str, workers: int, steps: int, on: pr.Simulator) -> Measured
 
 def timed(workers: int, steps: int, on: pr.Simulator) -> Measured:
     """`steps` steps of each worker, of which only the time is computed."""
-    return _measured(lambda: pr.simulate_timing(pr.load_workload("digits-cnn", {}), workers=workers, strategy=GOSSIP, steps=steps, on=on))
+    job, flows = pr.load_workload("digits-cnn", {}), pr.Simulator(network=on.network, separate_randomness=False)
+    pr.simulate_timing(job, workers=2, strategy=GOSSIP, steps=1, on=on)
+    pairs = workers // 2 * 2
+    bare = seconds_of(ping_pong, flows, pairs, KERNEL_ROUNDS)
+    found = _measured(lambda: pr.simulate_timing(job, workers=workers, strategy=GOSSIP, steps=steps, on=on))
+    bare += seconds_of(ping_pong, flows, pairs, KERNEL_ROUNDS)
+    message, step = bare / (2 * pairs * KERNEL_ROUNDS), found["cpu_seconds"] / (workers * steps)
+    return found | {"kernel_microseconds_per_message": round(1e6 * message, 1), "step_in_kernel_messages": round(step / message, 1)}
+
+
+def reduced(workers: int, sums: int, on: pr.Simulator) -> Measured:
+    """`sums` sums over all workers in closed form, of vectors as long as the weights of digits-cnn."""
+    value, everyone = torch.zeros(ELEMENTS), tuple(map(worker, range(workers)))
+
+    async def summed(port: Port, group: Group) -> None:
+        for number in range(sums):
+            await port.reduce(value, f"sum/{number}", group, Ring())
+
+    def program(context: WorkerContext) -> None:
+        context.perform(summed(context.port, Group("", everyone, rank_of(context.port.name))))
+
+    on = pr.Simulator(network=on.network, collectives=pr.ClosedForm(), separate_randomness=False)
+    began, cpu = time.perf_counter(), time.process_time()
+    ending = on.execute(Job(workers, 0, program, no_service, lambda actor: True), lambda event: None)
+    return {
+        "workers": workers,
+        "sums": sums,
+        "seconds": round(time.perf_counter() - began, 2),
+        "cpu_seconds": round(time.process_time() - cpu, 2),
+        "messages": ending.messages_sent,
+        "virtual_seconds": ending.seconds,
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000),
+    }
 
 
 def _measured(go: Callable[[], pr.Run]) -> Measured:
@@ -74,6 +118,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--timing", nargs="*", default=[], metavar="WORKERSxSTEPS")
+    parser.add_argument("--reduce", nargs="*", type=int, default=[], metavar="WORKERS")
     parser.add_argument("--network", default="wan-11")
     parser.add_argument("--collectives", choices=COLLECTIVES, default="messages")
     parser.add_argument("--json", type=Path)
@@ -86,7 +131,10 @@ def main() -> None:
         found[f"{system} {given.workers}x{measured['steps']} {given.collectives}"] = machine | measured
     for load in given.timing:
         workers, steps = map(int, load.split("x"))
-        found[f"timing {load}"] = machine | _alone(timed, workers, steps, on)
+        found[f"timing {given.network} {load}"] = machine | _alone(timed, workers, steps, on)
+    for workers in given.reduce:
+        for sums in (1, 6):
+            found[f"closed-form sums {workers}x{sums}"] = machine | _alone(reduced, workers, sums, on)
     print(json.dumps(found, indent=2))
     if given.json:
         given.json.write_text(json.dumps(found, indent=2) + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.view import View
 from polyrhythm.core.strategy.replica import Replica
+from polyrhythm.core.strategy.watching.gradient_watch import GradientWatch
 from polyrhythm.core.training.changing import ChangingCrew
 from polyrhythm.core.training.models import Models
 from polyrhythm.core.training.steps import Steps
@@ -55,6 +56,11 @@ class ObservedWorker:
     def steps(self) -> Steps:
         """The counter of this worker's steps."""
         return self._steps
+
+    @property
+    def gradients(self) -> GradientWatch:
+        """The check that gradients reach the attached models."""
+        return self._models.gradients
 
     @property
     def overlaps(self) -> bool:

@@ -15,7 +15,7 @@ from polyrhythm.core.catalogue import DenseRows
 from polyrhythm.core.checkpoints.plan import CheckpointPlan
 from polyrhythm.core.kernel.crew import FIXED, Crew
 from polyrhythm.core.kernel.job import WorkerContext
-from polyrhythm.core.processes.system.allocator import give_back
+from polyrhythm.core.processes.system.allocator import give_back_after
 from polyrhythm.core.protocols.partition import LocalParts, Loss, Undivided
 from polyrhythm.core.protocols.row_kind import RowKind
 from polyrhythm.core.strategy.strategy_plan import StrategyPlan
@@ -122,7 +122,7 @@ class Worker(WholeBatchWorker):
             # others would read the shared weights before worker 0 has restored them
             self._crew.uninterrupted(self._models.replicas[-1].wait_for_memory) if self._context.port.changed else self.barrier()
         self._checkpointing.last = max(self._checkpointing.last, self.clock)
-        give_back()
+        give_back_after(sum(part.local.parameters.flat.nbytes for part in self._models.replicas[-1].parts))
         return model, optimizer
 
     def constrain(self, function: Callable[[Any], object], model: nn.Module | None = None) -> None:

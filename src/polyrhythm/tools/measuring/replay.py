@@ -66,6 +66,7 @@ class Replay:
         """Take the steps; time passes by the runtime's profile."""
         model = _zeros(self.shape)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        worker.gradients.reached = True  # none are computed
         model, optimizer = worker.attach(model, optimizer)
         _refuse_unknown_sizes(worker.attached)
         for part in (part for replica in worker.attached for part in replica.parts):

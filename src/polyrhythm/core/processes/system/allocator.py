@@ -29,8 +29,17 @@ def return_memory() -> None:
     give_back()
 
 
+def give_back_after(nbytes: int) -> None:
+    """Return what is free now, after `nbytes` of a model were laid out anew.
+
+    Small models leave no large gaps; a thousand of them in one simulation would each have the heap of all looked through.
+    """
+    if nbytes >= _LARGE:
+        give_back()
+
+
 def give_back() -> None:
-    """Return what is free now, such as after a model was laid out anew."""
+    """Return what is free now."""
     trim = _function("malloc_trim")
     if trim is not None:
         trim(0)

@@ -39,9 +39,10 @@ class CompressedRing:
 
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
         """Every part travels 2 (P - 1) times."""
+        hops, empty = 2 * (workers - 1), wire_bytes(Message(""))
         packets = [self.hop.encode(part) for part in torch.tensor_split(value.reshape(-1), workers)]
-        nbytes = sum(wire_bytes(Message(f"{topic}.{hop}", tensors=packet)) for hop in range(2 * (workers - 1)) for packet in packets)
-        return nbytes, 2 * (workers - 1) * workers
+        contents = sum(wire_bytes(Message("", tensors=packet)) - empty for packet in packets)
+        return workers * sum(wire_bytes(Message(f"{topic}.{hop}")) for hop in range(hops)) + hops * contents, hops * workers
 
     def first(self, part: int, workers: int, nbytes: int) -> int | None:
         """None: a sum without rounding in between would be another."""

@@ -29,9 +29,10 @@ class Ring:
 
     def traffic(self, value: Tensor, workers: int, topic: str) -> tuple[int, int]:
         """Every chunk travels 2 (P - 1) times."""
-        chunks = torch.tensor_split(value.reshape(-1), workers)
-        nbytes = sum(wire_bytes(Message(f"{topic}.{hop}", tensors=(chunk,))) for hop in range(2 * (workers - 1)) for chunk in chunks)
-        return nbytes, 2 * (workers - 1) * workers
+        hops, chunks = 2 * (workers - 1), torch.tensor_split(value.reshape(-1), workers)
+        empty = wire_bytes(Message(""))
+        contents = sum(wire_bytes(Message("", tensors=(chunk,))) - empty for chunk in chunks)
+        return workers * sum(wire_bytes(Message(f"{topic}.{hop}")) for hop in range(hops)) + hops * contents, hops * workers
 
     def first(self, part: int, workers: int, nbytes: int) -> int | None:
         """Part k begins with worker k."""
