@@ -6,8 +6,8 @@
 `--real`: each of these systems trains digits-cnn with real gradients, so many workers for so many steps, with batches of one sample where
 there are too few for more. `--timing`: gossip by `pr.simulate_timing`, workers x steps, after a run of two workers that has imported what
 is imported once; the bare kernel (a message and its receipt through flows, by so many workers) is measured in the same process before and
-after. `--reduce`: sums in closed form over so many workers, by programs of the kernel's own, one and six in a run. Each run has a process of
-its own; figures are added to those that the file has.
+after. `--reduce`: sums in closed form over so many workers, by programs of the kernel's own, one and six in a run. Each run has a process
+of its own; figures are added to those that the file has.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from kernel import no_service, ping_pong, seconds_of
 
 import polyrhythm as pr
+from kernel import no_service, ping_pong, seconds_of
 from polyrhythm.core.kernel.group import Group
 from polyrhythm.core.kernel.job import Job, WorkerContext
 from polyrhythm.core.kernel.names import rank_of, worker
