@@ -13,7 +13,7 @@ from polyrhythm.tools.planner.draws import Draws
 
 def value(cost: float, expected: float, fewest: float) -> float:
     """The value of a run with these costs: to the target, expected, and up to the fewest samples that any candidate has needed."""
-    search = SimpleNamespace(cost_of=lambda _: cost, expected=lambda _: expected, fewest=1.0, objective=None, best=fewest)
+    search = SimpleNamespace(cost_of=lambda _: cost, expected=lambda _: expected, fewest=1.0, objective_of=lambda _: None, best=fewest)
     draws: Any = SimpleNamespace(search=search)
     return Draws._value(draws, SimpleNamespace(workers=2), SimpleNamespace(cost_of=lambda *_: fewest))  # type: ignore[arg-type]
 

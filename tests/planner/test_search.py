@@ -172,7 +172,7 @@ def test_measured_steps_correct_the_prediction(factor: float) -> None:
     corrected = checked.correct(plan, made.contenders(2))
     factors = {choice.system: choice.corrected for choice in corrected.choices}
     assert factors["sparknet"] == pytest.approx(1.0) if factor == 1.0 else 1.0 < factors["sparknet"] <= 1.1 * factor
-    watts = Prices().watts
+    watts = Prices().power()
     assert all(choice.energy == pytest.approx(watts * choice.workers * choice.seconds.middle) for choice in corrected.choices)
     assert [choice.cost for choice in corrected.choices] == sorted(choice.cost for choice in corrected.choices)
     assert {choice.name: choice.seconds.middle / (choice.corrected or 1.0) for choice in corrected.choices} == pytest.approx(before)

@@ -3,6 +3,7 @@
 The command line and the planner make them from presets and files, and users in Python from these classes.
 """
 
+from polyrhythm.hardware.chosen import some_machines
 from polyrhythm.hardware.devices import Device, Profile
 from polyrhythm.hardware.faults import (
     Crash,
@@ -25,6 +26,8 @@ from polyrhythm.hardware.faults import (
     Trace,
 )
 from polyrhythm.hardware.fleet import Fleet, Jitter, Mixed, RandomStragglers, Straggler
+from polyrhythm.hardware.hours import Hours
+from polyrhythm.hardware.machine_terms import MachineTerms
 from polyrhythm.hardware.network import Network
 
 __all__ = [
@@ -36,10 +39,12 @@ __all__ = [
     "Exit",
     "Fleet",
     "HoldGIL",
+    "Hours",
     "Jitter",
     "Join",
     "KillWhileWriting",
     "Leave",
+    "MachineTerms",
     "Mixed",
     "Network",
     "Partition",
@@ -54,4 +59,5 @@ __all__ = [
     "Stall",
     "Straggler",
     "Trace",
+    "some_machines",
 ]

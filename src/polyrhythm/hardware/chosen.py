@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
 from polyrhythm.errors import CompositionError
-from polyrhythm.hardware.fleet import Fleet
-from polyrhythm.hardware.network import Network
+from polyrhythm.hardware.fleet import Fleet, fleet
+from polyrhythm.hardware.machines import Machine
+from polyrhythm.hardware.network import Network, load
 from polyrhythm.hardware.placement import GivenSites
 
 
-def chosen_fleet(fleet: Fleet, places: Sequence[int]) -> Fleet:
-    """The fleet in which worker w has the machine, the terms and the paces of the worker `places[w]` of the `fleet`."""
-    return replace(fleet, places=tuple(fleet.place(place) for place in places))
+def chosen_fleet(whole: Fleet, places: Sequence[int]) -> Fleet:
+    """The fleet in which worker w has the machine, the terms and the paces of the worker `places[w]` of the `whole`."""
+    return replace(whole, places=tuple(whole.place(place) for place in places))
 
 
 def chosen_network(network: Network, places: Sequence[int], workers: int) -> Network:
@@ -35,6 +37,31 @@ def chosen_network(network: Network, places: Sequence[int], workers: int) -> Net
         deal=sites,
         changes=tuple(changes),
     )
+
+
+def some_machines(
+    network: str | Path | Network, devices: str | Path | Machine | Fleet, places: Sequence[int], of: int
+) -> tuple[Network, Fleet]:
+    """The network and the machines of a run by some of so many machines: worker w is what worker `places[w]` of all would be.
+
+    Examples:
+        >>> network, machines = some_machines("wan-3", "laptop", (0, 2), of=3)
+        >>> [network.sites[network.site_of(worker, 2)].name for worker in (0, 1)]
+        ['Virginia', 'Tokyo']
+    """
+    whole = network if isinstance(network, Network) else load(network)
+    return chosen_network(whole, places, of), chosen_fleet(fleet(devices), places)
+
+
+def places_typed(text: str) -> tuple[tuple[int, ...], int]:
+    """The places and the number of all, as "0,2,3/4" has them. Raises CompositionError for other text."""
+    named, _, of = text.partition("/")
+    try:
+        places, whole = tuple(int(each) for each in named.split(",")), int(of)
+    except ValueError:
+        raise CompositionError(f"--machines {text}: write which of how many, such as 0,2,3/4 for all but machine 1 of four.") from None
+    refuse_places(places, whole)
+    return places, whole
 
 
 def refuse_places(places: Sequence[int], workers: int) -> None:

@@ -22,6 +22,7 @@ from polyrhythm.tools.cli.options import (
     Grace,
     Json,
     Keep,
+    Machines,
     Mtbf,
     NetworkName,
     On,
@@ -79,10 +80,11 @@ class RuntimeOptions:
     fault: Fault = None
     faults: Faults = None
     fast: Fast = False
+    machines: Machines = None
 
     def arguments(self) -> list[str]:
         """The options as arguments of a command."""
-        named = [("--on", self.on), ("--network", self.network), ("--device", self.device)]
+        named = [("--on", self.on), ("--network", self.network), ("--device", self.device), ("--machines", self.machines)]
         named += [("--timeout", None if self.timeout is None else f"{self.timeout:g}")]
         named += [("--faults", None if self.faults is None else str(self.faults))]
         single = [part for flag, value in named if value is not None for part in (flag, value)]

@@ -92,6 +92,14 @@ DeviceName = Annotated[
         autocompletion=complete_devices,
     ),
 ]
+Machines = Annotated[
+    str | None,
+    typer.Option(
+        "--machines",
+        metavar="A,B,C/N",
+        help="Simulator: only these of N machines, counted from 0, in this order; a worker on each.",
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(

@@ -17,6 +17,7 @@ from polyrhythm.tools.cli.groups import PrintOptions, RuntimeOptions, grouped
 from polyrhythm.tools.cli.options import Arguments, DeviceName, Job, NetworkName, Seed, Settings, path_given
 
 if TYPE_CHECKING:
+    from polyrhythm.tools.planner.data_site import DataSite
     from polyrhythm.tools.planner.plan import PlanRequest
 
 Goal = Annotated[str, typer.Option("--to", metavar="METRIC=VALUE", help="The target, such as accuracy=0.96.")]
@@ -30,7 +31,16 @@ Least = Annotated[
 Bound = Annotated[str | None, typer.Option("--memory", metavar="SIZE", help="What a worker may need at most, such as 2GB.")]
 Hour = Annotated[float, typer.Option("--worker-hour", metavar="PRICE", help="What an hour of one worker costs.")]
 Traffic = Annotated[float, typer.Option("--gigabyte", metavar="PRICE", help="What a gigabyte that is sent costs.")]
-Watts = Annotated[float, typer.Option("--watts", metavar="W", help="What one worker draws.")]
+Watts = Annotated[
+    float | None, typer.Option("--watts", metavar="W", help="What one worker draws; without it what the device says, or 100.")
+]
+Fetched = Annotated[
+    str | None,
+    typer.Option("--data", metavar="SITE=SIZE", help="Where the data lie, such as lab=40GB: other sites fetch them before the training."),
+]
+Streamed = Annotated[
+    str | None, typer.Option("--stream", metavar="SITE=SIZE", help="The same, where they come while the training goes on.")
+]
 Interrupted = Annotated[
     str | None,
     typer.Option(
@@ -75,9 +85,11 @@ class SearchOptions:
     objective: Least = "time"
     worker_hour: Hour = 0.0
     gigabyte: Traffic = 0.0
-    watts: Watts = 100.0
+    watts: Watts = None
     memory: Bound = None
     interruptions: Interrupted = None
+    data: Fetched = None
+    stream: Streamed = None
     verify: Verified = 0
     systems: Systems = "all"
     settings: Settings = None
@@ -110,7 +122,22 @@ class SearchOptions:
             jobs=self.jobs,
             pool=self.on,
             cache=None if out is None else out / "measured",
+            data=self._data(),
         )
+
+    def _data(self) -> DataSite | None:
+        """Where the data lie, and how many they are."""
+        from polyrhythm.core.units import size
+        from polyrhythm.tools.planner.data_site import FetchedBefore, FetchedMeanwhile
+
+        if self.data is not None and self.stream is not None:
+            raise CompositionError(f"--data {self.data} and --stream {self.stream} were both given: leave one of them out.")
+        site, _, nbytes = (self.data or self.stream or "").partition("=")
+        if not (self.data or self.stream):
+            return None
+        if not nbytes:
+            raise CompositionError(f"{site} does not say how many data lie where: write SITE=SIZE, such as lab=40GB.")
+        return (FetchedMeanwhile if self.stream else FetchedBefore)(site, size(nbytes))
 
 
 @guarded

@@ -18,6 +18,7 @@ from polyrhythm.core.simulator.simulator import Simulator
 from polyrhythm.errors import CompositionError, UnknownNameError, unknown
 from polyrhythm.hardware import devices
 from polyrhythm.hardware import network as networks
+from polyrhythm.hardware.chosen import places_typed, some_machines
 from polyrhythm.hardware.faults import FaultSource
 from polyrhythm.launchers import ENGINES
 from polyrhythm.tools.cli.faults import faults
@@ -31,7 +32,11 @@ def settled(where: RuntimeOptions) -> RuntimeOptions:
     """The options with the runtime filled in: the simulator for a network or device that only it has, else processes."""
     if where.on is not None:
         return where
-    virtual = where.network is not None or (where.device is not None and where.device not in _CUDA and _simulated(where.device))
+    virtual = (
+        where.network is not None
+        or where.machines is not None
+        or (where.device is not None and where.device not in _CUDA and _simulated(where.device))
+    )
     return replace(where, on="simulator" if virtual else "processes")
 
 
@@ -71,14 +76,20 @@ def _simulator(where: RuntimeOptions, seed: int) -> Runtime:
             f"--timeout {where.timeout:g} is for real processes: in virtual time a deadlock is detected at once. "
             "Leave out --timeout, or give --on processes."
         )
-    chosen = Simulator(network=where.network or "lan", devices=where.device or "cpu-core", seed=seed, faults=_faults(where))
+    network, machines = where.network or "lan", where.device or "cpu-core"
+    chosen = Simulator(network=network, devices=machines, seed=seed, faults=_faults(where))
     if where.fast:
         chosen = replace(chosen, gradients=SideBySide())
-    networks.load(where.network or "lan")  # refused now, not when the first run begins
-    return chosen
+    networks.load(network)  # refused now, not when the first run begins
+    if where.machines is None:
+        return chosen
+    some, them = some_machines(network, machines, *places_typed(where.machines))
+    return replace(chosen, network=some, devices=them)
 
 
 def _processes(where: RuntimeOptions, seed: int) -> Runtime:
+    if where.machines is not None:
+        raise CompositionError(f"--machines {where.machines} is for --on simulator: real workers run where they are started. Leave it out.")
     if where.network is not None:
         raise CompositionError(
             f"--network {where.network} is for --on simulator: real processes use the real network. "
@@ -94,7 +105,7 @@ def _faults(where: RuntimeOptions) -> tuple[FaultSource, ...]:
 
 
 def _engine(name: str, where: RuntimeOptions, seed: int) -> Runtime:
-    for flag, given in (("--network", where.network), ("--device", where.device)):
+    for flag, given in (("--network", where.network), ("--device", where.device), ("--machines", where.machines)):
         if given is not None:
             raise CompositionError(f"{flag} {given} has no meaning for --on {name}, which runs on the engine's own machines: leave it out.")
     kind = launchers.find(name)

@@ -8,6 +8,8 @@ import msgspec
 
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.systems import find
+from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines
 from polyrhythm.tools.planner.forecast import Interval
 
 INTERRUPTED = "interrupted: what was known by then"
@@ -63,7 +65,7 @@ class Choice(msgspec.Struct, frozen=True):
     unknown), `money` null without prices, `energy` in joules. `risks` are factors of the time to the target, null where a run fails;
     `crew` is what follows when workers are lost or join. `waits` null where it was not measured.
     `corrected` is the factor by which measured runs changed the seconds; `executed` is a run of it
-    as its command has it.
+    as its command has it. `machines` are those that it uses, where it leaves some out.
     """
 
     name: str
@@ -90,6 +92,12 @@ class Choice(msgspec.Struct, frozen=True):
     crew: CrewRisk | None = None
     corrected: float | None = None
     executed: Execution | None = None
+    machines: ChosenMachines = EVERY
+
+    @property
+    def candidate(self) -> Candidate:
+        """What was run: the same settings, on the same machines."""
+        return Candidate(self.system, self.workers, tuple(self.options.items()), tuple(self.settings.items()), self.machines)
 
     @property
     def strategy(self) -> Strategy:

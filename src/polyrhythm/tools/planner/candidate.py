@@ -10,18 +10,20 @@ from typing import Any
 
 from polyrhythm.core.strategy.strategy import Strategy
 from polyrhythm.systems import find
+from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines
 
 Pairs = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """`options` are the system's, `settings` the JOB's; what is not named has its default."""
+    """`options` are the system's, `settings` the JOB's; what is not named has its default. `machines` are those of the workers."""
 
     system: str
     workers: int
     options: Pairs = ()
     settings: Pairs = ()
+    machines: ChosenMachines = EVERY
 
     @property
     def strategy(self) -> Strategy:
@@ -37,13 +39,27 @@ class Candidate:
     def name(self) -> str:
         """Readable, and one for each candidate."""
         shown = ", ".join(f"{key}={show(value)}" for key, value in (*self.options, *self.settings))
-        return f"{self.system} × {self.workers}" + (f" ({shown})" if shown else "")
+        some = f" {self.machines.words}" if self.machines else ""
+        return f"{self.system} × {self.workers}{some}" + (f" ({shown})" if shown else "")
 
     def arguments(self) -> list[str]:
         """The arguments of a command that runs its system."""
         options = [part for key, value in self.options for part in ("--option", f"{key}={show(value)}")]
         settings = [part for key, value in self.settings for part in ("--set", f"{key}={show(value)}")]
         return ["--workers", str(self.workers), *options, *settings]
+
+    def machine_arguments(self) -> list[str]:
+        """The further arguments of a command in virtual time that has its machines and no others."""
+        some = self.machines
+        return ["--machines", f"{','.join(map(str, some.places))}/{some.of}"] if some else []
+
+    def of(self, workers: int) -> Candidate:
+        """The candidate with so many workers, unless its machines are named."""
+        return self if self.machines else replace(self, workers=workers)
+
+    def on(self, machines: ChosenMachines) -> Candidate:
+        """The candidate on these machines, with a worker on each."""
+        return replace(self, workers=len(machines.places), machines=machines)
 
     def with_settings(self, base: Mapping[str, Any]) -> Candidate:
         """The candidate with `base` settings of the JOB as well; its own settings take precedence."""

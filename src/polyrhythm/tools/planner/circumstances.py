@@ -48,7 +48,7 @@ def links(bandwidth: float = 1.0, latency: float = 1.0) -> Circumstance:
 
 
 def _slower(machines: Fleet, rank: int, factor: float) -> Fleet:
-    return replace(machines, paces=(*machines.paces, Straggler(rank, factor)))
+    return replace(machines, paces=(*machines.paces, Straggler(machines.place(rank), factor)))
 
 
 def _straggler(here: Scenario, workers: int) -> Scenario:

@@ -39,7 +39,8 @@ def crew_risk(found: Findings, candidate: Candidate, rehearsed: Rehearsed, whole
     }
     seconds: Mapping[str, float] = expected | rehearsed.seconds
     lost = ((candidate.workers - 1) * seconds[WORKER] + seconds[FIRST]) / candidate.workers
-    redone = step * policy.unsent / 2 / candidate.workers
+    told = given is not None and given.notice > step  # it finishes its step, and hands over what it has
+    redone = 0.0 if told else step * policy.unsent / 2 / candidate.workers
     return CrewRisk(
         seconds[WORKER],
         seconds[FIRST],

@@ -118,7 +118,7 @@ class Draws:
             return math.log(max(cost, _LEAST))
         expected = search.expected(candidate)
         if expected == math.inf:
-            expected = max(training.cost_of(search.fewest, search.objective, candidate.workers), LEEWAY * search.best)
+            expected = max(training.cost_of(search.fewest, search.objective_of(candidate), candidate.workers), LEEWAY * search.best)
         return _NOT_REACHED + math.log(max(expected, _LEAST)) if expected < math.inf else _UNKNOWN
 
 

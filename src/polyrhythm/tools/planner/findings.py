@@ -11,15 +11,16 @@ from statistics import median
 from polyrhythm.core.job_files.settings import Train
 from polyrhythm.core.kernel.events import Evaluated, Reported
 from polyrhythm.core.training.run import Attempt
-from polyrhythm.errors import PolyrhythmError
 from polyrhythm.tools.measuring.replay import StepShape
 from polyrhythm.tools.measuring.timing import charging
 from polyrhythm.tools.planner.candidate import ALONE, Candidate
 from polyrhythm.tools.planner.curves import samples_needed
 from polyrhythm.tools.planner.lengths import Observed
+from polyrhythm.tools.planner.machine_costs import limits_memory, priced, too_much, too_small
 from polyrhythm.tools.planner.measure_cache import MeasureCache
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import TIME, Objective, Spent
+from polyrhythm.tools.planner.obstacles import delays, obstacle_of
 from polyrhythm.tools.planner.scenario import Scenario
 from polyrhythm.tools.planner.shapes import Shapes
 from polyrhythm.tools.planner.space import Space
@@ -75,7 +76,7 @@ class Findings:
     def cost_of(self, candidate: Candidate) -> float:
         """The cost of its run to the target; infinite where that was not reached."""
         training = self.training(candidate)
-        return math.inf if training is None else training.cost(self.objective, candidate.workers)
+        return math.inf if training is None else training.cost(self.objective_of(candidate), candidate.workers)
 
     def expected(self, candidate: Candidate) -> float:
         """The expected cost to the target, as far as the curve tells; infinite where it does not."""
@@ -83,14 +84,14 @@ class Findings:
         if training is None or training.error:
             return math.inf
         if training.end is not None:
-            return training.cost(self.objective, candidate.workers)
+            return training.cost(self.objective_of(candidate), candidate.workers)
         if training.cut:
             return math.inf
-        return training.cost_of(self.needed(candidate), self.objective, candidate.workers)
+        return training.cost_of(self.needed(candidate), self.objective_of(candidate), candidate.workers)
 
     def typical(self, candidate: Candidate) -> float:
         """The median cost over its seeds, one that did not come to the target counting as infinite; expected where there is one."""
-        costs = [training.cost(self.objective, candidate.workers) for training in self.trainings[candidate].values()]
+        costs = [training.cost(self.objective_of(candidate), candidate.workers) for training in self.trainings[candidate].values()]
         return median(costs) if len(costs) > 1 else self.expected(candidate)
 
     def order(self, candidate: Candidate) -> tuple[float, float]:
@@ -108,7 +109,7 @@ class Findings:
         training = self.training(candidate)
         if training is None or self.fewest == math.inf:
             return 0.0
-        return training.cost_of(self.fewest, self.objective, candidate.workers)
+        return training.cost_of(self.fewest, self.objective_of(candidate), candidate.workers)
 
     def memory(self, candidate: Candidate) -> int | None:
         """Bytes of one of its workers: what it holds, and what backward() keeps; None where its run did not say."""
@@ -116,8 +117,21 @@ class Findings:
         return held + self.activations(candidate) if held else None
 
     def fits(self, candidate: Candidate) -> bool:
-        """True if one of its workers needs no more memory than there may be, as far as that is known."""
-        return self.most_bytes == math.inf or (self.memory(candidate) or 0) <= self.most_bytes
+        """True if it fits its machines: their memory, and the caps of metered lines, as far as that is known."""
+        return not self.unfit(candidate)
+
+    def unfit(self, candidate: Candidate) -> str:
+        """Why it does not fit its machines, with the figures; empty where it does."""
+        trainings = self.trainings.get(candidate, {}).values()
+        devices = self.scenario.among(candidate).devices
+        needed = (self.memory(candidate) or 0) if limits_memory(devices, self.most_bytes) else 0
+        beyond = (too_much(each.lines, each.end.nbytes) for each in trainings if each.end is not None)
+        return too_small(devices, candidate.workers, needed, self.most_bytes) or next(filter(None, beyond), "")
+
+    def objective_of(self, candidate: Candidate) -> Objective:
+        """The objective at the prices of its machines and lines."""
+        training = self.training(candidate)
+        return priced(self.objective, self.scenario.among(candidate).devices, candidate.workers, {} if training is None else training.lines)
 
     # What is known of all
 
@@ -151,7 +165,7 @@ class Findings:
             found = self.trainings[candidate]
             values = [value for training in found.values() if (value := training.best(target)) is not None]
             nearest = target.best(values) if values else (-math.inf if target.higher_is_better else math.inf)
-            costs = [training.cost(self.objective, 1) for training in found.values()]
+            costs = [training.cost(self.objective_of(candidate), 1) for training in found.values()]
             return median(costs) == math.inf, median(costs), -nearest if target.higher_is_better else nearest
 
         return min(tried, key=order, default=ALONE)
@@ -196,7 +210,8 @@ class Findings:
 
     def read(self, candidate: Candidate, attempt: Attempt, steps: int) -> TrainedRun:
         """The results of a run of it, which was to take so many steps."""
-        return TrainedRun.of(attempt, self.scenario.target, steps, 0 if self.counts else self.batch(candidate))
+        found = TrainedRun.of(attempt, self.scenario.target, steps, 0 if self.counts else self.batch(candidate))
+        return found if self.scenario.data is None else found.delayed(delays(self.scenario, candidate, self.samples))
 
     @property
     def counts(self) -> bool:
@@ -220,26 +235,18 @@ class Findings:
 
     def impossible(self, candidate: Candidate) -> str:
         """Why the candidate cannot be run on these machines at all; empty where it can."""
-        try:
-            strategy = candidate.strategy
-            used = strategy.workers(candidate.workers)
-            strategy.check(used)
-            self.scenario.trained(candidate)
-        except PolyrhythmError as problem:
-            return str(problem)
-        if used != candidate.workers:
-            return f"it uses {used} of {candidate.workers} workers"
-        return "its workers write to the same memory, and here each is on a separate host" if strategy.shares_memory else ""
+        return obstacle_of(self.scenario, candidate)
 
     # Runs
 
     def task(self, candidate: Candidate, seed: int, steps: int, most: float, deadline: float) -> TrainingTask:
         """A run of so many steps, each of which takes as long as one that was observed: nothing need be counted."""
-        return TrainingTask(self.charged(self.scenario, candidate), candidate, self.objective, seed, steps, most, deadline)
+        return TrainingTask(self.charged(self.scenario, candidate), candidate, self.objective_of(candidate), seed, steps, most, deadline)
 
     def charged(self, scenario: Scenario, candidate: Candidate) -> Scenario:
-        """Machines that take for each step what the observed operations of one take."""
-        return scenario.elsewhere(devices=charging(scenario.devices, self.shape(candidate).flops))
+        """Its machines, which take for each step what the observed operations of one take."""
+        here = scenario.among(candidate)
+        return here.elsewhere(devices=charging(here.devices, self.shape(candidate).flops))
 
     def take_kept(self, candidate: Candidate, seed: int, steps: int, most: float) -> bool:
         """Take a known run instead of making one; true if there is one that went as far as a new one would."""
@@ -259,7 +266,7 @@ class Findings:
         if known.end is not None:
             return True
         if known.cut:
-            return self.objective.cost(Spent(known.seconds, known.nbytes, candidate.workers)) >= most
+            return self.objective_of(candidate).cost(Spent(known.seconds, known.nbytes, candidate.workers)) >= most
         return known.over or known.limit >= steps
 
     def keep(self, candidate: Candidate, seed: int, steps: int, attempt: Attempt) -> TrainedRun:
@@ -275,21 +282,18 @@ class Findings:
 
     def _judge(self, candidate: Candidate) -> None:
         """Refuse what does not fit; early curves were wrong about what has come to the target."""
-        if not self.fits(candidate):
-            needed = self.memory(candidate) or 0
-            self.refused[candidate] = f"a worker needs {needed / 1e6:.4g} MB, more than the {self.most_bytes / 1e6:.4g} MB of --memory"
+        if reason := self.unfit(candidate):
+            self.refused[candidate] = reason
         elif self.cost_of(candidate) < math.inf:
             self.refused.pop(candidate, None)
 
     def _own_batch(self, candidate: Candidate | None) -> int | None:
         if candidate is None or self.space.batch is None:
             return None
-        found: int | None = dict(candidate.settings).get(self.space.batch[0])
-        return found
+        return next((int(value) for name, value in candidate.settings if name == self.space.batch[0]), None)
 
     def _with_batch(self, batch: int | None) -> Train:
-        changed = {} if batch is None or self.space.batch is None else {self.space.batch[0]: batch}
-        return self.scenario.set(changed)
+        return self.scenario.set({} if batch is None or self.space.batch is None else {self.space.batch[0]: batch})
 
     def _key(self, candidate: Candidate, seed: int, cut: bool) -> str:
         """The cache key of a run; a run that was broken off has another than one that ended, so it does not replace a shorter one."""

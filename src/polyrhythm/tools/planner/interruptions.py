@@ -26,10 +26,14 @@ class Standstills:
 
 @dataclass(frozen=True, slots=True)
 class Interruptions:
-    """Each worker is lost `per_hour` so many times and replaced at once, or workers leave, crash and join as a `trace` has it."""
+    """Each worker is lost `per_hour` so many times and replaced at once, or workers leave, crash and join as a `trace` has it.
+
+    At a rate each is told `notice` seconds before: one that takes a step in less time hands over what it has computed.
+    """
 
     per_hour: float = 0.0
     trace: Trace | None = None
+    notice: float = 0.0
 
     @staticmethod
     def of(given: float | str | Path) -> Interruptions:
@@ -45,7 +49,8 @@ class Interruptions:
         return Interruptions(rate)
 
     def __str__(self) -> str:
-        return f"{self.per_hour:g} interruptions an hour of each worker" if self.trace is None else f"the trace {self.trace.path}"
+        told = f" with {self.notice:g} s of notice" if self.notice else ""
+        return f"{self.per_hour:g} interruptions an hour of each worker{told}" if self.trace is None else f"the trace {self.trace.path}"
 
     def seconds(self, whole: float, workers: int, crew: Standstills) -> float:
         """The time of training that takes `whole` seconds without interruptions; infinite where these leave none.

@@ -29,7 +29,11 @@ class Invocation:
 
     def rehearsal(self, candidate: Candidate) -> str:
         """A command line that shows when it reaches the target in virtual time; empty where there is none."""
-        return "" if self.machines is None else self._line("compare", "--systems", candidate, *self.machines, "--to", self.target)
+        return (
+            ""
+            if self.machines is None
+            else self._line("compare", "--systems", candidate, *self.machines, *candidate.machine_arguments(), "--to", self.target)
+        )
 
     def _line(self, command: str, system: str, candidate: Candidate, *further: str) -> str:
         if self.job is None:
@@ -43,14 +47,16 @@ class Invocation:
         options = "".join(f", {key}={value!r}" for key, value in candidate.options)
         strategy = f'pr.systems.find("{candidate.system}"{options})' if candidate.options else f'"{candidate.system}"'
         seed = f", seed={self.seed}" if self.seed else ""
-        return f"pr.run({self._train(candidate)}, workers={candidate.workers}, strategy={strategy}, on={self._simulator()}{seed})"
+        return f"pr.run({self._train(candidate)}, workers={candidate.workers}, strategy={strategy}, on={self._simulator(candidate)}{seed})"
 
-    def _simulator(self) -> str:
+    def _simulator(self, candidate: Candidate) -> str:
         """The plan's machines; by the names that they have in the call where they have none that can be written."""
-        if self.machines is None:
-            return "pr.Simulator(network, devices)"
-        named = dict(zip(self.machines[2::2], self.machines[3::2], strict=True))  # after --on simulator
-        return f"pr.Simulator({named['--network']!r}, {named['--device']!r})"
+        given = "network, devices"
+        if self.machines is not None:
+            named = dict(zip(self.machines[2::2], self.machines[3::2], strict=True))  # after --on simulator
+            given = f"{named['--network']!r}, {named['--device']!r}"
+        some = candidate.machines
+        return f"pr.Simulator(*pr.hardware.some_machines({given}, {some.places}, of={some.of}))" if some else f"pr.Simulator({given})"
 
     def _train(self, candidate: Candidate) -> str:
         if self.job is None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from polyrhythm.core.kernel.events import Stepped
 from polyrhythm.core.records.metrics import Target, curve_of
 from polyrhythm.core.training.run import Attempt
 from polyrhythm.errors import BrokenOff
+from polyrhythm.hardware.meters import LineUse
 from polyrhythm.tools.planner.objective import Objective, Spent
-from polyrhythm.tools.planner.tasks import CUT, HELD, REAL
+from polyrhythm.tools.planner.tasks import CUT, HELD, LINES, REAL
 
 
 class CurvePoint(msgspec.Struct, frozen=True):
@@ -36,6 +38,7 @@ class TrainedRun(msgspec.Struct, frozen=True):
     of the whole run, and `begun` those by the first step of the last worker: until then weights are copied, once. `cut` is why it was
     ended early, and `error` why it failed; `over` says that it ended by itself, before its limit. `held` are the
     bytes that worker 0 held between steps, 0 where that is not known, and `real` the seconds that the run took by the clock.
+    `lines` has the part of all bytes that went over each metered line.
     """
 
     curve: list[CurvePoint]
@@ -50,6 +53,7 @@ class TrainedRun(msgspec.Struct, frozen=True):
     held: int = 0
     real: float = 0.0
     begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    lines: dict[str, LineUse] = {}
 
     @staticmethod
     def of(attempt: Attempt, target: Target, limit: int, uncounted: int = 0) -> TrainedRun:
@@ -81,7 +85,14 @@ class TrainedRun(msgspec.Struct, frozen=True):
             held,
             real,
             _start(list(first.values()), taken),
+            msgspec.json.decode(attempt.outcome.settings.get(LINES, "{}"), type=dict[str, LineUse]),
         )
+
+    def delayed(self, later: Callable[[float, float], float]) -> TrainedRun:
+        """The run in which what was at so many seconds, with so many samples, is `later`, as where data have to be fetched."""
+        curve = [replace(point, seconds=later(point.seconds, point.samples)) for point in self.curve]
+        begun = (later(self.begun[0], self.begun[2]), *self.begun[1:])
+        return replace(self, curve=curve, seconds=later(self.seconds, self.samples), begun=begun)
 
     @property
     def end(self) -> CurvePoint | None:

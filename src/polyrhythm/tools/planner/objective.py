@@ -11,20 +11,29 @@ from polyrhythm.errors import CompositionError, unknown
 _HOUR = 3600.0
 _GIGABYTE = 1e9
 TIME = "time"
+_WATTS = 100.0
+"""The power of a machine of which nothing else is known."""
 
 
 @dataclass(frozen=True, slots=True)
 @checked
 class Prices:
-    """The prices of machines: `worker_hour` of one worker and `gigabyte` of traffic, in one currency; `watts` is the power of a worker."""
+    """The prices of machines: `worker_hour` of one worker and `gigabyte` of traffic, in one currency; `watts` is the power of a worker.
+
+    Without `watts` each machine has those that it says it has, or 100.
+    """
 
     worker_hour: float = 0.0
     gigabyte: float = 0.0
-    watts: float = 100.0
+    watts: float | None = None
 
     def __post_init__(self) -> None:
-        if min(self.worker_hour, self.gigabyte, self.watts) < 0:
+        if min(self.worker_hour, self.gigabyte, self.watts or 0.0) < 0:
             raise CompositionError(f"{self!r} cannot be: prices and watts are 0 or more.")
+
+    def power(self, own: float | None = None) -> float:
+        """The watts of a worker whose machine has its `own`."""
+        return next(each for each in (self.watts, own, _WATTS) if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +50,7 @@ class Spent:
 
     def energy(self, prices: Prices) -> float:
         """The energy in joules, at the prices' watts."""
-        return self.workers * self.seconds * prices.watts
+        return self.workers * self.seconds * prices.power()
 
 
 Cost = Callable[[Spent, Prices], float]
@@ -56,15 +65,19 @@ OBJECTIVES: Mapping[str, Cost] = {
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One of OBJECTIVES by name, at some prices. Raises UnknownNameError, and CompositionError for money without a price."""
+    """One of OBJECTIVES by name, at some prices; `priced` where machines or lines have prices of their own.
+
+    Raises UnknownNameError, and CompositionError for money without a price.
+    """
 
     name: str = "time"
     prices: Prices = Prices()
+    priced: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in OBJECTIVES:
             raise unknown("objective", self.name, OBJECTIVES)
-        if self.name == "money" and not (self.prices.worker_hour or self.prices.gigabyte):
+        if self.name == "money" and not self.priced and not (self.prices.worker_hour or self.prices.gigabyte):
             raise CompositionError("The objective is money, and nothing has a price: give --worker-hour or --gigabyte.")
 
     def cost(self, spent: Spent) -> float:

@@ -28,6 +28,7 @@ from polyrhythm.hardware.network import Network
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.tools.planner.answer import Plan
 from polyrhythm.tools.planner.budget import Budget
+from polyrhythm.tools.planner.data_site import DataSite, fetching_seconds
 from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.here import machine_here
 from polyrhythm.tools.planner.interruptions import Interruptions
@@ -61,6 +62,7 @@ class PlanRequest:
         systems: the names of those that are tried; all by default. settings: of the JOB, with which all candidates begin.
         jobs: runs at once, by default one for each core; pool: "host", or "ray" for a cluster.
         interruptions: how often an hour each worker is lost, or a trace of preemptions: times with them are predicted too.
+        data: the site where the data of the job lie, and how many they are: `FetchedBefore` or `FetchedMeanwhile`.
         cache: a directory in which runs are kept, so that a plan that was stopped continues; in memory alone by default.
     """
 
@@ -79,6 +81,7 @@ class PlanRequest:
     pool: str = HOST
     cache: str | Path | None = None
     interruptions: float | str | Path | None = None
+    data: DataSite | None = None
 
     def __post_init__(self) -> None:
         check(self.pool)
@@ -99,13 +102,24 @@ class PlanRequest:
             raise CompositionError(f"memory={self.memory:g} leaves a worker none: give more than 0 bytes, or leave it out.")
         if self.jobs is not None and self.jobs < 1:
             raise CompositionError(f"jobs={self.jobs} runs nothing: give 1 or more.")
-        if isinstance(self.network, str | Path):
-            networks.load(self.network)
+        if self.data is not None:
+            fetching_seconds(self.data, self._network, max(self.workers))
         if self.devices != HERE:
             fleet(self.devices)
         parse_target(self.target)
         self.interrupted()
-        Objective(self.objective, self.prices)
+        Objective(self.objective, self.prices, self._priced)
+
+    @property
+    def _priced(self) -> bool:
+        """True if a machine or a line has a price of its own."""
+        terms = () if self.devices == HERE else fleet(self.devices).terms
+        meters = [site.meter for site in self._network.sites if site.meter is not None]
+        return any(each.worker_hour for each in terms) or any(each.gigabyte for each in meters)
+
+    @property
+    def _network(self) -> Network:
+        return self.network if isinstance(self.network, Network) else networks.load(self.network)
 
     def interrupted(self) -> Interruptions | None:
         """The interruptions that times are predicted with, if any. Raises PolyrhythmErrors for what is no rate and no trace."""
@@ -125,8 +139,8 @@ class PlanRequest:
 
     def scenario(self, train: Train, job: str, facts: Mapping[str, str]) -> Scenario:
         """The JOB on the machines."""
-        network = self.network if isinstance(self.network, Network) else networks.load(self.network)
-        return Scenario(job, train, self.goal, network, fleet(self.devices), self.seed, facts=facts, settings=self.settings)
+        devices = fleet(self.devices)
+        return Scenario(job, train, self.goal, self._network, devices, self.seed, facts=facts, settings=self.settings, data=self.data)
 
     def planner(
         self,
@@ -140,7 +154,7 @@ class PlanRequest:
         scenario = self.scenario(train, job, facts or {})
         scenario.set({})  # refuses settings that the JOB does not have
         space = Space.of(scenario, tuple(self.systems or SYSTEMS), tuple(self.workers))
-        objective = Objective(self.objective, self.prices)
+        objective = Objective(self.objective, self.prices, self._priced)
         cache = MeasureCache(None if self.cache is None else Path(self.cache))
         found = Findings(scenario, objective, space, cache, math.inf if self.memory is None else self.memory)
         whole, at_once = invocation or self.invocation(job), self.jobs or os.cpu_count() or 1
@@ -178,6 +192,7 @@ def plan(
     pool: str = HOST,
     cache: str | Path | None = None,
     interruptions: float | str | Path | None = None,
+    data: DataSite | None = None,
 ) -> Plan:
     """Search for the way of training that brings `train` to a target soonest, or for the least bytes, money or energy, on given machines.
 
@@ -202,6 +217,7 @@ def plan(
         pool=pool,
         cache=cache,
         interruptions=interruptions,
+        data=data,
     )
     with board(1, wanted=True) as line:
         bundled = str(getattr(train, "name", "")) if type(train).__module__.startswith("polyrhythm.workloads.") else ""

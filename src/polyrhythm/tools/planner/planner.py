@@ -20,6 +20,7 @@ from polyrhythm.tools.planner.findings import Findings
 from polyrhythm.tools.planner.forecast import Interval, deviation, extrapolated, forecast
 from polyrhythm.tools.planner.interruptions import Interruptions
 from polyrhythm.tools.planner.invocation import Invocation
+from polyrhythm.tools.planner.machine_costs import interruptions_of
 from polyrhythm.tools.planner.measured import TrainedRun
 from polyrhythm.tools.planner.objective import Spent
 from polyrhythm.tools.planner.outlook import Outlook
@@ -153,8 +154,14 @@ class Planner:
             sorted({seed for each in leading for seed in found.trainings[each]}) or [scenario.seed],
             [*self.acquaintance.remarks, *(scenario.computed if choices else [])],
             self.obstacle,
-            str(self.interruptions or ""),
+            self._interrupted,
         )
+
+    @property
+    def _interrupted(self) -> str:
+        """The interruptions in words, those of the machines where none were given for all; empty for none."""
+        own = any(each.interruptions for each in self.found.scenario.devices.terms)
+        return str(self.interruptions or ("the interruptions of the machines" if own else ""))
 
     def _unmeasured(self) -> str:
         given = ", ".join(sorted(self.found.metrics))
@@ -211,7 +218,7 @@ class Planner:
         """The bounds of its cost to the target, as far apart as those of the seconds."""
         reached = [training for training in self.found.trainings[candidate].values() if training.end is not None]
         spent, seconds = self._spent(candidate, reached)
-        return seconds.times(self.found.objective.cost(spent) / seconds.middle) if seconds.middle else seconds
+        return seconds.times(self.found.objective_of(candidate).cost(spent) / seconds.middle) if seconds.middle else seconds
 
     def contenders(self, count: int) -> list[Choice]:
         """The best few systems as far as their curves tell, also such as were ruled out because they cost more than the best."""
@@ -227,7 +234,7 @@ class Planner:
         if not reached and self.found.expected(candidate) == math.inf:
             return None
         spent, seconds = self._spent(candidate, reached)
-        objective, target = self.found.objective, self.found.scenario.target
+        objective, target = self.found.objective_of(candidate), self.found.scenario.target
         qualities = [best for training in runs if (best := training.best(target)) is not None]
         samples = median([training.end.samples for training in reached if training.end]) if reached else self.found.needed(candidate)
         scenario, prices = self.found.scenario, objective.prices
@@ -255,9 +262,13 @@ class Planner:
             changed(self.invocation, seed=scenario.seed if executed is None or not executed.seeds else executed.seeds[0]).rehearsal(whole),
             self.outlook.waits(candidate),
             self.outlook.risks(candidate),
-            self.outlook.crew(candidate, seconds.middle, self.interruptions),
+            self.outlook.crew(candidate, seconds.middle, self._interruptions(candidate)),
             executed=executed,
+            machines=candidate.machines,
         )
+
+    def _interruptions(self, candidate: Candidate) -> Interruptions | None:
+        return interruptions_of(self.found.scenario.among(candidate).devices, candidate.workers, self.interruptions)
 
     def _spent(self, candidate: Candidate, reached: Sequence[TrainedRun]) -> tuple[Spent, Interval]:
         """The resources that it takes to the target, and the bounds between which its seconds lie."""

@@ -42,7 +42,7 @@ class Rehearsal:
 
         def tasks() -> Iterator[Followed]:
             for seed in self._in_time(candidate, samples):
-                task = TrainingTask(found.scenario, printed, found.objective, seed, steps, deadline=late)
+                task = TrainingTask(found.scenario.among(printed), printed, found.objective_of(candidate), seed, steps, deadline=late)
                 yield task, partial(self._ended, candidate, seed, runs)
 
         work(self.pool, tasks())

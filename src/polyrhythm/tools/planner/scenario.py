@@ -18,10 +18,12 @@ from polyrhythm.core.records.metrics import Target
 from polyrhythm.core.records.outcome import versions
 from polyrhythm.core.simulator import OneByOne, SideBySide, Simulator
 from polyrhythm.core.simulator.gradients.modes import GradientMode
+from polyrhythm.hardware.chosen import chosen_fleet, chosen_network
 from polyrhythm.hardware.faults import FaultSource
 from polyrhythm.hardware.fleet import Fleet
 from polyrhythm.hardware.network import Network
 from polyrhythm.tools.planner.candidate import Candidate
+from polyrhythm.tools.planner.data_site import DataSite
 from polyrhythm.tools.planner.lengths import LONGER, Length, Observed, length_in
 
 _BATCHES = 1000
@@ -38,7 +40,7 @@ class Scenario:
     """`job` is what the training function is called in commands; `facts` are what its runs depend on and a repr would lack.
 
     `settings` are those of the JOB that all candidates begin with, `observed` what first runs of it showed, `gradients` how those of the
-    workers are computed.
+    workers are computed, `data` where its data lie.
     """
 
     job: str
@@ -52,6 +54,15 @@ class Scenario:
     settings: Mapping[str, Any] = field(default_factory=dict)
     observed: Observed = field(default_factory=Observed)
     gradients: GradientMode = SideBySide(threads=1)  # noqa: RUF009 (a frozen value; other runs have the other cores)
+    data: DataSite | None = None
+
+    def among(self, candidate: Candidate) -> Scenario:
+        """The scenario with the machines of the candidate alone, where it names them."""
+        some = candidate.machines
+        if not some:
+            return self
+        network = chosen_network(self.network, some.places, some.of)
+        return replace(self, network=network, devices=chosen_fleet(self.devices, some.places))
 
     def on(self, seed: int) -> Simulator:
         """The machines, in virtual time."""
@@ -150,6 +161,8 @@ class Scenario:
                     candidate.strategy,
                     candidate.workers,
                     *further,
+                    *([candidate.machines] if candidate.machines else []),
+                    *([self.data] if self.data is not None else []),
                 ),
             ),
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from statistics import median
@@ -99,7 +99,7 @@ class Search:
             self.make(self._heat(running, part * found.samples), _DRAWN_BY)
             field = [*self._leaders(running, following * found.samples), *waiting]
             if part == _PARTS[0]:
-                field = [replace(each, workers=max(found.space.workers)) for each in field]
+                field = [each.of(max(found.space.workers)) for each in field]
             if found.best < math.inf or (part >= 1.0 and not found.measured):
                 break
         untried = [each for each in field if found.training(each) is None]
@@ -116,7 +116,7 @@ class Search:
         field = []
         found = self.found
         for few in found.space.first(**self._beginning()):
-            many = replace(few, workers=max(found.space.workers))
+            many = few.of(max(found.space.workers))
             chosen = many if found.impossible(few) else few
             if reason := found.impossible(chosen):
                 found.refused[few] = reason
@@ -192,7 +192,7 @@ class Search:
         if training is None or training.end is not None:
             return self.found.cost_of(candidate)
         efficiency = race.efficiency(training.curve)
-        return training.cost_of(race.needed / efficiency, self.found.objective, candidate.workers) if efficiency else math.inf
+        return training.cost_of(race.needed / efficiency, self.found.objective_of(candidate), candidate.workers) if efficiency else math.inf
 
     def again(self, field: Sequence[Candidate]) -> Iterator[Followed]:
         """Runs of those that the heats left open or ruled out by early curves, until they cost much more than the best.

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from polyrhythm.systems import SYSTEMS
 from polyrhythm.systems.declaration import also_called
 from polyrhythm.tools.planner.candidate import ALONE, Candidate, Pairs
+from polyrhythm.tools.planner.chosen_machines import EVERY, ChosenMachines, choices_of
 from polyrhythm.tools.planner.lengths import Length
 from polyrhythm.tools.planner.scenario import BATCHES, Scenario, is_positive
 
@@ -41,7 +42,7 @@ class Draw(Protocol):
 class Space:
     """The candidates of a plan. `rate` and `batch` are the names and defaults of the JOB's settings, None where it has none.
 
-    `length` is varied too where the JOB's schedule depends on it, else None.
+    `length` is varied too where the JOB's schedule depends on it, else None. `machines` are choices of some of them, where they differ.
     """
 
     systems: tuple[str, ...]
@@ -49,6 +50,7 @@ class Space:
     rate: tuple[str, float] | None = None
     batch: tuple[str, int] | None = None
     length: Length | None = None
+    machines: tuple[ChosenMachines, ...] = ()
 
     @staticmethod
     def of(scenario: Scenario, systems: Sequence[str], workers: Sequence[int]) -> Space:
@@ -58,12 +60,17 @@ class Space:
         rate, batch = next(iter(rates), None), next(iter(batches), None)
         if any(machine.measured for machine in scenario.devices.machines):
             batch = None  # measured steps take what they took, whatever their batch
-        return Space(tuple(systems), tuple(sorted(set(workers))), rate, batch, scenario.length if scenario.observed.scheduled else None)
+        length = scenario.length if scenario.observed.scheduled else None
+        some = choices_of(scenario.devices, scenario.network, max(workers))
+        return Space(tuple(systems), tuple(sorted(set(workers))), rate, batch, length, some)
 
     def first(self, **factors: float) -> Iterator[Candidate]:
         """Every system as its paper has it, with the middle number of workers, and settings that are so many times the JOB's own."""
         middle = self.together[(len(self.together) - 1) // 2]
-        return (self.changed(Candidate(system, middle), **factors) for system in self.systems if system != ALONE.system)
+        every = [self.changed(Candidate(system, middle), **factors) for system in self.systems if system != ALONE.system]
+        yield from every
+        if self.machines:  # one slow machine may hold up all others
+            yield from (each.on(self.machines[0]) for each in every)
 
     @property
     def allows_alone(self) -> bool:
@@ -78,7 +85,7 @@ class Space:
     def parameters(self, candidate: Candidate) -> dict[str, Any]:
         """A candidate as the optimiser names it."""
         settings, options = dict(candidate.settings), dict(candidate.options)
-        found: dict[str, Any] = {"system": candidate.system, "workers": candidate.workers}
+        found: dict[str, Any] = {"system": candidate.system, "workers": candidate.machines.words or candidate.workers}
         for name, (key, own, factors) in self.varied.items():
             ratio = settings.get(key, own) / own
             found[name] = min(factors, key=lambda factor: abs(factor - ratio))  # whole numbers were rounded
@@ -89,7 +96,12 @@ class Space:
     def neighbours(self, candidate: Candidate) -> Iterator[Candidate]:
         """The candidate with one thing changed: the other numbers of workers, and half and twice its learning rate and its length."""
         if candidate.workers > 1:
-            yield from (replace(candidate, workers=count) for count in reversed(self.together) if count != candidate.workers)
+            yield from (
+                replace(candidate, workers=count, machines=EVERY)
+                for count in reversed(self.together)
+                if count != candidate.workers or candidate.machines
+            )
+            yield from (candidate.on(some) for some in self.machines if some != candidate.machines)
         known = self.parameters(candidate)
         for name, (_, _, factors) in self.varied.items():
             for factor in (2.0, 0.5):
@@ -121,11 +133,13 @@ class Space:
     def drawn(self, draw: Draw) -> Candidate:
         """The candidate that `draw` chooses."""
         system = draw.suggest_categorical("system", self.systems)
-        workers = draw.suggest_categorical("workers", self.together)
+        workers = draw.suggest_categorical("workers", [*self.together, *(each.words for each in self.machines)])
+        some = next((each for each in self.machines if each.words == workers), EVERY)
         factors = {name: draw.suggest_categorical(name, choices) for name, (_, _, choices) in self.varied.items()}
         chosen = {key: draw.suggest_categorical(_parameter(system, key), choices) for key, choices in options_of(system).items()}
         options: Pairs = tuple((key, value) for key, value in chosen.items() if value != options_of(system)[key][0])
-        return self.changed(Candidate(system, workers, options), **factors)
+        drawn = Candidate(system, len(some.places) if some else workers, options, machines=some)
+        return self.changed(drawn, **factors)
 
 
 def options_of(system: str) -> dict[str, tuple[Any, ...]]:

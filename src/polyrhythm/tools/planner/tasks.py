@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, time
 
+import msgspec
+
 from polyrhythm.core.checkpoints.request import Checkpoints
 from polyrhythm.core.kernel.events import AnyEvent, Evaluated, Reported, Stepped
 from polyrhythm.core.kernel.job import Runtime
@@ -18,6 +20,7 @@ from polyrhythm.core.training.run import Attempt, attempt
 from polyrhythm.errors import BrokenOff, PolyrhythmError
 from polyrhythm.tools.planner.candidate import Candidate
 from polyrhythm.tools.planner.limited import Limited
+from polyrhythm.tools.planner.machine_costs import lines_of
 from polyrhythm.tools.planner.objective import Objective, Spent
 from polyrhythm.tools.planner.scenario import Scenario
 from polyrhythm.tools.pools.side_by_side import or_one_by_one
@@ -26,6 +29,8 @@ HELD = "bytes held by worker 0"
 """The note of a run with what its worker 0 holds between steps."""
 REAL = "real seconds"
 """The note with how long the run took by the clock."""
+LINES = "metered lines"
+"""The note with the part of all bytes that each metered line carried."""
 _THIRD = 3
 CUT = "ended early"
 """The note of a run that was to continue, with the reason why it did not."""
@@ -89,6 +94,8 @@ class TrainingTask:
             )
         except PolyrhythmError as problem:
             return self.failed(problem)
+        if lines := lines_of(tried.outcome.events, self.scenario.network, self.candidate.workers):
+            tried.outcome.settings[LINES] = msgspec.json.encode(lines).decode()
         tried.outcome.events[:] = kept(tried.outcome.events)
         tried.outcome.weights.clear()
         if limited.noted.last is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as changed
 from statistics import mean, median
 
 from msgspec.structs import replace
@@ -81,7 +82,7 @@ class Verification:
         scenario, found = self.found.scenario, self.found
         wanted: list[tuple[Candidate, int, Fleet, int]] = []
         for choice in choices:
-            candidate = Candidate(choice.system, choice.workers, tuple(choice.options.items()), tuple(choice.settings.items()))
+            candidate = choice.candidate
             try:
                 machines = self._machines(candidate)
             except PolyrhythmError as problem:
@@ -95,7 +96,7 @@ class Verification:
             runs.setdefault(candidate.name, []).append(self.found.read(candidate, attempt, steps))
 
         tasks = (
-            TrainingTask(scenario.elsewhere(devices=machines), candidate, found.objective, seed, steps)
+            TrainingTask(scenario.among(candidate).elsewhere(devices=machines), candidate, found.objective_of(candidate), seed, steps)
             for candidate, seed, machines, steps in wanted
         )
         self.pool(done).work((place, task, None) for place, task in enumerate(tasks))
@@ -115,10 +116,10 @@ class Verification:
             return Profile(machine.name, tuple(each * scale for each in own.seconds_per_step), own.seconds_per_contribution * scale)
 
         slowed = tuple(map(slower, machines.machines))
-        return Fleet(slowed, machines.paces, slowed[0])
+        return changed(machines, machines=slowed, server=slowed[0])
 
     def _corrected(self, choice: Choice, runs: Sequence[TrainedRun], spread: tuple[float, int]) -> Choice:
-        objective = self.found.objective
+        objective = self.found.objective_of(choice.candidate)
         ends = [run.end for run in runs if run.end is not None]
         cost = median(run.cost(objective, choice.workers) for run in runs)
         if cost == math.inf:

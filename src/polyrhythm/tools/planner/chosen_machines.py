@@ -1,0 +1,103 @@
+"""The machines that a candidate uses: all in turn, or some of those that are listed, by kind, by site, and in an order of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from polyrhythm.hardware.fleet import Fleet
+from polyrhythm.hardware.network import Network
+
+_MOST_KINDS = 6
+"""Of more kinds only the slowest few are left out."""
+_STEP = 1e9
+"""Machines are ordered by the time of so many operations."""
+_GROUPED = "in order of speed"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenMachines:
+    """Worker w has the machine at `places[w]` of `of` in the description; no places stand for all, in turn. `words` say which these are."""
+
+    places: tuple[int, ...] = ()
+    of: int = 0
+    words: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.places)
+
+
+EVERY = ChosenMachines()
+"""As many of the machines as there are workers, in the order of the description."""
+
+
+def choices_of(devices: Fleet, network: Network, workers: int) -> tuple[ChosenMachines, ...]:
+    """What may be left out of `workers` machines: each kind, the slowest kinds together, all sites but one; and all in order of speed.
+
+    Machines of one kind have the same name, speed and site, and an equal line. Nothing is left out of machines that are all alike, and the
+    first choice is without the slowest.
+    """
+    kinds: dict[tuple[object, ...], list[int]] = {}
+    for place in range(workers):
+        kinds.setdefault(_kind(devices, network, place, workers), []).append(place)
+    if len(kinds) < 2:
+        return ()
+    slowest = sorted(kinds, key=lambda kind: (-_seconds(devices, kinds[kind][0]), kinds[kind]))
+    found: dict[frozenset[int], str] = {}
+    names = _names(devices, network, kinds, workers)
+    for count in range(1, min(len(slowest), _MOST_KINDS)):
+        _note(found, kinds, slowest[:count], names)
+    for kind in slowest[:_MOST_KINDS]:
+        _note(found, kinds, [kind], names)
+    sites = [network.sites[network.site_of(place, workers)].name for place in range(workers)]
+    for site in dict.fromkeys(sites):
+        found.setdefault(frozenset(place for place in range(workers) if sites[place] != site), f"at {site} alone")
+    some = [
+        ChosenMachines(tuple(place for place in range(workers) if place not in out), workers, words)
+        for out, words in found.items()
+        if 0 < len(out) <= workers - 2
+    ]
+    order = tuple(sorted(range(workers), key=lambda place: (sites[place], _seconds(devices, place), place)))
+    return (*some, *([ChosenMachines(order, workers, _GROUPED)] if order != tuple(range(workers)) else []))
+
+
+def _note(
+    found: dict[frozenset[int], str],
+    kinds: dict[tuple[object, ...], list[int]],
+    out: Sequence[tuple[object, ...]],
+    names: dict[tuple[object, ...], str],
+) -> None:
+    places = frozenset(place for kind in out for place in kinds[kind])
+    found.setdefault(places, f"without {' and '.join(names[kind] for kind in out)}")
+
+
+def _kind(devices: Fleet, network: Network, place: int, workers: int) -> tuple[object, ...]:
+    return (
+        devices.machine(place),
+        devices.terms_of(place),
+        math.prod(pace.always(devices.place(place)) for pace in devices.paces),
+        network.site_of(place, workers),
+        network.access(place, workers),
+    )
+
+
+def _seconds(devices: Fleet, place: int) -> float:
+    """The seconds of a step there."""
+    return devices.machine(place).step_seconds(_STEP, 0) * math.prod(pace.always(devices.place(place)) for pace in devices.paces)
+
+
+def _names(devices: Fleet, network: Network, kinds: dict[tuple[object, ...], list[int]], workers: int) -> dict[tuple[object, ...], str]:
+    """What each kind is called: by its machine, with its site or its workers where others have that name."""
+    machines = {kind: devices.machine(places[0]).name for kind, places in kinds.items()}
+    named = {}
+    for kind, places in kinds.items():
+        name, alike = machines[kind], [other for other in kinds if machines[other] == machines[kind]]
+        sites = [network.site_of(kinds[other][0], workers) for other in alike]
+        if len(alike) == 1:
+            named[kind] = name
+        elif len(set(sites)) == len(alike):
+            named[kind] = f"{name} at {network.sites[network.site_of(places[0], workers)].name}"
+        else:
+            named[kind] = f"worker{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
+    return named
