@@ -10,9 +10,11 @@ import pytest
 import torch
 
 import polyrhythm as pr
+from polyrhythm.errors import WorkloadError
 from polyrhythm.workloads import ChainA3c, ChainDqn, ChainQ
 from polyrhythm.workloads.actors import SharedRmsprop, WithStatistics
-from polyrhythm.workloads.actors.dqn import exploration
+from polyrhythm.workloads.actors.a3c import CartPoleA3c
+from polyrhythm.workloads.actors.dqn import CartPoleDqn, exploration
 
 STEPS = pr.hardware.Profile("measured", (1e-3,))
 JOBS = [ChainA3c(frames=4_000), ChainDqn(frames=5_000), ChainQ(frames=5_000)]
@@ -33,12 +35,36 @@ def test_four_actors_learn_one_policy_by_any_system(system: str) -> None:
     assert pr.run(JOBS[0], workers=4, strategy=system, on=pr.Simulator(devices=STEPS), seed=1).final["score"] >= 0.9
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("job", "system", "workers"), [(CartPoleA3c(), "hogwild", 4), (CartPoleDqn(), "single", 1)], ids=["a3c", "dqn"])
+def test_cart_pole_is_solved(job: CartPoleA3c | CartPoleDqn, system: str, workers: int) -> None:
+    assert pr.run(job, workers=workers, strategy=system, on=pr.Simulator(devices=STEPS), seed=0).final["score"] >= 475
+
+
+def frames_of(job: ChainA3c | ChainDqn | ChainQ, system: str, workers: int) -> None:
+    run = pr.run(replace(job, frames=10 * workers), workers=workers, strategy=system, on=pr.Simulator(devices=STEPS))
+    assert (run.summary.samples, run.summary.steps) == (10 * workers, 2)
+    assert 0 < run.final["score"] <= 1
+
+
+@each_job
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_three_actors_run_and_frames_are_counted(job: ChainA3c | ChainDqn | ChainQ, system: str) -> None:
+    frames_of(job, system, 3)
+
+
+@pytest.mark.long
 @each_job
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_sixteen_actors_run_and_frames_are_counted(job: ChainA3c | ChainDqn | ChainQ, system: str) -> None:
-    run = pr.run(replace(job, frames=160), workers=16, strategy=system, on=pr.Simulator(devices=STEPS))
-    assert (run.summary.samples, run.summary.steps) == (160, 2)
-    assert 0 < run.final["score"] <= 1
+    frames_of(job, system, 16)
+
+
+@pytest.mark.parametrize("settings", [{"annealed": 1.5}, {"batch_size": 10, "courses": 4}, {"scale": 0.0}])
+@pytest.mark.parametrize("kind", [ChainA3c, ChainDqn])
+def test_settings_that_cannot_be_are_refused(kind: type[ChainA3c | ChainDqn], settings: dict[str, Any]) -> None:
+    with pytest.raises(WorkloadError, match=next(iter(settings))):
+        kind(**settings)
 
 
 @pytest.mark.long
@@ -50,7 +76,9 @@ def test_actors_run_on_real_processes(job: ChainA3c | ChainDqn | ChainQ, system:
     assert 0 < run.final["score"] <= 1
 
 
-@pytest.mark.parametrize("job", [ChainA3c(frames=80), ChainDqn(frames=80)], ids=lambda job: job.name)
+@pytest.mark.parametrize(
+    "job", [ChainA3c(frames=80), ChainA3c(frames=96, batch_size=6, courses=3), ChainDqn(frames=80), ChainDqn(frames=80, courses=5)]
+)
 def test_a_resumed_run_continues_in_mid_episode(job: ChainA3c | ChainDqn, tmp_path: Path) -> None:
     on = pr.Simulator(devices=STEPS)
     whole = pr.run(job, workers=2, strategy="allreduce", on=on, checkpoints=pr.Checkpoints(tmp_path, every=3))

@@ -25,7 +25,7 @@ class CartPole:
 
     horizon: int = 500
     discount: float = 0.99
-    episodes: int = 10
+    episodes: int = 20
 
     @property
     def observed(self) -> int:

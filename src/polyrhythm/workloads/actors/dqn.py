@@ -14,12 +14,14 @@ from torch import Tensor, nn
 from polyrhythm.core import rng
 from polyrhythm.core.job_files.worker import WorkloadWorker
 from polyrhythm.errors import WorkloadError
+from polyrhythm.workloads.actors.annealing import anneal, require_share
 from polyrhythm.workloads.actors.cart_pole import CartPole
 from polyrhythm.workloads.actors.chain import RewardChain
+from polyrhythm.workloads.actors.courses import courses, require_courses
 from polyrhythm.workloads.actors.environment import Environment, Play
 from polyrhythm.workloads.actors.experience import Experience, ExperienceReplay, FrameMemory, Frames, NoReplay
 from polyrhythm.workloads.actors.losses import double_q_targets
-from polyrhythm.workloads.actors.networks import scores
+from polyrhythm.workloads.actors.networks import Scaled, Size, scores
 from polyrhythm.workloads.workload import Metric, Sizes, require_positive
 
 
@@ -32,26 +34,25 @@ def exploration(rank: int, workers: int) -> float:
 
 
 class QActor:
-    """Takes the best action by `model`, and a random one with a chance that falls from 1 to `least` over the first `begin` frames."""
+    """Takes the best action by `model` in each of several courses side by side, and a random one by chance; keeps what it saw."""
 
-    def __init__(self, model: nn.Module, play: Play, draw: np.random.Generator, memory: FrameMemory) -> None:
+    def __init__(self, model: nn.Module, plays: list[Play], draw: np.random.Generator, memory: FrameMemory) -> None:
         self.model = model
-        self.play = play
+        self.plays = plays
         self.draw = draw
         self.memory = memory
         self.target = copy.deepcopy(model)
         self.frames = 0
 
     def act(self, actions: int, discount: float, chance: float) -> None:
-        """Take one action, and keep the frame."""
-        seen = self.play.observation
-        if self.draw.random() < chance:
-            action = int(self.draw.integers(actions))
-        else:
-            with torch.no_grad():
-                action = int(self.model(seen).argmax())
-        self.memory.add(seen, action, self.play.act(action), discount)
-        self.frames += 1
+        """Take one action in each course, a random one with this chance, and keep the frames."""
+        seen = torch.stack([play.observation for play in self.plays])
+        with torch.no_grad():
+            chosen = self.model(seen).argmax(dim=1).tolist()
+        for play, before, best in zip(self.plays, seen, chosen, strict=True):
+            action = int(self.draw.integers(actions)) if self.draw.random() < chance else best
+            self.memory.add(before, action, play.act(action), discount)
+        self.frames += len(self.plays)
 
     def renew(self) -> None:
         """Take the weights of now as those of the target network."""
@@ -62,10 +63,12 @@ class QActor:
     def state_dict(self) -> dict[str, Any]:
         draw = self.draw.bit_generator.state
         target = {name: each.detach() for name, each in self.target.named_parameters()}
-        return {"play": self.play.state_dict(), "draw": draw, "memory": self.memory.state_dict(), "frames": self.frames, "target": target}
+        plays = [play.state_dict() for play in self.plays]
+        return {"plays": plays, "draw": draw, "memory": self.memory.state_dict(), "frames": self.frames, "target": target}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.play.load_state_dict(state["play"])
+        for play, own in zip(self.plays, state["plays"], strict=True):
+            play.load_state_dict(own)
         self.memory.load_state_dict(state["memory"])
         self.draw.bit_generator.state, self.frames = state["draw"], state["frames"]
         self.target.load_state_dict(state["target"])
@@ -92,6 +95,9 @@ class ChainDqn:
     learning_rate: float = 2e-3
     renewal: int = 50
     width: int = 32
+    layers: int = 1
+    courses: int = 1
+    scale: float = 1.0
     annealed: float = 0.0
     experience: Experience = ExperienceReplay()  # noqa: RUF009 (a frozen value)
 
@@ -121,6 +127,9 @@ class ChainQ:
     learning_rate: float = 2e-3
     renewal: int = 50
     width: int = 32
+    layers: int = 1
+    courses: int = 1
+    scale: float = 1.0
     annealed: float = 0.0
     experience: Experience = NoReplay()  # noqa: RUF009 (a frozen value)
 
@@ -145,16 +154,20 @@ class ChainQ:
 class CartPoleDqn:
     """DQN on Gymnasium's CartPole, with the extra `actors`; the score is the mean return, at most 500.
 
-    The learning rate falls by the share `annealed` of itself, step by step.
+    A worker acts in several `courses` side by side, one action in each a step. The learning rate falls by the share `annealed` of itself,
+    step by step. Values are `scale` times what the network gives, since returns come to 100.
     """
 
-    frames: int = 40_000
-    batch_size: int = 2
-    learning_rate: float = 2e-3
+    frames: int = 120_000
+    batch_size: int = 8
+    learning_rate: float = 1e-3
     renewal: int = 20
-    width: int = 256
+    width: int = 84
+    layers: int = 2
+    courses: int = 8
+    scale: float = 10.0
     annealed: float = 1.0
-    experience: Experience = ExperienceReplay(50_000, 64)  # noqa: RUF009 (a frozen value)
+    experience: Experience = ExperienceReplay(50_000, 128)  # noqa: RUF009 (a frozen value)
 
     name: ClassVar[str] = "cart-pole-dqn"
     description: ClassVar[str] = "Q-learning from a replay memory on Gymnasium's CartPole; a minute on one core"
@@ -177,10 +190,10 @@ DqnSettings = ChainDqn | ChainQ | CartPoleDqn
 
 
 def _check(settings: DqnSettings) -> None:
-    names = ("frames", "batch_size", "learning_rate", "renewal", "width")
+    names = ("frames", "batch_size", "learning_rate", "renewal", "width", "layers", "courses", "scale")
     require_positive(settings.name, **{name: getattr(settings, name) for name in names})
-    if not 0 <= settings.annealed <= 1:
-        raise WorkloadError(f"{settings.name} was given annealed={settings.annealed}: give the share that the rate loses, 0 to 1.")
+    require_share(settings.name, annealed=settings.annealed)
+    require_courses(settings.name, settings.batch_size, settings.courses)
     if not callable(getattr(settings.experience, "memory", None)):
         raise WorkloadError(
             f"{settings.name} was given experience={settings.experience!r}: give ExperienceReplay(room, batch) or NoReplay()."
@@ -189,24 +202,24 @@ def _check(settings: DqnSettings) -> None:
 
 def train(worker: WorkloadWorker, settings: DqnSettings, environment: Environment) -> None:
     """An ordinary loop: act, learn from what is kept, step."""
-    model: nn.Module = scores(environment, settings.width, environment.actions).to(worker.device)
+    shape = Size(settings.width, settings.layers, settings.scale)
+    model: nn.Module = Scaled(scores(environment, shape, environment.actions), shape.scale).to(worker.device)
     optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     model, optimizer = worker.attach(model, optimizer)
     worker.evaluate(lambda model: {"score": environment.score(Greedy(model), worker.seed)})
     name, size = settings.name, settings.batch_size
-    play = environment.play(rng.stream(worker.seed, name, "play", worker.rank))
+    plays = courses(environment, worker, name, settings.courses)
     memory = settings.experience.memory(environment.observed, size)
-    actor = QActor(model, play, rng.stream(worker.seed, name, "actions", worker.rank), memory)
+    actor = QActor(model, plays, rng.stream(worker.seed, name, "actions", worker.rank), memory)
     worker.keep(actor=actor)
     steps = max(1, settings.frames // (size * worker.workers))
     least = exploration(worker.rank, worker.workers)
 
     for step in worker.range(steps):
         chance = max(least, 1.0 - step / (_EXPLORING * steps))
-        for _ in range(size):
+        for _ in range(size // settings.courses):
             actor.act(environment.actions, environment.discount, chance)
-        for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * (1 - settings.annealed * step / steps)
+        anneal(optimizer, settings.learning_rate, settings.annealed * step / steps)
         optimizer.zero_grad()
         loss = loss_of(model, actor.target, memory.batch(actor.draw))
         loss.backward()  # type: ignore[no-untyped-call]
