@@ -183,6 +183,29 @@ def test_steps_of_every_kind_are_right_and_the_record_says_which_are_computed_al
     assert said in same(training(small, step))
 
 
+FAULTS = {
+    "stall": (pr.hardware.Stall("worker/1", at=0.02, duration=0.5),),
+    "crash": (pr.hardware.Crash("worker/1", at=0.1),),
+    "stalls and crash": (pr.hardware.Stall("worker/2", at=0.001, duration=0.3), pr.hardware.Crash("worker/3", at=0.03)),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("crew", [4, (2, 4)])
+def test_workers_that_stall_or_are_lost_are_where_they_were_one_by_one(crew: Any, kind: str) -> None:
+    def lossy(gradients: Any) -> pr.Run:
+        slow = pr.Device("slow", 1e5)
+        on = pr.Simulator(network="lan", devices=slow, faults=FAULTS[kind], gradients=gradients)
+        return pr.run(training(small), workers=crew, strategy="adpsgd" if crew == 4 else "allreduce", on=on, seed=5)
+
+    one, other = lossy(pr.OneByOne()), lossy(pr.SideBySide(threads=1))
+    for name, weights in one.outcome.weights.items():
+        torch.testing.assert_close(other.outcome.weights[name], weights, rtol=ROUNDING, atol=ROUNDING)
+    for field in ("virtual_seconds", "bytes_sent", "steps", "samples", "lost"):
+        assert getattr(one.summary, field) == getattr(other.summary, field), field
+    assert not other.outcome.settings["gradients"].startswith("0 passes")
+
+
 def test_hooks_on_gradients_are_called() -> None:
     seen: dict[str, int] = {}
 
