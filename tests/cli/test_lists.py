@@ -136,7 +136,7 @@ def test_help_and_the_package_name_every_command(polyrhythm: Any) -> None:
     assert len(names) > 9
     for name in names:
         assert f"│ {name} " in result.out
-        assert f"`{name}`" in (cli.__doc__ or "").replace("polyrhythm ", "") or name == "reproduce"  # of another distribution
+        assert f"`{name}`" in (cli.__doc__ or "").replace("polyrhythm ", "") or name in ("reproduce", "validate")  # of another distribution
 
 
 def test_a_misspelt_command_is_refused_with_the_nearest(polyrhythm: Any) -> None:

@@ -219,6 +219,11 @@ def plan(
         interruptions=interruptions,
         data=data,
     )
+    return _searched(train, wanted)
+
+
+def _searched(train: Train, wanted: PlanRequest) -> Plan:
+    """The plan of `train`, with a line of progress."""
     with board(1, wanted=True) as line:
         bundled = str(getattr(train, "name", "")) if type(train).__module__.startswith("polyrhythm.workloads.") else ""
         name = bundled or str(getattr(train, "__name__", "train"))
