@@ -32,7 +32,7 @@ from polyrhythm.core.simulator.event_queue import EventQueue, Work
 from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_log import FaultLog
 from polyrhythm.core.simulator.flushes import Flushes
-from polyrhythm.core.simulator.gradients.modes import GradientService, InPlace
+from polyrhythm.core.simulator.gradients.modes import ComputedAlone, GradientService
 from polyrhythm.core.simulator.interruption import Closed, drop, interrupt
 from polyrhythm.core.simulator.mailroom import Carrier, Mailroom
 from polyrhythm.core.simulator.memories import VirtualMemories
@@ -54,7 +54,7 @@ class Scheduler:
     ending: Ending = field(default_factory=Ending)
     stopped: dict[str, int] = field(default_factory=dict)
     faults: FaultLog = field(default_factory=FaultLog)
-    gradients: GradientService = field(default_factory=InPlace)
+    gradients: GradientService = field(default_factory=ComputedAlone)
 
     def __post_init__(self) -> None:
         self.wake = self.gradients.guard(self._wake)

@@ -25,7 +25,7 @@ from polyrhythm.core.simulator.event_queue import EventQueue
 from polyrhythm.core.simulator.failure import fail
 from polyrhythm.core.simulator.fault_injection import FaultInjection
 from polyrhythm.core.simulator.flows import Flows
-from polyrhythm.core.simulator.gradients.modes import GradientMode, GradientService, InPlace, OneByOne
+from polyrhythm.core.simulator.gradients.modes import ComputedAlone, GradientMode, GradientService, OneByOne
 from polyrhythm.core.simulator.network_changes import plan_changes
 from polyrhythm.core.simulator.scheduler import Scheduler
 from polyrhythm.core.simulator.shared_state import SharedState
@@ -172,7 +172,7 @@ class Simulator:
 
     def _service(self, job: Job) -> GradientService:
         """What computes gradients; programs with threads of their own compute one by one."""
-        return self.gradients.service() if job.carriers is None else InPlace()
+        return self.gradients.service() if job.carriers is None else ComputedAlone()
 
     def _network(self) -> Network | None:
         if isinstance(self.network, Instant):

@@ -51,7 +51,7 @@ class OneByOne:
     """Each virtual worker computes by itself, in the order of virtual time. The results are those of real processes, bit for bit."""
 
     def service(self) -> GradientService:
-        return InPlace()
+        return ComputedAlone()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class SideBySide:
         return Combined(self.threads or os.cpu_count() or 1)
 
 
-class InPlace:
+class ComputedAlone:
     """Every program computes where it is."""
 
     __slots__ = ()
